@@ -1,0 +1,1 @@
+"""What to measure on a device, and the sweeps that measure it."""

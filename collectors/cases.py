@@ -1,0 +1,88 @@
+"""What can be measured: a graph and how it is run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from costmodel.errors import DatasetError
+
+Runner = Literal["aten", "inductor"]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One thing to measure.
+
+    Attributes:
+        graph: the text of an `ir.Graph` with canonical names.
+        runner: `aten` (operator after operator) or `inductor` (compiled as one graph).
+        unit: cases of one unit run the same layer in different ways (eager, folded, fused); "" for a lone kernel.
+        way: which way of running the unit this is.
+        position: where in its model the unit lies, from 0 (input) to 1 (output); None for a synthetic one.
+        source: the model, or the workload, that it was taken from.
+    """
+
+    graph: str
+    runner: Runner
+    unit: str = ""
+    way: str = ""
+    position: float | None = None
+    source: str = ""
+
+    @property
+    def key(self) -> str:
+        """Identifies what is measured, whatever it was taken from."""
+        return hashlib.sha256(f"{self.runner}\n{self.graph}".encode()).hexdigest()[:24]
+
+
+def write_cases(path: Path, cases: Iterable[Case]) -> None:
+    """Writes cases as JSON lines; the file appears whole or not at all."""
+    write_whole(path, "".join(json.dumps(asdict(case)) + "\n" for case in cases))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file under a temporary name and renames it.
+
+    Raises:
+        DatasetError: it cannot be written.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        temporary.write_text(text)
+        temporary.replace(path)
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def read_cases(path: Path) -> Iterator[Case]:
+    """The cases of a JSON-lines file.
+
+    Raises:
+        DatasetError: the file cannot be read, or a line is not a case; the message says which.
+    """
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{path}: cannot be read: {error}") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            yield Case(**json.loads(line))
+        except (ValueError, TypeError) as error:
+            raise DatasetError(f"{path}:{number}: not a case: {error}") from error
+
+
+def distinct(cases: Iterable[Case]) -> list[Case]:
+    """The cases without those that measure the same as an earlier one; the members of a unit are all kept."""
+    seen: set[tuple[str, str]] = set()
+    kept = []
+    for case in cases:
+        mark = (case.key, case.unit)
+        if mark not in seen:
+            seen.add(mark)
+            kept.append(case)
+    return kept

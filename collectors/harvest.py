@@ -1,0 +1,45 @@
+"""Cases from real models: every kernel of their eager and compiled forward passes, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from collectors.cases import Case, Runner
+from costmodel import ops
+from costmodel.compile import compiled_kernels
+from costmodel.ir import Graph
+from costmodel.kernels import Extractor, Kernel, eager_kernels
+from costmodel.ops import Role
+
+
+def harvest(graph: Graph, source: str, device: str = "cuda") -> Iterator[Case]:
+    """The cases of one model: single operators as eager runs them, library calls and fused groups as Inductor does.
+
+    Args:
+        graph: the captured model.
+        source: what the cases say they were taken from.
+        device: where they will be measured; a CPU has no cuDNN.
+    """
+    order = {op.name: index for index, op in enumerate(graph.ops)}
+    span = max(1, len(graph.ops) - 1)
+    position = 0.0
+    eager = eager_kernels(graph) if device.startswith("cuda") else _eager_on_cpu(graph)
+    for kernel in (*eager, *compiled_kernels(graph)):
+        places = [order[name.partition(".")[0]] for name in kernel.ops if name.partition(".")[0] in order]
+        position = round(places[0] / span, 3) if places else position
+        if worth_measuring(kernel):
+            runner: Runner = "inductor" if kernel.backend == "triton" else "aten"
+            yield Case(str(kernel.graph), runner, position=position, source=source)
+
+
+def _eager_on_cpu(graph: Graph) -> tuple[Kernel, ...]:
+    """One kernel call for each operator that is not a view, under the name it was captured by."""
+    extractor = Extractor(graph)
+    computing = (op for op in graph.ops if ops.lookup(op).role is not Role.VIEW)
+    return tuple(Kernel("aten", extractor.extract([op.name]), (op.name,)) for op in computing)
+
+
+def worth_measuring(kernel: Kernel) -> bool:
+    """Not for a kernel that makes nothing of nothing, or that writes into a place that only its model has."""
+    roles = {ops.lookup(op).role for op in kernel.graph.ops}
+    return bool(kernel.graph.values) and Role.JOINED not in roles and not roles <= {Role.VIEW, Role.SOURCE}

@@ -1,0 +1,219 @@
+"""Whole models, eager and in torch.compile's modes: the truth that predictions are judged by.
+
+    python -m collectors.models cases.json models.jsonl --device cuda --seconds 560
+
+Two phases. Parallel processes compile every case, which fills Inductor's cache on disk; then this process alone
+measures, so that nothing disturbs it. Records are appended to a JSON-lines file as they are made, and a case that is
+already in that file is not measured again; what they were taken on is in a file beside it, `.env.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from collectors.environment import differences, environment
+from collectors.pool import ONE_THREAD, default_processes, in_parallel
+from collectors.process import die_with_parent, pinned
+from collectors.whole_model import Case, build, case_key, measure_modes, modes_on, synchronize
+from costmodel.errors import CostmodelError, DatasetError
+
+COLD_SECONDS = 25.0
+"""Enough for one compilation with an empty cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How whole models are measured.
+
+    Attributes:
+        device: `cpu`, `cuda` or `cuda:N`.
+        seconds: how long it may take.
+        compile_share: which part of that may go into compiling in parallel.
+        processes: how many compile at once.
+        cases_at_once: how many unfinished cases are taken.
+        no_device: leave device times out.
+        cold: of how many cases to take the compile time with an empty cache, at the end.
+    """
+
+    device: str = "cuda"
+    seconds: float = 560.0
+    compile_share: float = 0.45
+    processes: int = default_processes()
+    cases_at_once: int = 60
+    no_device: bool = False
+    cold: int = 0
+
+
+def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
+    """Measures the cases that `out` does not hold, until all are done or the time is up; prints a line for each.
+
+    Raises:
+        DatasetError: `out` was begun in another environment.
+    """
+    begin = time.monotonic()
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / "inductor"))
+    variables, name = pinned(settings.device)
+    os.environ.update(variables)  # before CUDA is first used
+    check_environment(out, environment(name))
+    measured = done_keys(out)
+    todo = [case for case in cases if case_key(case) not in measured][: settings.cases_at_once]
+    seconds = _fill_cache(todo, name, variables, settings, begin + settings.seconds * settings.compile_share)
+    print(f"{len(seconds)} of {len(todo)} cases compiled in {time.monotonic() - begin:.0f} s", flush=True)
+    end = begin + settings.seconds - 8 * settings.cold
+    for case in todo:
+        if case_key(case) in seconds and time.monotonic() < end:
+            _measure(case, out, name, settings, seconds[case_key(case)])
+    for case in cases[: settings.cold]:
+        if time.monotonic() > begin + settings.seconds - COLD_SECONDS:
+            break
+        row = {"cold": case_key(case), "cold_compile_s": round(cold_compile(case, name), 2)}
+        append(out.with_suffix(".cold.jsonl"), row)
+        print(row, flush=True)
+
+
+def _measure(case: Case, out: Path, device: str, settings: Settings, contended_s: dict[str, float]) -> None:
+    import torch
+
+    torch._dynamo.reset()
+    gc.collect()
+    if device.startswith("cuda"):
+        torch.cuda.empty_cache()
+    try:
+        record = measure_modes(case, device, with_device=not settings.no_device)
+    except Exception as error:  # noqa: BLE001 - whatever a model raises is its result
+        record = dict(case, error=f"{type(error).__name__}: {error}"[:300])
+        print(f"failed: {case_key(case)}: {record['error']}", flush=True)
+    else:
+        record["contended_compile_s"] = contended_s
+        middle = {mode: "/".join(f"{row[2] / 1e3:.3f}" for row in rows) for mode, rows in record["latency_us"].items()}
+        print(f"{case_key(case)} {middle}", flush=True)
+    append(out, record)
+
+
+def warm(job: tuple[Case, str]) -> dict[str, float]:
+    """Compiles one case in every mode in this process; seconds that each took, its first call included."""
+    import torch
+
+    case, device = job
+    module, x = build(case, device)
+    seconds = {}
+    for mode, option in modes_on(device).items():
+        torch._dynamo.reset()
+        start = time.perf_counter()
+        with torch.no_grad():
+            torch.compile(module, mode=option)(x)
+        synchronize(device)
+        seconds[mode] = round(time.perf_counter() - start, 2)
+    del module, x
+    torch._dynamo.reset()
+    if device.startswith("cuda"):
+        torch.cuda.empty_cache()
+    return seconds
+
+
+def _fill_cache(
+    todo: Sequence[Case], device: str, variables: Mapping[str, str], settings: Settings, end: float
+) -> dict[str, dict[str, float]]:
+    """Compiles cases in parallel until `end`; contended seconds by case key and mode."""
+    seconds: dict[str, dict[str, float]] = {}
+    jobs = [(case, device) for case in todo]
+    for (case, _), outcome in in_parallel(warm, jobs, settings.processes, end, {**ONE_THREAD, **variables}):
+        if isinstance(outcome, BaseException):
+            print(f"compile failed: {case_key(case)}: {type(outcome).__name__}: {outcome}"[:200], flush=True)
+        else:
+            seconds[case_key(case)] = outcome
+    return seconds
+
+
+def cold_compile(case: Case, device: str) -> float:
+    """Seconds of the first compiled call with empty caches, this process alone on the machine."""
+    import torch
+    from torch._inductor.utils import fresh_cache
+
+    torch._dynamo.reset()
+    module, x = build(case, device)
+    with fresh_cache(), torch.no_grad():
+        start = time.perf_counter()
+        torch.compile(module)(x)
+        synchronize(device)
+        return time.perf_counter() - start
+
+
+def check_environment(out: Path, here: Mapping[str, str]) -> None:
+    """Makes sure that `out` holds numbers of this environment only; records it if the file is new.
+
+    Raises:
+        DatasetError: it does not, or nobody can tell.
+    """
+    path = out.with_suffix(".env.json")
+    if not path.exists():
+        if out.exists():
+            raise DatasetError(f"{out}: nothing says what it was taken on ({path.name} is missing); use a new file")
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(dict(here), indent=2, sort_keys=True) + "\n")
+        temporary.replace(path)
+        return
+    try:
+        begun = json.loads(path.read_text())
+        changed = differences(begun, here)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise DatasetError(f"{path}: not an environment: {error}") from error
+    if changed:
+        raise DatasetError(f"{out}: begun in another environment: {changed}; use a new file")
+
+
+def done_keys(path: Path) -> set[str]:
+    """Keys of the cases that a file of records holds; a torn last line is passed over."""
+    keys = set()
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            keys.add(case_key(json.loads(line)))
+        except (ValueError, KeyError, TypeError):
+            continue
+    return keys
+
+
+def append(path: Path, row: Mapping[str, Any]) -> None:
+    """Adds one JSON line; a torn line that a killed process left is ended first."""
+    with path.open("ab+") as file:
+        if file.tell() > 0:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+        file.write(json.dumps(row).encode() + b"\n")
+
+
+def main() -> None:
+    """Measures the cases of a JSON file within a number of seconds."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", type=Path)
+    parser.add_argument("out", type=Path, help="records, JSON lines")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--seconds", type=float, default=560)
+    parser.add_argument("--compile-share", type=float, default=0.45)
+    parser.add_argument("--processes", type=int, default=default_processes())
+    parser.add_argument("--cases-at-once", type=int, default=60)
+    parser.add_argument("--no-device", action="store_true", help="leave device times out")
+    parser.add_argument("--cold", type=int, default=0, help="cold compile times of so many cases, at the end")
+    parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.parent is not None:
+        die_with_parent(args.parent)
+    options = {key: value for key, value in vars(args).items() if key not in ("cases", "out", "parent")}
+    try:
+        collect(json.loads(args.cases.read_text()), args.out, Settings(**options))
+    except (CostmodelError, OSError, ValueError) as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""Runs a graph of the IR with torch: real tensors for its inputs, ATen calls or Inductor for its operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from costmodel.errors import GraphError
+from costmodel.ir import Arg, Graph, Ref, TensorType
+
+COLD_BYTES = 64 << 20
+"""Copies of a kernel's parameters are rotated up to this size, so that they come from memory as they do in a model."""
+MOST_COPIES = 40
+
+
+def build_module(graph: Graph) -> fx.GraphModule:
+    """The graph as an FX module of ATen calls; its inputs and parameters are positional arguments, in order.
+
+    Raises:
+        GraphError: an operator is none of ATen's, here.
+    """
+    made = fx.Graph()
+    nodes: dict[str, fx.Node] = {value.name: made.placeholder(value.name) for value in graph.values}
+
+    def resolve(arg: Arg) -> Any:
+        if isinstance(arg, Ref):
+            several = arg.name in several_results
+            return made.call_function(_getitem, (nodes[arg.name], arg.index)) if several else nodes[arg.name]
+        if isinstance(arg, tuple):
+            return [resolve(item) for item in arg]
+        return _constant(arg)
+
+    several_results = {op.name for op in graph.ops if _returns_several(op.op)}
+    for op in graph.ops:
+        nodes[op.name] = made.call_function(overload(op.op), (), {key: resolve(value) for key, value in op.args})
+    made.output(tuple(resolve(ref) for ref in graph.outputs))
+    return fx.GraphModule({}, made)
+
+
+def _getitem(values: Sequence[Any], index: int) -> Any:
+    return values[index]
+
+
+def overload(name: str) -> torch._ops.OpOverload:
+    """The ATen operator of that name: `convolution`, `add.Tensor`.
+
+    Raises:
+        GraphError: torch has none.
+    """
+    base, _, variant = name.partition(".")
+    try:
+        return getattr(getattr(torch.ops.aten, base), variant or "default")  # type: ignore[no-any-return]
+    except AttributeError:
+        raise GraphError(f"torch {torch.__version__} has no operator aten.{name}") from None
+
+
+def _returns_several(name: str) -> bool:
+    returns = overload(name)._schema.returns
+    return len(returns) > 1 or str(returns[0].type) == "List[Tensor]"
+
+
+def _constant(value: Arg) -> Any:
+    if isinstance(value, str) and value.startswith("torch."):
+        return getattr(torch, value.removeprefix("torch."))
+    return value
+
+
+def make_tensor(kind: TensorType, device: str) -> torch.Tensor:
+    """Random values of a type; positive and near one, so that no operator meets a pole."""
+    dtype = getattr(torch, kind.dtype)
+    if not dtype.is_floating_point:
+        tensor = torch.zeros(kind.shape, dtype=dtype, device=device)
+    else:
+        tensor = torch.rand(kind.shape, dtype=torch.float32, device=device).add_(0.5).to(dtype)
+    if kind.layout == "nhwc" and len(kind.shape) == 4:
+        tensor = tensor.contiguous(memory_format=torch.channels_last)
+    return tensor
+
+
+def argument_sets(graph: Graph, device: str) -> list[list[torch.Tensor]]:
+    """Arguments for consecutive calls: one set of inputs, parameters in as many copies as make them cold."""
+    inputs = {value.name: make_tensor(value.type, device) for value in graph.values if value.role == "input"}
+    size = sum(value.type.nbytes for value in graph.values if value.role == "param")
+    copies = 1 if size == 0 else max(1, min(MOST_COPIES, math.ceil(COLD_BYTES / size)))
+    return [
+        [
+            inputs[value.name] if value.role == "input" else _scaled(make_tensor(value.type, device), value.type)
+            for value in graph.values
+        ]
+        for _ in range(copies)
+    ]
+
+
+def _scaled(tensor: torch.Tensor, kind: TensorType) -> torch.Tensor:
+    """Weights of the size that keeps sums near one, half of them negative."""
+    if not tensor.is_floating_point() or len(kind.shape) < 2:
+        return tensor
+    return tensor.sub_(1.0).mul_(2 / math.sqrt(max(1, math.prod(kind.shape[1:]))))
+
+
+def callables(
+    graph: Graph, runner: str, device: str
+) -> tuple[list[Callable[[], Any]], Callable[..., Any], list[torch.Tensor]]:
+    """Calls that run the graph on rotating parameters; also the plain module and one set of arguments."""
+    module = build_module(graph)
+    sets = argument_sets(graph, device)
+    function: Callable[..., Any] = module
+    if runner == "inductor":
+        function = compile_module(module, sets[0])
+    return [_bind(function, arguments) for arguments in sets], module, sets[0]
+
+
+def _bind(function: Callable[..., Any], arguments: list[torch.Tensor]) -> Callable[[], Any]:
+    return lambda: function(*arguments)
+
+
+def compile_module(module: fx.GraphModule, arguments: list[torch.Tensor]) -> Callable[..., Any]:
+    """Inductor's compilation of one graph, as torch.compile makes it, without Dynamo's tracing and guards."""
+    from torch._inductor import compile as inductor_compile
+
+    compiled: Callable[..., Any] = inductor_compile(module, list(arguments))
+    return compiled
+
+
+def relative_error(got: Any, expected: Any) -> float:
+    """Largest ||got - expected|| / ||expected|| over the tensors of two results; nan if either has one."""
+    worst = 0.0
+    for left, right in zip(_tensors(got), _tensors(expected), strict=True):
+        if not right.is_floating_point() or right.numel() == 0:
+            continue
+        scale = right.float().norm().item()
+        error = (left.float() - right.float()).norm().item()
+        worst = max(worst, error / scale if scale else error)
+        if math.isnan(error) or math.isnan(scale):
+            return math.nan
+    return worst
+
+
+def _tensors(result: Any) -> list[torch.Tensor]:
+    if isinstance(result, torch.Tensor):
+        return [result]
+    if isinstance(result, Mapping):
+        result = list(result.values())
+    return [tensor for item in result for tensor in _tensors(item)] if isinstance(result, (list, tuple)) else []

@@ -1,0 +1,138 @@
+"""The sweep: compiles in parallel, measures in one process alone, survives what a case does to its process.
+
+    python -m collectors.sweep cases.jsonl ledger.sqlite --device cuda --seconds 540
+
+may be interrupted at any point and given again: what has ended is not measured again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from collectors.cases import Case, read_cases, write_cases, write_whole
+from collectors.environment import environment
+from collectors.ledger import Ledger
+from collectors.pool import ONE_THREAD, default_processes, in_parallel
+from collectors.process import pinned
+from collectors.supervise import HANG_SECONDS, Progress, Report, locked, supervise
+from collectors.worker import warm
+from costmodel.errors import CostmodelError
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a sweep is run.
+
+    Attributes:
+        device: `cpu`, `cuda` or `cuda:N`.
+        seconds: how long it may take.
+        compile_share: which part of that may go into compiling in parallel.
+        processes: how many compile at once.
+        hang_seconds: a worker that ends no case for so long is killed.
+        limit: how many unfinished cases are taken at most.
+    """
+
+    device: str
+    seconds: float
+    compile_share: float = 0.35
+    processes: int = default_processes()
+    hang_seconds: float = HANG_SECONDS
+    limit: int | None = None
+
+
+def sweep(cases: Sequence[Case], ledger_path: Path, settings: Settings, report: Report) -> None:
+    """Measures the cases that the ledger does not hold, until all are done or the time is up.
+
+    Raises:
+        DatasetError: the ledger is damaged, in use, or of another environment.
+        MeasurementError: no worker can be brought to measure.
+    """
+    begin = time.monotonic()
+    with locked(ledger_path):
+        with Ledger(ledger_path, environment(settings.device)) as ledger:
+            finished = ledger.finished()
+        todo = [case for case in cases if (case.key, case.unit) not in finished][: settings.limit]
+        compiled = _compile(todo, ledger_path.with_suffix(".compiled"), settings, begin, report)
+        ready = [case for case in todo if case.runner == "aten" or case.key in compiled]
+        work = ledger_path.with_suffix(".work.jsonl")
+        write_cases(work, ready)
+        end = begin + settings.seconds
+        if ready:
+            supervise(work, len(ready), ledger_path, settings.device, end, report, settings.hang_seconds)
+        work.unlink(missing_ok=True)
+
+
+def _compile(todo: Sequence[Case], path: Path, settings: Settings, begin: float, report: Report) -> set[str]:
+    """Fills Inductor's cache in parallel; keys of all cases ever compiled here, those that failed included.
+
+    A case that failed is measured all the same: the worker, alone and supervised, finds out and records why.
+    """
+    known = set(path.read_text().split()) if path.exists() else set()
+    cold = [case for case in todo if case.runner == "inductor" and case.key not in known]
+    variables, name = pinned(settings.device)
+    start = time.monotonic()
+    end = begin + settings.seconds * settings.compile_share
+    jobs = [(case, name) for case in cold]
+    try:
+        for count, (job, _) in enumerate(
+            in_parallel(warm, jobs, settings.processes, end, {**ONE_THREAD, **variables}), 1
+        ):
+            known.add(job[0].key)
+            report(Progress("compiling", count, len(cold), time.monotonic() - start, count))
+    finally:
+        write_whole(path, "\n".join(sorted(known)))
+    return known
+
+
+def tally(ledger_path: Path) -> tuple[int, Counter[str]]:
+    """How many units a ledger holds, and how many of their cases ended how."""
+    with Ledger(ledger_path) as ledger:
+        rows = list(ledger.rows())
+    return len({row["unit"] or row["key"] for row in rows}), Counter(row["status"] for row in rows)
+
+
+def summary(path: Path, seconds: float) -> str:
+    """How many cases ended how, and what went wrong most often."""
+    with Ledger(path) as ledger:
+        rows = list(ledger.rows())
+    ends = Counter((row.get("runner", "?"), row["status"]) for row in rows)
+    lines = [f"{len(rows)} cases in the ledger, {seconds:.0f} s in this run: {dict(ends)}"]
+    errors = Counter(str(row["error"])[:160] for row in rows if row.get("error"))
+    return "\n".join([*lines, *(f"  {number} x {text}" for text, number in errors.most_common(12))])
+
+
+def main() -> None:
+    """Measures the cases of a JSON-lines file into a ledger."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", type=Path)
+    parser.add_argument("ledger", type=Path)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--seconds", type=float, default=540)
+    parser.add_argument("--compile-share", type=float, default=0.35)
+    parser.add_argument("--processes", type=int, default=default_processes())
+    parser.add_argument("--hang-seconds", type=float, default=HANG_SECONDS)
+    parser.add_argument("--limit", type=int, help="take so many unfinished cases at most")
+    args = parser.parse_args()
+    begin = time.monotonic()
+    options = {key: value for key, value in vars(args).items() if key not in ("cases", "ledger")}
+    try:
+        sweep(list(read_cases(args.cases)), args.ledger, Settings(**options), _quietly)
+        print(summary(args.ledger, time.monotonic() - begin))
+    except CostmodelError as error:
+        parser.error(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _quietly(_progress: Progress) -> None:
+    """Nobody looks."""
+
+
+if __name__ == "__main__":
+    main()

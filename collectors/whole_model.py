@@ -1,0 +1,187 @@
+"""One whole model: built with real weights on a device, and timed eager and in torch.compile's modes, in turn."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from costmodel.errors import MeasurementError, RequestError
+
+if TYPE_CHECKING:
+    import torch
+
+Case = dict[str, Any]
+"""`model` (a spec of costmodel.zoo), `batch_size`, `precision`, `layout`; `img_size` if it is not the model's own."""
+
+MODES: Mapping[str, str | None] = {"default": None, "reduce-overhead": "reduce-overhead"}
+INTERLEAVED = 2
+
+
+def case_key(case: Case) -> str:
+    """One line that identifies a case: `resnet50@32 float16 nchw`."""
+    size = f" {case['img_size']}px" if case.get("img_size") else ""
+    return f"{case['model']}@{case['batch_size']} {case['precision']} {case['layout']}{size}"
+
+
+def modes_on(device: str) -> Mapping[str, str | None]:
+    """The modes that differ on a device: CUDA graphs are for CUDA."""
+    return MODES if device.startswith("cuda") else {"default": None}
+
+
+def synchronize(device: str) -> None:
+    """Waits until the device has nothing to do."""
+    import torch
+
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+
+
+def build(case: Case, device: str) -> tuple[torch.nn.Module, torch.Tensor]:
+    """The module (evaluation mode, random weights) and its input, on the device.
+
+    costmodel.zoo checks the request and says what the input is; the module is built anew, because the zoo's lies on
+    the meta device, where tables that a constructor computes (swin's position indices) are lost.
+
+    Raises:
+        RequestError: the model is unknown, is of neither torchvision nor timm, or takes several inputs.
+    """
+    import torch
+
+    from costmodel import zoo
+
+    spec = case["model"].removeprefix("tv:")  # as case files of old name torchvision's models
+    options = {"batch_size": case["batch_size"], "img_size": case.get("img_size"), "precision": case["precision"]}
+    inputs = zoo.load(spec, **options, channels_last=case["layout"] == "nhwc").inputs
+    if len(inputs) != 1:
+        raise RequestError(f"{spec} takes {len(inputs)} inputs; only models of one image batch are measured")
+    memory_format = torch.channels_last if case["layout"] == "nhwc" else torch.contiguous_format
+    module = _real_module(spec).eval().to(device, inputs[0].dtype)
+    module = module.to(memory_format=memory_format)  # type: ignore[call-overload]
+    x = torch.randn(inputs[0].shape, device=device, dtype=inputs[0].dtype)
+    return module, x.contiguous(memory_format=memory_format)
+
+
+def _real_module(spec: str) -> torch.nn.Module:
+    from costmodel.zoo import load_torchvision
+
+    source, colon, name = spec.partition(":")
+    models = load_torchvision().models  # timm imports torchvision, and may find it broken
+    module: torch.nn.Module
+    if source == "timm" and name:
+        import timm
+
+        module = timm.create_model(name, pretrained=False)
+    elif colon or spec.endswith(".pt2"):
+        raise RequestError(f"{spec}: only models of torchvision and timm can be measured")
+    else:
+        builder = models.get_model_builder(spec)
+        options = {key: None for key in ("weights", "weights_backbone") if key in inspect.signature(builder).parameters}
+        unset = {"init_weights": False} if spec in ("googlenet", "inception_v3") else {}
+        module = builder(**options, **unset)
+    return module
+
+
+def measure_modes(case: Case, device: str, with_device: bool = True) -> dict[str, Any]:
+    """One case measured, eager and compiled in turn; latencies in microseconds, quantiles of raw samples.
+
+    `unstable` in the record names modes in which the model was compiled again while it was timed, `graph_breaks` how
+    often each was cut: such a mode's speedup is not that of one compiled graph.
+    """
+    import torch
+
+    module, x = build(case, device)
+    record: dict[str, Any] = dict(case, input_shape=list(x.shape), probe_us=host_probe(device))
+    rounds: dict[str, list[list[float]]] = defaultdict(list)
+    with torch.no_grad():
+        reference = _first(module(x))
+        eager: Callable[[], Any] = functools.partial(module, x)
+        for mode, option in modes_on(device).items():
+            compiled = _compile(module, x, mode, option, device, reference, record)
+            _time_mode(mode, eager, compiled, device, record, rounds, with_device and mode == "default")
+    record["latency_us"] = dict(rounds)
+    return record
+
+
+def _compile(
+    module: torch.nn.Module,
+    x: torch.Tensor,
+    mode: str,
+    option: str | None,
+    device: str,
+    reference: torch.Tensor,
+    record: dict[str, Any],
+) -> Callable[[], Any]:
+    """The compiled call after its warm-up; what compiling took and how far off the result is go into `record`."""
+    import torch
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    counters.clear()
+    start = time.perf_counter()
+    compiled = functools.partial(torch.compile(module, mode=option), x)
+    output = _first(compiled()).clone()
+    for _ in range(2):
+        compiled()
+    synchronize(device)
+    record[f"{mode}_warm_compile_s"] = round(time.perf_counter() - start, 3)
+    error = (output - reference).float().norm() / reference.float().norm()
+    record[f"{mode}_error"] = error.item()
+    if breaks := sum(counters["graph_break"].values()):
+        record.setdefault("graph_breaks", {})[mode] = breaks
+    return compiled
+
+
+def _time_mode(
+    mode: str,
+    eager: Callable[[], Any],
+    compiled: Callable[[], Any],
+    device: str,
+    record: dict[str, Any],
+    rounds: dict[str, list[list[float]]],
+    with_device: bool,
+) -> None:
+    from torch._dynamo.utils import counters
+
+    from costmodel.measure import device_time, host_time, latency
+
+    graphs = counters["stats"]["unique_graphs"]
+    for _ in range(INTERLEAVED):
+        rounds[f"eager/{mode}"].append(latency(eager, 0.12, device=device).quantiles_us())
+        rounds[mode].append(latency(compiled, 0.12, device=device).quantiles_us())
+    for name, call in (("eager", eager), (mode, compiled)):
+        record[f"{name}_host_us"] = host_time(call, device=device).quantiles_us()
+        if with_device:
+            record[f"{name}_device_us"] = device_time(call, device=device).quantiles_us()
+    if counters["stats"]["unique_graphs"] != graphs:
+        record.setdefault("unstable", []).append(mode)
+
+
+def _first(output: Any) -> torch.Tensor:
+    import torch
+
+    tensor = output[0] if isinstance(output, tuple) else output
+    if not isinstance(tensor, torch.Tensor):
+        raise MeasurementError(f"the model returns {type(output).__name__}, not a tensor: results cannot be compared")
+    return tensor
+
+
+def host_probe(device: str) -> float:
+    """How fast this host issues now: microseconds a launch of a one-element addition, median of 20 x 100."""
+    import torch
+
+    x = torch.zeros(1, device=device)
+    samples = []
+    with torch.no_grad():
+        for _ in range(20):
+            synchronize(device)
+            start = time.perf_counter_ns()
+            for _ in range(100):
+                x.add_(1.0)
+            samples.append((time.perf_counter_ns() - start) / 1e5)
+    synchronize(device)
+    return round(statistics.median(samples), 4)

@@ -1,0 +1,196 @@
+"""The worker of a sweep: measures case after case in a process of its own, with nothing else running.
+
+It is started by `collectors.supervise`, and is replaced when it ends with RECYCLE, dies, or hangs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from collectors.cases import Case, read_cases
+from collectors.environment import environment
+from collectors.ledger import Ledger
+from collectors.process import die_with_parent
+from costmodel.errors import CostmodelError, MeasurementError
+from costmodel.ir import DTYPE_BYTES, Graph, parse
+
+if TYPE_CHECKING:
+    from costmodel.measure import Measurement
+
+REFUSED = 2
+RECYCLE = 3
+"""Exit status of a worker that a case has left unfit to measure another one."""
+MOST_BYTES = 3 << 30
+"""Cases whose tensors take more are not measured."""
+WRONG_ERROR = 0.02
+"""A compiled result further from eager than this gives no speedup (float16 sums of thousands stay below it)."""
+TARGET_US = 300.0
+"""About how long one captured graph should run, so that its launch weighs little."""
+CPU_TARGET_US = 2000.0
+"""About how long one sample on a CPU should take, so that the scheduler's interruptions weigh little."""
+OUT_OF_MEMORY = ("can't allocate memory", "out of memory")
+
+
+def size_bytes(graph: Graph) -> int:
+    """Bytes of every tensor of a graph together."""
+    kinds = [value.type for value in graph.values] + [kind for op in graph.ops for kind in op.types]
+    return sum(kind.numel * DTYPE_BYTES[kind.dtype] for kind in kinds)
+
+
+def estimate_us(graph: Graph) -> float:
+    """A rough device time, only to choose how often to repeat: traffic at 2 TB/s, arithmetic at 40 TFLOP/s."""
+    from costmodel import ops
+
+    arithmetic = sum(ops.flops(graph, op) for op in graph.ops)
+    return 2.0 + size_bytes(graph) / 2e6 + arithmetic / 4e7
+
+
+def measure_case(case: Case, device: str) -> tuple[str, dict[str, Any]]:
+    """Status and record of one case measured here and now.
+
+    Raises:
+        MeasurementError: there is nothing to measure, or it cannot be measured; torch's own errors pass through.
+    """
+    import torch
+
+    from collectors.run import callables, relative_error
+
+    graph = parse(case.graph)
+    if not graph.ops or not graph.outputs:
+        raise MeasurementError("the graph computes nothing: there is no time to measure")
+    if size_bytes(graph) > MOST_BYTES:
+        return "oom", {"error": f"its tensors take more than {MOST_BYTES >> 30} GiB"}
+    record: dict[str, Any] = {}
+    start = time.perf_counter()
+    with torch.no_grad():
+        calls, reference, arguments = callables(graph, case.runner, device)
+        result = calls[0]()
+        record["setup_s"] = round(time.perf_counter() - start, 3)
+        if case.runner == "inductor":
+            record["relative_error"] = relative_error(result, reference(*arguments))
+        del result
+        device_us = _time(graph, calls, device, record)
+    if case.runner == "inductor" and not record["relative_error"] < WRONG_ERROR:
+        return "wrong", record
+    if device_us.complaint:
+        return "noisy", {**record, "complaint": device_us.complaint}
+    return "ok", record
+
+
+def _time(graph: Graph, calls: Sequence[Callable[[], Any]], device: str, record: dict[str, Any]) -> Measurement:
+    """Device and host time into `record`."""
+    from costmodel.measure import device_time, host_time
+
+    on_gpu = device.startswith("cuda")
+    target = TARGET_US if on_gpu else CPU_TARGET_US
+    estimate = estimate_us(graph) if on_gpu else host_time(calls[0], repeats=3, device=device).median_us
+    estimate = max(estimate, 0.1)
+    copies = max(len(calls) if estimate < 100 else 1, min(20, int(target / estimate)), 1)
+    replays = max(1, min(10, int(4 * target / (estimate * copies))))
+    rounds = 5 if on_gpu else 9
+    device_us = device_time(_rotate(calls), rounds=rounds, replays=replays, copies=copies, device=device)
+    host_us = host_time(calls[0], repeats=12, device=device)
+    if device_us.median_us <= 0:
+        raise MeasurementError("the clock saw no time pass")
+    record |= {
+        "device_us": device_us.quantiles_us(),
+        "host_us": host_us.quantiles_us(),
+        "samples": len(device_us.samples_us),
+        "copies": copies,
+    }
+    return device_us
+
+
+def _rotate(calls: Sequence[Callable[[], Any]]) -> Callable[[], Any]:
+    state = {"next": 0}
+
+    def call() -> Any:
+        state["next"] = (state["next"] + 1) % len(calls)
+        return calls[state["next"]]()
+
+    return call
+
+
+def attempt(case: Case, device: str) -> tuple[str, dict[str, Any], bool]:
+    """Status, record, and whether this process can measure another case."""
+    from costmodel.measure import NOT_CAPTURABLE
+
+    try:
+        return *measure_case(case, device), True
+    except Exception as error:  # noqa: BLE001 - whatever a case raises is its result
+        text = f"{type(error).__name__}: {error}"
+        if isinstance(error, MemoryError) or any(words in text for words in OUT_OF_MEMORY):
+            return "oom", {"error": text[:200]}, False
+        # a failed capture leaves CUDA's random numbers unusable, a CUDA error perhaps the whole context
+        poisoned = "CUDA error" in text or NOT_CAPTURABLE in text
+        return "failed", {"error": text[:300]}, not poisoned
+
+
+def measure_alone(cases: Sequence[Case], ledger: Ledger, device: str, end: float) -> bool:
+    """Measures case after case until `end` (monotonic seconds); False if a new process has to go on."""
+    import torch
+
+    for count, case in enumerate(cases):
+        if time.monotonic() > end:
+            return True
+        ledger.start(case)
+        status, record, healthy = attempt(case, device)
+        ledger.finish(case, status, record)
+        if not healthy:
+            return False
+        if count % 50 == 0:
+            torch._dynamo.reset()
+            if device.startswith("cuda"):
+                torch.cuda.empty_cache()
+    return True
+
+
+def warm(job: tuple[Case, str]) -> None:
+    """Compiles one case in this process, so that the cache on disk holds it."""
+    import torch
+
+    from collectors.run import build_module, compile_module, make_tensor
+
+    case, device = job
+    warnings.filterwarnings("ignore")
+    graph = parse(case.graph)
+    if size_bytes(graph) > MOST_BYTES:
+        return
+    arguments = [make_tensor(value.type, device) for value in graph.values]
+    with torch.no_grad():
+        compile_module(build_module(graph), arguments)(*arguments)
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+
+
+def main() -> int:
+    """Measures the cases of a work list that have not ended; the exit status says whether to go on."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("work", type=Path)
+    parser.add_argument("ledger", type=Path)
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    args = parser.parse_args()
+    die_with_parent(args.parent)
+    end = time.monotonic() + args.seconds
+    warnings.filterwarnings("ignore")
+    try:
+        with Ledger(args.ledger, environment(args.device)) as ledger:
+            finished = ledger.finished()
+            todo = [case for case in read_cases(args.work) if (case.key, case.unit) not in finished]
+            return 0 if measure_alone(todo, ledger, args.device, end) else RECYCLE
+    except CostmodelError as error:
+        print(error, file=sys.stderr)
+        return REFUSED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

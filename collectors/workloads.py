@@ -1,0 +1,158 @@
+"""The workloads of `costmodel collect`: which cases each of them is, for a device, in full and in a quick form."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from collectors import conv, matmul
+from collectors.cases import Case, distinct, read_cases, write_cases, write_whole
+from collectors.harvest import harvest
+from collectors.pool import ONE_THREAD, default_processes, in_parallel
+from collectors.whole_model import Case as ModelCase
+from collectors.worker import size_bytes
+from costmodel.errors import RequestError
+from costmodel.ir import parse
+
+UNIT_WORKLOADS = ("conv", "matmul", "layer")
+WORKLOADS = (*UNIT_WORKLOADS, "models")
+SEED = 11
+CONV_UNITS = 700
+MATMUL_CASES = 500
+TORCHVISION = (
+    "alexnet", "vgg16", "vgg11_bn", "resnet18", "resnet50", "resnext50_32x4d", "wide_resnet50_2", "densenet121",
+    "googlenet", "inception_v3", "squeezenet1_1", "mobilenet_v2", "mobilenet_v3_large", "mnasnet1_0",
+    "shufflenet_v2_x1_0", "efficientnet_b0", "efficientnet_v2_s", "regnet_y_800mf", "regnet_x_1_6gf", "convnext_tiny",
+    "vit_b_16", "swin_t", "maxvit_t",
+)  # fmt: skip
+TIMM = (
+    "seresnet50", "skresnet18", "dla60", "hrnet_w18_small", "ghostnet_100", "mixnet_s", "tf_efficientnet_lite0",
+    "repvgg_a2", "resmlp_12_224", "deit_tiny_patch16_224", "mixer_s32_224", "poolformer_s12", "pit_xs_224", "levit_128",
+    "cspdarknet53", "xception41", "inception_v4", "convnextv2_atto", "mobilevitv2_050", "coatnet_nano_rw_224",
+)  # fmt: skip
+QUICK_MODELS = ("resnet18", "mobilenet_v3_small")
+QUICK_CASES = 6
+QUICK_WORK, QUICK_BYTES = 1 << 22, 4 << 20
+"""Multiply-accumulates and bytes of a quick unit at most."""
+
+Spec = tuple[str, int, str, bool, int | None, str]
+"""Model, batch size, precision, channels last, image size, device."""
+
+
+def unit_cases(workloads: Iterable[str], device: str, quick: bool, end: float) -> list[Case]:
+    """The cases of some workloads, mixed, so that a sweep that is cut short has some of all; a unit's stay together.
+
+    Args:
+        workloads: of UNIT_WORKLOADS.
+        device: where they will be measured.
+        quick: few and tiny ones.
+        end: monotonic seconds; capturing models stops there.
+    """
+    makers = {"conv": _conv, "matmul": _matmul}
+    cases: list[Case] = []
+    for name in workloads:
+        cases += _layer(device, quick, end) if name == "layer" else makers[name](device, quick)
+    units: dict[tuple[str, str], list[Case]] = {}
+    for case in distinct(cases):
+        units.setdefault((case.unit, "" if case.unit else case.key), []).append(case)
+    order = list(units.values())
+    random.Random(SEED).shuffle(order)  # noqa: S311 - repeatable is what it should be
+    return [case for unit in order for case in unit]
+
+
+def _conv(device: str, quick: bool) -> list[Case]:
+    units: Sequence[conv.ConvUnit] = conv.sample(CONV_UNITS, SEED)
+    if quick:
+        units = [unit for unit in units if unit.work <= QUICK_WORK and 4 * unit.elements <= QUICK_BYTES][
+            : QUICK_CASES // 3
+        ]
+    cases = [case for unit in units for case in conv.unit_cases(unit)]
+    return [case for case in cases if device.startswith("cuda") or case.way != "cudnn"]
+
+
+def _matmul(_device: str, quick: bool) -> list[Case]:
+    cases = list(matmul.sample(MATMUL_CASES, SEED))
+    if not quick:
+        return cases
+    return [case for case in cases if size_bytes(parse(case.graph)) <= QUICK_BYTES][:QUICK_CASES]
+
+
+def _layer(device: str, quick: bool, end: float) -> list[Case]:
+    specs = _quick_specs(device) if quick else _specs(device)
+    cases: list[Case] = []
+    for _, outcome in in_parallel(capture_cases, specs, min(len(specs), default_processes()), end, ONE_THREAD):
+        if not isinstance(outcome, BaseException):  # a model that cannot be captured here gives no cases
+            cases += outcome
+    cases = sorted(distinct(cases), key=lambda case: case.key)  # in no order that the processes' speed decides
+    if not quick:
+        return cases
+    kinds = ([case for case in cases if case.runner == runner] for runner in ("aten", "inductor"))
+    return [case for kind, most in zip(kinds, (QUICK_CASES, 2), strict=True) for case in kind[:most]]
+
+
+def _specs(device: str) -> list[Spec]:
+    """Every model at batch 1 and 32 in float32, and at one more batch size and precision, chosen by lot."""
+    rng = random.Random(SEED)  # noqa: S311 - repeatable is what it should be
+    models = list(TORCHVISION)
+    if importlib.util.find_spec("timm") is not None:
+        models += [f"timm:{name}" for name in TIMM]
+    specs: list[Spec] = []
+    for model in models:
+        batch, precision = rng.choice((8, 16, 64, 128)), rng.choice(("float32", "float16", "float16", "bfloat16"))
+        several = [(1, "float32", False), (32, "float32", False), (batch, precision, rng.random() < 0.2)]
+        specs += [(model, *one, None, device) for one in several]
+    rng.shuffle(specs)
+    return specs
+
+
+def _quick_specs(device: str) -> list[Spec]:
+    return [(model, 1, "float32", False, 64, device) for model in QUICK_MODELS[:1]]
+
+
+def capture_cases(spec: Spec) -> list[Case]:
+    """The cases of one model, captured on the meta device."""
+    from costmodel.capture import capture
+    from costmodel.zoo import load
+
+    model, batch, precision, channels_last, size, device = spec
+    loaded = load(model, batch_size=batch, precision=precision, channels_last=channels_last, img_size=size)
+    source = f"{model}@{batch} {precision}{' nhwc' if channels_last else ''}"
+    return list(harvest(capture(loaded.module, loaded.inputs, model), source, device))
+
+
+def model_cases(quick: bool) -> list[ModelCase]:
+    """Whole models to measure: torchvision's at batch 1 and 32, or one tiny one."""
+    same = {"precision": "float32", "layout": "nchw"}
+    if quick:
+        return [{"model": QUICK_MODELS[0], "batch_size": 1, "img_size": 64, **same}]
+    return [{"model": model, "batch_size": batch, **same} for batch in (1, 32) for model in TORCHVISION]
+
+
+def remembered(path: Path, request: Mapping[str, object]) -> list[Case] | None:
+    """The cases that an earlier run made for the same request; None if it did not."""
+    about = path.with_suffix(".json")
+    if not path.exists() or not about.exists() or json.loads(about.read_text()) != request:
+        return None
+    return list(read_cases(path))
+
+
+def remember(path: Path, request: Mapping[str, object], cases: Sequence[Case]) -> None:
+    """Keeps the cases of a request, so that resuming need not make them anew."""
+    write_cases(path, cases)
+    write_whole(path.with_suffix(".json"), json.dumps(request))
+
+
+def check(names: Iterable[str]) -> tuple[str, ...]:
+    """The workloads of those names, each once; all of single units if there are none.
+
+    Raises:
+        RequestError: there is no such workload.
+    """
+    chosen = tuple(dict.fromkeys(names)) or UNIT_WORKLOADS
+    for name in chosen:
+        if name not in WORKLOADS:
+            raise RequestError(f"unknown workload {name!r}; choose of {', '.join(WORKLOADS)}")
+    return chosen

@@ -1,0 +1,217 @@
+"""Whole-model measurements -> the costs that turn kernels into latencies: host time by cause, cold launches, constants.
+
+Each table of costs is a regression of relative errors on what the model issues, drawn towards what was measured in
+isolation (a ridge around a prior): a few dozen models cannot tell apart causes that always come together. Errors beyond
+`OUTLIER` count linearly (Huber), so that one model with a quirk does not spoil the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel import ops, timeline
+from costmodel.errors import DatasetError
+from costmodel.kernels import Kernel
+from costmodel.program import Program, compile_counts, dispatch_class
+
+OUTLIER = 0.08
+PRIORS: Mapping[str, Mapping[str, float]] = {
+    "eager_host": {
+        "dispatch": 0.85,
+        "call": -1.0,
+        "convolution": -4.0,
+        "product": -4.0,
+        "batch_norm": 2.0,
+        "view": 2.0,
+        "module": 1.5,
+        "start": 50.0,
+    },
+    "default_host": {
+        "dispatch": 0.85,
+        "extern": -1.0,
+        "triton": 9.0,
+        "squeeze": 70.0,
+        "parameter": 1.0,
+        "start": 60.0,
+    },
+    "compile": {"operator": 5e3, "distinct_kernel": 5e4, "start": 1e6},
+    "graph_host": {"parameter": 0.3, "node": 0.1, "start": 80.0},
+}
+"""From isolated calls and published profiles of torch.compile's overheads; microseconds a count."""
+COSTS: Mapping[str, tuple[str, ...]] = {
+    "dispatch": ("other",),
+    "eager_device": ("cold_launch",),
+    "eager_wall": ("gap", "synchronise"),
+    "default_device": ("cold_launch",),
+    "default_wall": ("gap", "synchronise"),
+    **{name: tuple(prior) for name, prior in PRIORS.items()},
+}
+"""The tables of costs that a profile must have, and what each must tell."""
+STRENGTH = {"compile": 0.1, "eager_host": 0.1, "default_host": 0.3, "graph_host": 0.1}
+VIEW_US = 2.0
+"""Host time of a view that leads to an isolated call's operands; a model's views are counted apart."""
+LEAST_CLASS = 5
+"""Dispatch classes with fewer measured calls are left to a coarser class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One measured model: what it issues, the kernels' device times alone, and what was measured, microseconds.
+
+    `host_speed` is how fast the host was then, against the sweep's median (its speed drifts); 1 where unknown.
+    """
+
+    eager: Program
+    compiled: Program
+    eager_kernel_us: Sequence[float]
+    compiled_kernel_us: Sequence[float]
+    measured: Mapping[str, float]
+    host_speed: float = 1.0
+
+
+def ridge(
+    rows: Sequence[Mapping[str, float]], target: Sequence[float], prior: Mapping[str, float], strength: float
+) -> dict[str, float]:
+    """Costs by name that make sum(count x cost) the target, in relative terms, near `prior`.
+
+    Minimises sum of Huber(relative error) + strength x sum of ((cost - prior) / prior)^2 by iterated least squares.
+    """
+    names = list(prior)
+    start = np.array([prior[name] for name in names])
+    scale = np.abs(start)
+    y = np.asarray(target, dtype=float)
+    counts = np.array([[row[name] for name in names] for row in rows], dtype=float).reshape(len(rows), len(names))
+    design = counts / y[:, None] * scale
+    pull = np.sqrt(strength) * np.eye(len(names))
+    goal = np.concatenate([np.ones(len(y)), np.sqrt(strength) * start / scale])
+    weight = np.ones(len(y))
+    solution = start / scale
+    for _ in range(10):
+        full = np.concatenate([weight, np.ones(len(names))])
+        solution = np.linalg.lstsq(np.vstack([design, pull]) * full[:, None], goal * full, rcond=None)[0]
+        error = np.abs(design @ solution - 1.0)
+        weight = np.sqrt(1.0 / np.maximum(1.0, error / OUTLIER))
+    return dict(zip(names, (solution * scale).tolist(), strict=True))
+
+
+def _views(kernel: Kernel) -> int:
+    return sum(ops.lookup(op).role is ops.Role.VIEW for op in kernel.graph.ops)
+
+
+def fit_dispatch(kernels: Sequence[Kernel], host_us: Sequence[float]) -> dict[str, float]:
+    """Median host time of isolated calls by dispatch class and by every coarser class, `other` of all; microseconds.
+
+    Args:
+        kernels: what was measured alone.
+        host_us: host time of each call; calls whose host time is not a number are left out.
+
+    Raises:
+        DatasetError: no call has a host time.
+    """
+    groups: dict[str, list[float]] = {}
+    pairs = zip(kernels, host_us, strict=True)
+    known = [(kernel, us - VIEW_US * _views(kernel)) for kernel, us in pairs if np.isfinite(us)]
+    for kernel, us in known:
+        kernel_class = dispatch_class(kernel)
+        while kernel_class:
+            groups.setdefault(kernel_class, []).append(us)
+            kernel_class = kernel_class.rpartition(".")[0]
+    table = {name: float(np.median(times)) for name, times in sorted(groups.items()) if len(times) >= LEAST_CLASS}
+    if not known:
+        raise DatasetError("no unit has a host time; measure the units again")
+    return table | {"other": float(np.median([us for _, us in known]))}
+
+
+def fit_tables(cases: Sequence[Case], dispatch: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Every table of costs that the timeline needs, from measured cases."""
+    tables: dict[str, dict[str, float]] = {"dispatch": dict(dispatch)}
+    for way, counts in (("eager", timeline.eager_counts), ("default", timeline.default_counts)):
+        chosen = [case for case in cases if f"{way}_host_us" in case.measured]
+        rows = [counts(_program(case, way), dispatch) for case in chosen]
+        target = [case.measured[f"{way}_host_us"] * case.host_speed for case in chosen]
+        tables[f"{way}_host"] = ridge(rows, target, PRIORS[f"{way}_host"], STRENGTH[f"{way}_host"])
+        tables[f"{way}_device"] = {"cold_launch": _fit_cold(cases, way)}
+        tables[f"{way}_wall"] = _fit_wall(chosen, way, tables)
+    tables["graph_host"] = _fit_graph(cases)
+    return tables
+
+
+def _program(case: Case, way: str) -> Program:
+    return case.eager if way == "eager" else case.compiled
+
+
+def _kernel_us(case: Case, way: str) -> Sequence[float]:
+    return case.eager_kernel_us if way == "eager" else case.compiled_kernel_us
+
+
+def _fit_cold(cases: Sequence[Case], way: str) -> float:
+    """Median extra device time a launch, over the models that outgrow the cache and whose kernels are short."""
+    extra = []
+    for case in cases:
+        program, measured = _program(case, way), case.measured.get(f"{way}_device_us")
+        launches = sum(kernel.launches for kernel in program.kernels)
+        cold = timeline.coldness(program.footprint)
+        if measured and cold > 0.3 and measured / max(1, launches) < 12.0:
+            extra.append((measured - sum(_kernel_us(case, way))) / (launches * cold))
+    return float(np.clip(np.median(extra), 0.0, 1.5)) if extra else 0.0
+
+
+def _fit_wall(cases: Sequence[Case], way: str, tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """The stream's gap and the constant that explain wall times best, host and device times being as measured."""
+    queue = timeline.eager_queue if way == "eager" else timeline.default_queue
+    known = []
+    for case in cases:
+        wall, device = case.measured.get(f"{way}_us"), case.measured.get(f"{way}_device_us")
+        if wall and device:
+            model = queue(_program(case, way), _kernel_us(case, way), tables)
+            host = case.measured[f"{way}_host_us"] / model.host_total_us
+            known.append((model.scaled(host, device / sum(model.device_us)), wall))
+    if len(known) < 5:
+        return {"gap": 1.0, "synchronise": 20.0}
+    grid = [{"gap": gap, "synchronise": constant} for gap in np.arange(0, 3.1, 0.3) for constant in (0, 15, 30, 45, 60)]
+    errors = [np.mean([abs(np.log(model.timing(wall).latency_us / seen)) for model, seen in known]) for wall in grid]
+    best = grid[int(np.argmin(errors))]
+    return {name: float(value) for name, value in best.items()}
+
+
+def _fit_graph(cases: Sequence[Case]) -> dict[str, float]:
+    """What a replay adds to device time, from the cases where both were measured."""
+    rows, rest = [], []
+    for case in cases:
+        wall, device = case.measured.get("graph_us"), case.measured.get("default_device_us")
+        if wall and device and wall - device > 30.0 and device < 6000.0:
+            rows.append(timeline.graph_counts(case.compiled))
+            rest.append(wall - device)
+    if len(rows) < 5:
+        return dict(PRIORS["graph_host"])
+    return ridge(rows, rest, PRIORS["graph_host"], STRENGTH["graph_host"])
+
+
+def fit_compile(
+    cases: Sequence[Case], contended_s: Sequence[float | None], cold_s: Sequence[float | None]
+) -> dict[str, float]:
+    """Compile time by cause, microseconds, from many cases compiled at once and a few compiled alone.
+
+    The times of parallel compilations give the shape; the median ratio of the few that were also timed alone, with
+    empty caches, gives the scale.
+    """
+    ratios = [cold / busy for cold, busy in zip(cold_s, contended_s, strict=True) if cold and busy]
+    scale = float(np.median(ratios)) if ratios else 1.0
+    known = [(case, busy) for case, busy in zip(cases, contended_s, strict=True) if busy]
+    if len(known) < 5:
+        return dict(PRIORS["compile"])
+    rows = [compile_counts(case.compiled) for case, _ in known]
+    return ridge(rows, [busy * scale * 1e6 for _, busy in known], PRIORS["compile"], STRENGTH["compile"])
+
+
+def quantile_interval(errors: npt.NDArray[np.float64], coverage: float = 0.9) -> float:
+    """Half-width of the log error that covers so large a share of the cases (split conformal); infinite for no case."""
+    if not len(errors):
+        return math.inf
+    rank = min(1.0, np.ceil((len(errors) + 1) * coverage) / len(errors))
+    return float(np.quantile(np.abs(errors), rank))

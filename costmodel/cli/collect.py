@@ -1,0 +1,229 @@
+"""`costmodel collect [WORKLOAD...]`: measures units on this machine, into a ledger that training reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from costmodel.cli import options
+from costmodel.cli.output import note
+from costmodel.errors import CostmodelError, MeasurementError, RequestError
+
+if TYPE_CHECKING:
+    from collectors.supervise import Progress
+
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_LONGEST_SECONDS = 30 * 24 * 3600.0
+_CAPTURE_SHARE = 0.15
+"""The part of the budget that may go into capturing the models that layers are taken from."""
+
+Workloads = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[WORKLOAD]...", help="conv, matmul, layer, models; default: all but models."),
+]
+Name = Annotated[
+    str | None, typer.Option("--hardware", metavar="NAME", help="The profile being made; default: after the device.")
+]
+Device = Annotated[
+    str | None, typer.Option("--device", metavar="cpu|cuda|cuda:N", help="Where to measure; default: cuda if there.")
+]
+Budget = Annotated[str, typer.Option("--budget", metavar="TIME", help="How long it may take: 90s, 20m, 1h.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A few tiny units, to try it out.")]
+
+
+def collect(
+    workloads: Workloads = None,
+    hardware: Name = None,
+    device: Device = None,
+    budget: Budget = "20m",
+    quick: Quick = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
+) -> None:
+    """Measure units on this machine for a hardware profile. May be interrupted, and given again to go on."""
+    from collectors import workloads as known
+
+    seconds = parse_duration(budget)
+    end = time.monotonic() + seconds
+    names = known.check(workloads or ())
+    device = check_device(device)
+    name = check_name(hardware, device)
+    directory = _make_directory(name)
+    units = [item for item in names if item in known.UNIT_WORKLOADS]
+    try:
+        if units:
+            _collect_units(units, directory, device, end, quick, quiet)
+        if "models" in names:
+            _collect_models(directory, device, end, quick, quiet)
+    except KeyboardInterrupt:
+        note("interrupted; what was measured is kept, and the same command goes on", quiet)
+        raise
+    _tell(directory, name)
+
+
+def parse_duration(text: str) -> float:
+    """Seconds that `90s`, `20m` or `1.5h` say.
+
+    Raises:
+        RequestError: the text is no such time, or one of no use.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
+    seconds = float(match[1]) * _SECONDS[match[2]] if match else 0.0
+    if not 0 < seconds <= _LONGEST_SECONDS:
+        raise RequestError(f"impossible budget {text!r}; give a time up to 30 days, such as 90s, 20m or 1h")
+    return seconds
+
+
+def check_device(device: str | None) -> str:
+    """The device to measure on, if it is there.
+
+    Raises:
+        RequestError: it is not, or is none of `cpu`, `cuda`, `cuda:N`.
+    """
+    import torch
+
+    from collectors.process import pinned
+
+    count = torch.cuda.device_count() if torch.version.cuda is not None else 0
+    if device is None:
+        return "cuda" if count else "cpu"
+    pinned(device)
+    number = int(device.partition(":")[2] or 0)
+    if device != "cpu" and number >= count:
+        raise RequestError(f"there is no {device} here (CUDA devices: {count}); --device cpu measures the processor")
+    return device
+
+
+def check_name(name: str | None, device: str) -> str:
+    """The name of the profile being made; by default one made of the device's.
+
+    Raises:
+        RequestError: it cannot be a directory's name, or is that of a shipped profile.
+    """
+    from costmodel.hardware import shipped_directory
+
+    shipped = shipped_directory()
+    if name is None:
+        name = _slug(device)
+        return f"{name}-local" if (shipped / name).exists() else name
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+        raise RequestError(f"impossible name {name!r} for a profile; use letters, digits, '-', '_' and '.'")
+    if (shipped / name).exists():
+        raise RequestError(f"the profile {name} is shipped and cannot be changed; choose another --hardware name")
+    return name
+
+
+def _slug(device: str) -> str:
+    import torch
+
+    said = "cpu" if device == "cpu" else torch.cuda.get_device_name(torch.device(device))
+    return re.sub(r"[^a-z0-9]+", "-", said.lower()).strip("-")
+
+
+def _make_directory(name: str) -> Path:
+    from costmodel.hardware import user_directory
+
+    directory = user_directory() / name
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RequestError(f"cannot make {directory}: {error.strerror}") from error
+    if not os.access(directory, os.W_OK):
+        raise RequestError(f"cannot write to {directory}")
+    return directory
+
+
+def _collect_units(names: Sequence[str], directory: Path, device: str, end: float, quick: bool, quiet: bool) -> None:
+    from collectors import workloads
+    from collectors.sweep import Settings, sweep
+
+    request = {"workloads": sorted(names), "device": device.partition(":")[0], "quick": quick}
+    path = directory / f"cases-{'-'.join(sorted(names))}{'-quick' if quick else ''}.jsonl"
+    cases = workloads.remembered(path, request)
+    if cases is None:
+        begin = time.monotonic()
+        note("choosing what to measure", quiet)
+        capture_end = begin + (end - begin) * _CAPTURE_SHARE
+        cases = workloads.unit_cases(names, device, quick, capture_end)
+        if time.monotonic() < capture_end:  # complete
+            workloads.remember(path, request, cases)
+    if not cases:
+        raise MeasurementError("nothing to measure could be made in that time; give a larger --budget")
+    with _bar(quiet) as report:
+        sweep(cases, directory / "ledger.sqlite", Settings(device, max(0.0, end - time.monotonic())), report)
+
+
+def _collect_models(directory: Path, device: str, end: float, quick: bool, quiet: bool) -> None:
+    """In a process of its own: whole models leave Dynamo, Inductor and the allocator in a state."""
+    from collectors import workloads
+    from collectors.cases import write_whole
+    from collectors.process import describe_exit, last_words, running
+
+    seconds = end - time.monotonic()
+    if seconds < 1:
+        note("no time is left for whole models", quiet)
+        return
+    cases, out, log = directory / "models.json", directory / "models.jsonl", directory / "models.log"
+    write_whole(cases, json.dumps(workloads.model_cases(quick)))
+    command = [sys.executable, "-m", "collectors.models", str(cases), str(out)]
+    command += ["--device", device, "--seconds", str(seconds), "--parent", str(os.getpid())]
+    note(f"measuring whole models; progress in {log}", quiet)
+    with running(command, {}, log) as process:
+        while process.poll() is None:
+            time.sleep(0.2)
+    if process.returncode != 0:
+        raise MeasurementError(f"whole models: {describe_exit(process.returncode)}: {last_words(log)}; see {log}")
+
+
+@contextmanager
+def _bar(quiet: bool) -> Iterator[Callable[[Progress], None]]:
+    """Shows progress on standard error, if that is a terminal and somebody wants to see it."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _progress: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=0, leave=False, bar_format="{desc} |{bar}|") as bar:
+
+        def report(progress: Progress) -> None:
+            bar.total, bar.n = progress.total, progress.done
+            bar.set_description_str(_describe(progress))
+
+        yield report
+
+
+def _describe(progress: Progress) -> str:
+    """`measuring 30/90 cases, 20 units/min, 02:00 left`."""
+    from tqdm import tqdm
+
+    left = progress.seconds_left
+    remaining = "" if left is None else f", {tqdm.format_interval(left)} left"
+    done = f"{progress.phase} {progress.done}/{progress.total} cases"
+    return f"{done}, {progress.units_per_minute:.0f} units/min{remaining}"
+
+
+def _tell(directory: Path, name: str) -> None:
+    """The end of a collection, on standard output."""
+    from collectors.models import done_keys
+    from collectors.sweep import tally
+
+    ledger, models = directory / "ledger.sqlite", directory / "models.jsonl"
+    lines = []
+    if ledger.exists():
+        units, ends = tally(ledger)
+        listed = ", ".join(f"{count} {status}" for status, count in ends.most_common()) or "none yet"
+        lines.append(f"{units} units, measured in {sum(ends.values())} cases: {listed}\nledger: {ledger}")
+    if models.exists():
+        lines.append(f"{len(done_keys(models))} whole models: {models}")
+    if not lines:
+        raise CostmodelError("nothing was measured; give a larger --budget")
+    print("\n".join([*lines, f"next: costmodel train --hardware {name}"]))

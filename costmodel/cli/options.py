@@ -1,0 +1,60 @@
+"""Arguments and options that several commands share, said once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Precision(StrEnum):
+    """Element types of parameters and inputs."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+
+
+class Format(StrEnum):
+    """Forms of a report."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    MD = "md"
+    HTML = "html"
+
+
+class Layers(StrEnum):
+    """Which layers a report shows."""
+
+    TOP = "top"
+    ALL = "all"
+    NONE = "none"
+
+
+MODEL_HELP = (
+    "densenet121 (torchvision), timm:NAME, hf:CONFIG, path/to/file.py:callable, package.module:callable, or model.pt2 "
+    "(torch.export)."
+)
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)]
+Models = Annotated[list[str], typer.Argument(metavar="MODEL...", help=MODEL_HELP)]
+Hardware = Annotated[
+    str | None,
+    typer.Option("--hardware", metavar="NAME", help="Hardware profile; default: this machine's GPU, else nvidia-h200."),
+]
+BatchSize = Annotated[int | None, typer.Option("-b", "--batch-size", help="Images in a forward pass; default: 1.")]
+ImgSize = Annotated[int | None, typer.Option("--img-size", help="Height and width; default: the model's own.")]
+PrecisionOption = Annotated[Precision, typer.Option("--precision", help="Type of parameters and inputs.")]
+ChannelsLast = Annotated[bool, typer.Option("--channels-last", help="Lay parameters and inputs out channels last.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="Form of the result.")]
+LayersOption = Annotated[
+    Layers | None,
+    typer.Option("--layers", help="Layers shown; default: top (table, md), all (html), none (csv). JSON holds all."),
+]
+Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the result to FILE.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing on standard error but errors.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

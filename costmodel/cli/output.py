@@ -1,0 +1,108 @@
+"""Where results go: standard output, or a file that appears whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from costmodel.errors import RequestError
+
+Write = Callable[[str], None]
+
+
+@contextmanager
+def opened(path: Path | None) -> Iterator[Write]:
+    """A function that takes the result's text, whole, once.
+
+    A file's text goes to a temporary name in the same directory, opened at once so that a path that cannot be written
+    is refused before any work is done; it takes its own name when the block ends well.
+
+    Args:
+        path: None for standard output.
+
+    Raises:
+        RequestError: the path cannot be written.
+    """
+    if path is None:
+        yield _to_stdout
+    elif path.exists() and not path.is_file():
+        yield _special(path)
+    else:
+        with _replacing(path) as write:
+            yield write
+
+
+def note(text: str, quiet: bool) -> None:
+    """A line on standard error, unless the user wants quiet."""
+    if not quiet:
+        print(f"costmodel: {text}", file=sys.stderr)
+
+
+def abandon_stdout() -> None:
+    """The reader has gone: nothing more is written, and the interpreter's last flush must not complain."""
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+def _to_stdout(text: str) -> None:
+    if sys.stdout is None:
+        raise RequestError("standard output is closed; give -o FILE")
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        abandon_stdout()
+    except OSError as error:
+        raise RequestError(f"cannot write to standard output: {error.strerror}") from error
+
+
+def _special(path: Path) -> Write:
+    """A pipe or a device is written to directly: it cannot be replaced."""
+    if path.is_dir():
+        raise RequestError(f"cannot write {path}: it is a directory")
+
+    def write(text: str) -> None:
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise RequestError(f"cannot write {path}: {error.strerror}") from error
+
+    return write
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Write]:
+    target = path.resolve()
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:64]}.", dir=target.parent)
+        os.close(handle)
+    except OSError as error:
+        raise RequestError(f"cannot write {path}: {error.strerror}") from error
+    written: list[str] = []
+    try:
+        yield written.append
+        if written:
+            _commit(Path(temporary), target, "".join(written))
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def _commit(temporary: Path, target: Path, text: str) -> None:
+    """Fills the temporary file and gives it the target's name, and the permissions that a new file would have."""
+    try:
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+        temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except OSError as error:
+        raise RequestError(f"cannot write {target}: {error.strerror}") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

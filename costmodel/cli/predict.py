@@ -1,0 +1,117 @@
+"""`costmodel predict MODEL...`: what torch.compile would do; nothing runs."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from costmodel.cli import options
+from costmodel.cli.output import Write, note, opened
+from costmodel.cli.run import WRONG_REQUEST, complain
+from costmodel.errors import CostmodelError
+
+if TYPE_CHECKING:
+    from costmodel.report import Report
+
+
+def predict(
+    models: options.Models,
+    hardware: options.Hardware = None,
+    batch_size: options.BatchSize = None,
+    img_size: options.ImgSize = None,
+    precision: options.PrecisionOption = options.Precision.FLOAT32,
+    channels_last: options.ChannelsLast = False,
+    format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
+    layers: options.LayersOption = None,
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Predict what torch.compile would do to each MODEL: latency, speedup, compile time. Runs nothing."""
+    if quiet:
+        warnings.simplefilter("ignore")
+    with opened(output) as write:
+        profile = _choose_hardware(hardware, quiet)
+        reports: list[Report] = []
+        failures: list[str] = []
+        for spec in _with_progress(models, quiet):
+            try:
+                reports.append(_predict_one(spec, profile, batch_size, img_size, precision.value, channels_last))
+            except CostmodelError as error:
+                if len(models) == 1:
+                    raise
+                failures.append(f"{spec}: {error}")
+                if debug:
+                    _print_traceback()
+        if reports:
+            _write(write, reports[0] if len(models) == 1 else reports, format, layers, to_file=output is not None)
+    for failure in failures:
+        complain(failure)
+    if failures:
+        raise typer.Exit(WRONG_REQUEST)
+
+
+def _choose_hardware(name: str | None, quiet: bool) -> str:
+    """The profile's name; refused here, before a model is built, if there is no such profile."""
+    from costmodel.hardware import list_profiles, load_profile, resolve_default
+
+    if name is None:
+        name, reason = resolve_default()
+        note(f"hardware {name} ({reason})", quiet)
+    elif name not in list_profiles():
+        load_profile(name)
+    return name
+
+
+def _predict_one(
+    spec: str, hardware: str, batch_size: int | None, img_size: int | None, precision: str, channels_last: bool
+) -> Report:
+    from costmodel.predict import predict as predict_module
+    from costmodel.zoo import load
+
+    loaded = load(spec, batch_size=batch_size, img_size=img_size, precision=precision, channels_last=channels_last)
+    return predict_module(loaded.module, loaded.inputs, hardware=hardware, model_name=loaded.name)
+
+
+def _with_progress(models: Sequence[str], quiet: bool) -> Iterable[str]:
+    """The models, with a progress bar on standard error if there are several and it is a terminal."""
+    if len(models) == 1 or quiet or not sys.stderr.isatty():
+        return models
+    from tqdm import tqdm
+
+    bar: Iterable[str] = tqdm(models, unit="model", leave=False)
+    return bar
+
+
+def _write(
+    write: Write,
+    reports: Report | Sequence[Report],
+    format: options.Format,  # noqa: A002
+    layers: options.Layers | None,
+    to_file: bool,
+) -> None:
+    from costmodel.report import render
+
+    terminal = not to_file and sys.stdout is not None and sys.stdout.isatty()
+    width = None
+    if terminal:
+        import shutil
+
+        width = shutil.get_terminal_size().columns
+    write(render(reports, format.value, layers=layers and layers.value, width=width, color=terminal and _colorful()))
+
+
+def _colorful() -> bool:
+    import os
+
+    return "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def _print_traceback() -> None:
+    import traceback
+
+    traceback.print_exc()

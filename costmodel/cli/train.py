@@ -1,0 +1,50 @@
+"""`costmodel train`: a dataset -> a trained profile, with scores beside the baselines'."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from costmodel.cli import options
+from costmodel.cli.output import note
+from costmodel.errors import DatasetError, RequestError
+
+HardwareName = Annotated[str, typer.Option("--hardware", metavar="NAME", help="Name of the profile to train.")]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes that validate in parallel.")]
+Directory = Annotated[
+    Path | None,
+    typer.Option("--directory", help="Where the dataset lies and the profile goes; default: the user's profiles."),
+]
+
+
+def train(
+    hardware: HardwareName,
+    directory: Directory = None,
+    jobs: Jobs = 2,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
+) -> None:
+    """Train the profile NAME from its dataset (units.parquet, or what `costmodel collect` left) and score it."""
+    from costmodel.hardware import shipped_directory, user_directory
+    from costmodel.make_profile import make_profile
+    from costmodel.train import Settings
+
+    place = directory or user_directory() / hardware
+    if directory is None and (shipped_directory() / hardware / "card.json").exists():
+        raise RequestError(f"{hardware!r} ships with costmodel and is read-only; choose another name, or pass --directory")
+    if not (place / "units.parquet").exists():
+        _export(place)
+    card = make_profile(place, hardware, Settings(), lambda line: note(line, quiet), jobs)
+    typer.echo(f"trained {hardware} on {card['units']['trained_on']} units: {place}")
+
+
+def _export(place: Path) -> None:
+    """Turns a sweep's ledger into the dataset."""
+    ledger = place / "ledger.sqlite"
+    if not ledger.exists():
+        raise DatasetError(f"{place}: no dataset there; run `costmodel collect --hardware {place.name}` first")
+    from collectors.export import export
+
+    export(ledger, place / "units.parquet")

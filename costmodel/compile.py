@@ -1,0 +1,31 @@
+"""What TorchInductor does to a graph, without it: rewrites, layout decision, realisation and fusion into kernels.
+
+The rules follow Inductor's lowering and scheduler (torch 2.11, inference on a GPU); each function names its original.
+They are checked against the kernels that compiled models really launch (see the dataset's kernel counts).
+"""
+
+from __future__ import annotations
+
+from costmodel.decompose import decompose
+from costmodel.fuse import fuse
+from costmodel.ir import Graph
+from costmodel.kernels import Extractor, Kernel
+from costmodel.layouts import lay_out, prefers_channels_last
+from costmodel.realize import realize, split_reduction
+
+__all__ = ["compiled_kernels", "lay_out", "prefers_channels_last", "schedule", "split_reduction"]
+
+
+def compiled_kernels(graph: Graph) -> tuple[Kernel, ...]:
+    """The kernel calls of one forward pass of `torch.compile(model)`, in order."""
+    return schedule(lay_out(decompose(graph)))
+
+
+def schedule(graph: Graph) -> tuple[Kernel, ...]:
+    """Realises values as Inductor's lowering does, fuses as its scheduler does, and returns the kernels in order."""
+    lowering = realize(graph)
+    extractor = Extractor(graph)
+    return tuple(
+        Kernel("aten" if node.extern else "triton", extractor.extract(node.ops), tuple(node.ops), node.launches)
+        for node in fuse(lowering.nodes, lowering.writers)
+    )

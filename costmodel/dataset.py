@@ -1,0 +1,83 @@
+"""Tables of measurements as Parquet files: units with their times, whole models with theirs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from costmodel.errors import DatasetError, GraphError
+from costmodel.ir import parse
+from costmodel.kernels import Kernel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+QUANTILES = ("p10", "p25", "p50", "p75", "p90")
+COLUMNS = (
+    ["key", "graph", "runner", "unit", "way", "position", "source", "status"]
+    + [f"device_us_{q}" for q in QUANTILES]
+    + [f"host_us_{q}" for q in QUANTILES]
+    + ["relative_error", "copies"]
+)
+TRUSTED = "ok"
+"""The status of a row that may be trained on; noisy, failed and wrong ones are kept beside them, marked."""
+
+
+def units_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """One row a measured case, from the rows of a ledger; quantiles in columns of their own, microseconds."""
+    import pandas as pd
+
+    flat = []
+    for row in rows:
+        record = {name: row.get(name) for name in COLUMNS}
+        for quantity in ("device_us", "host_us"):
+            values = row.get(quantity) or [None] * len(QUANTILES)
+            record.update({f"{quantity}_{q}": value for q, value in zip(QUANTILES, values, strict=True)})
+        flat.append(record)
+    frame = pd.DataFrame(flat, columns=list(COLUMNS))
+    numeric = [name for name in COLUMNS if name.startswith(("device_us", "host_us"))] + ["relative_error"]
+    return frame.astype(dict.fromkeys(numeric, "float32"))
+
+
+def write_frame(frame: pd.DataFrame, path: Path, about: Mapping[str, Any]) -> None:
+    """Writes a table with what it is about (the environment it was measured in) in its metadata, through a rename."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), b"costmodel": json.dumps(about).encode()})
+    temporary = path.with_suffix(".tmp")
+    pq.write_table(table, temporary, compression="zstd", compression_level=19)
+    temporary.replace(path)
+
+
+def read_frame(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """A table and what it is about.
+
+    Raises:
+        DatasetError: the file is missing or is no such table.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+        about = json.loads((table.schema.metadata or {}).get(b"costmodel", b"{}"))
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise DatasetError(f"{path}: not a dataset: {str(error).splitlines()[0]}") from error
+    return table.to_pandas(), about
+
+
+def kernel_of(graph_text: str, runner: str) -> Kernel:
+    """The kernel that a row measured.
+
+    Raises:
+        DatasetError: the row's graph cannot be parsed.
+    """
+    try:
+        graph = parse(graph_text)
+    except GraphError as error:
+        raise DatasetError(f"a row's graph is damaged: {error}") from error
+    return Kernel("triton" if runner == "inductor" else "aten", graph, ())

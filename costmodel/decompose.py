@@ -1,0 +1,204 @@
+"""Rewrites that TorchInductor makes before it fuses: operators as the simpler ones that they are made of.
+
+One function an operator, listed in `REWRITES`. Each returns operators that compute the same, the last under the old
+name. They are ATen operators, so that a rewritten graph can still be run; only `concat_in_place` is none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
+
+from costmodel import ops
+from costmodel.ir import Arg, Graph, Op, Ref, TensorType
+from costmodel.ops import Role
+
+POINTWISE_CAT_INPUTS = 8
+"""`config.max_pointwise_cat_inputs`: up to so many tensors are joined inside the kernel that uses them."""
+
+
+def decompose(graph: Graph) -> Graph:
+    """The graph after every rewrite that applies."""
+    users = graph.users()
+    returned = frozenset(ref.name for ref in graph.outputs)
+    rewritten: list[Op] = []
+    for op in graph.ops:
+        rewrite = REWRITES.get(op.base)
+        made = rewrite(Site(graph, op, users, returned)) if rewrite else None
+        rewritten += made or [op]
+    return Graph(graph.name, graph.values, tuple(rewritten), graph.outputs, graph.module_calls)
+
+
+@dataclass(slots=True)
+class Site:
+    """One operator where it stands, and the operators that it is rewritten into, all in its module.
+
+    Attributes:
+        graph: the graph before any rewrite.
+        op: the operator.
+        users: value -> the operators that read it.
+        returned: names of what the graph returns.
+    """
+
+    graph: Graph
+    op: Op
+    users: Mapping[str, list[Op]]
+    returned: Set[str]
+    _made: list[Op] = field(default_factory=list)
+
+    def ref(self, name: str) -> Ref | None:
+        """The argument of that name, if it is a tensor."""
+        ref = self.op.arg(name)
+        return ref if isinstance(ref, Ref) else None
+
+    def add(self, base: str, kind: TensorType | tuple[TensorType, ...], /, **args: Arg) -> Ref:
+        """One more operator, under a name of its own."""
+        types = kind if isinstance(kind, tuple) else (kind,)
+        name = f"{self.op.name}.{len(self._made)}"
+        self._made.append(Op(name, base, tuple(args.items()), types, self.op.module))
+        return Ref(name)
+
+    def finish(self, base: str, /, **args: Arg) -> list[Op]:
+        """The operator that takes the old name, and with it the old results."""
+        self._made.append(Op(self.op.name, base, tuple(args.items()), self.op.types, self.op.module))
+        return self._made
+
+
+Rewrite = Callable[[Site], list[Op] | None]
+
+
+def peel_convolution_bias(site: Site) -> list[Op] | None:
+    """convolution(x, w, b) = convolution(x, w) + b: Inductor's lowering, "cudnn is slower with it"."""
+    op = site.op
+    bias = site.ref("bias")
+    if bias is None:
+        return None
+    bare = site.add("convolution", op.types, **{key: None if key == "bias" else value for key, value in op.args})
+    shape = (op.type.shape[1], *(1 for _ in op.type.shape[2:]))
+    view = site.add("view", TensorType(op.type.dtype, shape), self=bias, size=shape)
+    return site.finish("add.Tensor", self=bare, other=view)
+
+
+def unfuse_addmm(site: Site) -> list[Op] | None:
+    """addmm(b, x, w) = mm(x, w) + b where every use is pointwise: Inductor's `unfuse_bias_add_to_pointwise`."""
+    op = site.op
+    bias = site.ref("self")
+    scaled = any(op.arg(factor, 1) != 1 for factor in ("alpha", "beta"))
+    if bias is None or scaled or not only_pointwise_uses(site):
+        return None
+    product = site.add("mm", op.types, self=op.arg("mat1"), mat2=op.arg("mat2"))
+    return site.finish("add.Tensor", self=product, other=bias)
+
+
+def only_pointwise_uses(site: Site) -> bool:
+    """Inductor's `is_pointwise_use` for every use, through views; to be returned is none."""
+    pending = [site.op.name]
+    while pending:
+        name = pending.pop()
+        users = site.users[name]
+        if not users or name in site.returned:
+            return False
+        views = [user.name for user in users if ops.lookup(user).role is Role.VIEW]
+        pointwise = [user for user in users if ops.lookup(user).role is Role.POINTWISE]
+        if len(views) + len(pointwise) < len(users):
+            return False
+        pending += views
+    return True
+
+
+def expand_layer_norm(site: Site) -> list[Op] | None:
+    """Statistics, then (x - mean) * rsqrt(var + eps) * weight + bias."""
+    op = site.op
+    source = site.ref("input")
+    axes = op.arg("normalized_shape")
+    if source is None or not isinstance(axes, tuple):
+        return None
+    dims = tuple(range(-len(axes), 0))
+    result = _normalise(site, source, op.type, op.types[1], dims, op.arg("eps", 1e-5))
+    return _scale(site, result, op.type, site.ref("weight"), site.ref("bias"))
+
+
+def expand_group_norm(site: Site) -> list[Op] | None:
+    """Statistics of each group's channels, then as layer norm does."""
+    source, groups = site.ref("input"), site.op.arg("group")
+    if source is None or not isinstance(groups, int):
+        return None
+    op = site.op
+    batch, channels = op.type.shape[:2]
+    grouped = TensorType(op.type.dtype, (batch, groups, op.type.numel // max(1, batch * groups)))
+    view = site.add("view", grouped, self=source, size=grouped.shape)
+    statistics = TensorType(op.types[1].dtype, (batch, groups, 1))
+    result = _normalise(site, view, grouped, statistics, (-1,), op.arg("eps", 1e-5))
+    back = site.add("view", op.type, self=result, size=op.type.shape)
+    shape = (channels, *(1 for _ in op.type.shape[2:]))
+    factors = [
+        site.add("view", TensorType(op.type.dtype, shape), self=ref, size=shape) if ref else None
+        for ref in (site.ref("weight"), site.ref("bias"))
+    ]
+    return _scale(site, back, op.type, *factors)
+
+
+def _normalise(
+    site: Site, source: Ref, kind: TensorType, statistics: TensorType, dims: tuple[int, ...], eps: Arg
+) -> Ref:
+    shape = (*kind.shape[: len(kind.shape) - len(dims)], *(1 for _ in dims))
+    moment = TensorType(statistics.dtype, shape)
+    stats = site.add("var_mean.correction", (moment, moment), self=source, dim=dims, correction=0, keepdim=True)
+    centred = site.add("sub.Tensor", kind, self=source, other=Ref(stats.name, 1))
+    shifted = site.add("add.Scalar", moment, self=stats, other=eps)
+    scale = site.add("rsqrt", moment, self=shifted)
+    return site.add("mul.Tensor", kind, self=centred, other=scale)
+
+
+def _scale(site: Site, result: Ref, kind: TensorType, weight: Ref | None, bias: Ref | None) -> list[Op]:
+    if weight is not None:
+        result = site.add("mul.Tensor", kind, self=result, other=weight)
+    if bias is not None:
+        return site.finish("add.Tensor", self=result, other=bias)
+    return site.finish("mul.Scalar", self=result, other=1.0)
+
+
+def expand_softmax(site: Site) -> list[Op] | None:
+    """exp(x - max) / sum(exp(x - max)); `_safe_softmax` alike, its guard against empty rows left out."""
+    op = site.op
+    source, dim = site.ref("self"), op.arg("dim", -1)
+    if source is None or not isinstance(dim, int) or not op.type.shape:
+        return None
+    shape = list(op.type.shape)
+    shape[dim] = 1
+    row = TensorType(op.type.dtype, tuple(shape))
+    largest = site.add("amax", row, self=source, dim=(dim,), keepdim=True)
+    shifted = site.add("sub.Tensor", op.type, self=source, other=largest)
+    powers = site.add("exp", op.type, self=shifted)
+    total = site.add("sum.dim_IntList", row, self=powers, dim=(dim,), keepdim=True)
+    return site.finish("div.Tensor", self=powers, other=total)
+
+
+def copy_into_places(site: Site) -> list[Op] | None:
+    """Inductor's ConcatKernel: with many inputs, each is computed in, or copied to, its place in the result."""
+    refs = site.op.refs()
+    if len(refs) <= POINTWISE_CAT_INPUTS:
+        return None
+    places = tuple(site.add("clone", site.graph.type_of(ref), self=ref) for ref in refs)
+    return site.finish("concat_in_place", tensors=places)
+
+
+def pool_to_one(site: Site) -> list[Op] | None:
+    """Adaptive pooling to one element is a mean."""
+    shape = site.op.type.shape
+    if math.prod(shape[2:]) != 1 or len(shape) != 4:
+        return None
+    return site.finish("mean.dim", self=site.op.arg("self"), dim=(-1, -2), keepdim=True)
+
+
+REWRITES: Mapping[str, Rewrite] = {
+    "convolution": peel_convolution_bias,
+    "addmm": unfuse_addmm,
+    "native_layer_norm": expand_layer_norm,
+    "native_group_norm": expand_group_norm,
+    "_softmax": expand_softmax,
+    "_safe_softmax": expand_softmax,
+    "cat": copy_into_places,
+    "_adaptive_avg_pool2d": pool_to_one,
+}

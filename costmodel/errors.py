@@ -1,0 +1,39 @@
+"""Every exception that costmodel raises on purpose; one root, so that callers can catch it."""
+
+from __future__ import annotations
+
+
+class CostmodelError(Exception):
+    """Root of the tree. Its message is one line: what was wrong, and what would be right."""
+
+
+class RequestError(CostmodelError):
+    """The request cannot be served as it was made (unknown model, bad option, bad size)."""
+
+
+class UnknownModelError(RequestError):
+    """No model goes by that name; the message suggests near ones."""
+
+
+class UnknownHardwareError(RequestError):
+    """No profile goes by that name; the message lists those there are."""
+
+
+class CaptureError(CostmodelError):
+    """A module could not be turned into a graph."""
+
+
+class GraphError(CostmodelError):
+    """A graph breaks an invariant of the IR, or its text cannot be parsed."""
+
+
+class ProfileError(CostmodelError):
+    """A hardware profile or one of its files is damaged, foreign or of another version."""
+
+
+class DatasetError(CostmodelError):
+    """A table of measurements is missing, damaged, or too small for what was asked."""
+
+
+class MeasurementError(CostmodelError):
+    """Something could not be measured on this machine."""

@@ -1,0 +1,282 @@
+"""How good the predictions are: whole models predicted with every kernel and every cost of their families left out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from costmodel import calibrate, timeline
+from costmodel.errors import DatasetError
+from costmodel.features import group_of
+from costmodel.kernels import Kernel
+from costmodel.predictor import Predictor
+from costmodel.program import Program, compiled_program, eager_program
+from costmodel.train import Settings, Table, fit_group
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FOLDS = 8
+FAMILIES = (
+    ("vgg", "vgg"),
+    ("repvgg", "vgg"),
+    ("res2net", "resnet"),
+    ("resne", "resnet"),
+    ("wide_resnet", "resnet"),
+    ("seresne", "resnet"),
+    ("squeezenet", "squeezenet"),
+    ("densenet", "densenet"),
+    ("googlenet", "inception"),
+    ("inception", "inception"),
+    ("xception", "inception"),
+    ("mobilenet_v", "mobilenet"),
+    ("mnasnet", "mobilenet"),
+    ("hardcorenas", "mobilenet"),
+    ("ghostnet", "mobilenet"),
+    ("mixnet", "mobilenet"),
+    ("rexnet", "mobilenet"),
+    ("efficientnet", "mobilenet"),
+    ("regnet", "regnet"),
+    ("vit", "vit"),
+    ("deit", "vit"),
+    ("cait", "vit"),
+    ("mixer", "mlp"),
+    ("gmlp", "mlp"),
+)
+"""Prefix of a model's name -> its family; any other model is a family of its own."""
+UNSTABLE = 1.25
+"""A case whose rounds differ by more is marked, and kept out of scores and of training."""
+NOMINAL_PROBE_US = 5.2
+"""Median over the H200 sweep of the host probe: a launch of a one-element addition, microseconds."""
+MODES = ("default", "reduce-overhead")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A whole-model case as it was measured: what it is, and medians in microseconds by name."""
+
+    model: str
+    batch_size: int
+    precision: str
+    layout: str
+    medians: Mapping[str, float]
+    record: Mapping[str, Any]
+
+    @property
+    def family(self) -> str:
+        """The family that is left out when this model is predicted."""
+        name = self.model.partition(":")[2] or self.model
+        return next((family for prefix, family in FAMILIES if name.startswith(prefix)), name.split("_")[0])
+
+    @property
+    def host_speed(self) -> float:
+        """How fast the host was, against the sweep's median; 1 where it was not probed."""
+        return NOMINAL_PROBE_US / float(self.record.get("probe_us", NOMINAL_PROBE_US))
+
+    @property
+    def fold(self) -> int:
+        """The fold its family falls into, by a hash of the family's name."""
+        return int(hashlib.sha256(self.family.encode()).hexdigest(), 16) % FOLDS
+
+
+def read_measured(path: Path) -> tuple[list[Measured], dict[str, Any]]:
+    """The cases of a whole-model file, and what its first line says about them.
+
+    Raises:
+        DatasetError: the file is missing or a line is not a case.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        about, *rows = [json.loads(line) for line in lines]
+        return [_measured(row) for row in rows], about
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DatasetError(f"{path}: not a file of whole-model measurements: {error}") from error
+
+
+def _measured(row: Mapping[str, Any]) -> Measured:
+    medians = {name: row[name][2] for name in row if name.endswith("_us") and isinstance(row[name], list)}
+    latency = row.get("latency_us", {})
+    names = {"default": "default_us", "reduce-overhead": "graph_us"}
+    for mode, name in names.items():
+        if mode in latency:
+            medians[name] = float(np.median([quantiles[2] for quantiles in latency[mode]]))
+            eager = [quantiles[2] for quantiles in latency[f"eager/{mode}"]]
+            medians[f"eager_us/{mode}"] = float(np.median(eager))
+    if latency:
+        medians["eager_us"] = float(np.median([medians[f"eager_us/{mode}"] for mode in names if mode in latency]))
+    return Measured(row["model"], row["batch_size"], row["precision"], row["layout"], medians, row)
+
+
+def unstable(case: Measured) -> bool:
+    """Whether the rounds of a mode differ so much that the host must have been disturbed between them."""
+    rounds = case.record.get("latency_us", {})
+    medians = [[quantiles[2] for quantiles in found] for found in rounds.values()]
+    eager = [value for name, found in zip(rounds, medians, strict=True) if name.startswith("eager") for value in found]
+    return any(max(found) > UNSTABLE * min(found) for found in (*medians, eager or [1.0]))
+
+
+def programs(case: Measured) -> tuple[Program, Program]:
+    """What eager execution and torch.compile issue for a case."""
+    from costmodel.capture import capture
+    from costmodel.zoo import load
+
+    size = case.record["input_shape"][-1]
+    loaded = load(
+        case.model,
+        batch_size=case.batch_size,
+        img_size=size,
+        precision=case.precision,
+        channels_last=case.layout == "nhwc",
+    )
+    graph = capture(loaded.module, loaded.inputs, case.model)
+    return eager_program(graph), compiled_program(graph)
+
+
+def kernel_key(kernel: Kernel) -> tuple[str, str]:
+    """What makes two kernels the same: how they run, and their graph's text."""
+    return ("inductor" if kernel.backend == "triton" else "aten", str(kernel.graph))
+
+
+def leave_families_out(
+    cases: Sequence[Measured],
+    issued: Sequence[tuple[Program, Program]],
+    tables: Mapping[str, Table],
+    keys: Mapping[str, Sequence[tuple[str, str]]],
+    base: Predictor,
+    dispatch: Mapping[str, float],
+    settings: Settings,
+    jobs: int = 2,
+) -> list[dict[str, Any]]:
+    """One row a case: measured and predicted, by a predictor and costs that saw nothing of its fold's families.
+
+    Args:
+        cases: what was measured.
+        issued: the eager and the compiled program of each case.
+        tables: training rows by group.
+        keys: `kernel_key` of each of those rows.
+        base: gives the roofline and the number of multiprocessors.
+        dispatch: host times of isolated calls by class.
+        settings: of the networks.
+        jobs: processes, one a fold.
+    """
+    from joblib import Parallel, delayed
+
+    folds = sorted({case.fold for case in cases})
+    results = Parallel(n_jobs=jobs)(
+        delayed(_predict_fold)(fold, cases, issued, tables, keys, base, dispatch, settings) for fold in folds
+    )
+    return [row for rows in results for row in rows]
+
+
+def _predict_fold(
+    fold: int,
+    cases: Sequence[Measured],
+    issued: Sequence[tuple[Program, Program]],
+    tables: Mapping[str, Table],
+    keys: Mapping[str, Sequence[tuple[str, str]]],
+    base: Predictor,
+    dispatch: Mapping[str, float],
+    settings: Settings,
+) -> list[dict[str, Any]]:
+    tested = [index for index, case in enumerate(cases) if case.fold == fold]
+    banned = {kernel_key(kernel) for index in tested for program in issued[index] for kernel in program.kernels}
+    groups = {}
+    for group, table in tables.items():
+        allowed = np.array([key not in banned for key in keys[group]])
+        if allowed.any():
+            groups[group] = fit_group(table.take(allowed), settings)
+    predictor = Predictor(groups, base.roofline, base.multiprocessors)
+    known = [calibration_case(case, issued[i], predictor) for i, case in enumerate(cases) if case.fold != fold]
+    costs = calibrate.fit_tables(known, dispatch)
+    return [evaluate_case(cases[index], issued[index], predictor, costs) for index in tested]
+
+
+def calibration_case(case: Measured, issued: tuple[Program, Program], predictor: Predictor) -> calibrate.Case:
+    """A measured case with its kernels' predicted times."""
+    eager, compiled = issued
+    times = kernel_times(predictor, eager), kernel_times(predictor, compiled)
+    return calibrate.Case(eager, compiled, *times, case.medians, case.host_speed)
+
+
+def kernel_times(predictor: Predictor, program: Program) -> list[float]:
+    """Predicted device time of each kernel alone, microseconds."""
+    return [estimate.us for estimate in predictor.predict(program.kernels, program.positions)]
+
+
+def evaluate_case(
+    case: Measured, issued: tuple[Program, Program], predictor: Predictor, tables: Mapping[str, Mapping[str, float]]
+) -> dict[str, Any]:
+    """Measured beside predicted: latencies, host and device times in microseconds, speedups."""
+    known = calibration_case(case, issued, predictor)
+    eager = timeline.eager_timing(known.eager, known.eager_kernel_us, tables)
+    default = timeline.default_timing(known.compiled, known.compiled_kernel_us, tables)
+    graph = timeline.graph_timing(known.compiled, known.compiled_kernel_us, tables)
+    row: dict[str, Any] = {
+        "model": case.model,
+        "family": case.family,
+        "batch_size": case.batch_size,
+        "precision": case.precision,
+        "layout": case.layout,
+    }
+    for name, timing in (("eager", eager), ("default", default), ("graph", graph)):
+        row[f"{name}_us"], row[f"{name}_host_us"] = timing.latency_us, timing.host_us
+        row[f"{name}_device_us"] = timing.device_us
+    row |= {f"measured_{name}": value for name, value in case.medians.items()}
+    for mode, name, timing in (("default", "default_us", default), ("reduce-overhead", "graph_us", graph)):
+        row[f"speedup/{mode}"] = eager.latency_us / timing.latency_us
+        if name in case.medians:
+            row[f"measured_speedup/{mode}"] = case.medians[f"eager_us/{mode}"] / case.medians[name]
+    return row
+
+
+def score(frame: pd.DataFrame, mode: str) -> dict[str, float]:
+    """Errors of the predicted speedup in a mode, beside those of a constant (the others' geometric mean).
+
+    The constant of a case is made of the models of other families, as the prediction is.
+    """
+    chosen = frame[frame[f"measured_speedup/{mode}"].notna()]
+    measured = chosen[f"measured_speedup/{mode}"].to_numpy()
+    error = np.abs(chosen[f"speedup/{mode}"].to_numpy() / measured - 1)
+    others = [np.log(measured[(chosen["family"] != family).to_numpy()]) for family in chosen["family"]]
+    constant = np.abs(np.array([math.exp(logs.mean()) if len(logs) else 1.0 for logs in others]) / measured - 1)
+    return {
+        "cases": float(len(chosen)),
+        "mean_error": float(error.mean()),
+        "median_error": float(np.median(error)),
+        "within_10": float((error <= 0.10).mean()),
+        "constant_mean_error": float(constant.mean()),
+    }
+
+
+def score_table(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Scores by mode and set of cases: batch 1 and 32 in float32, other batch sizes, float16, all."""
+    common = (frame["precision"] == "float32") & frame["batch_size"].isin([1, 32])
+    subsets: Iterable[tuple[str, Any]] = (
+        ("float32, batch 1 and 32", common),
+        ("float32, batch 1", common & (frame["batch_size"] == 1)),
+        ("float32, batch 32", common & (frame["batch_size"] == 32)),
+        ("float32, batch 8 and 128", (frame["precision"] == "float32") & frame["batch_size"].isin([8, 128])),
+        ("float16", frame["precision"] == "float16"),
+        ("all", frame["batch_size"] > 0),
+    )
+    rows = []
+    for mode in MODES:
+        for name, mask in subsets:
+            if f"measured_speedup/{mode}" in frame and frame.loc[mask, f"measured_speedup/{mode}"].notna().any():
+                rows.append({"mode": mode, "cases_of": name, **score(frame[mask], mode)})
+    return rows
+
+
+def table_keys(kernels: Sequence[Kernel]) -> dict[str, list[tuple[str, str]]]:
+    """`kernel_key` of each kernel, by group, in order."""
+    keys: dict[str, list[tuple[str, str]]] = {}
+    for kernel in kernels:
+        keys.setdefault(group_of(kernel), []).append(kernel_key(kernel))
+    return keys

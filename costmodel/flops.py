@@ -1,0 +1,38 @@
+"""FLOPs of the operators that have a formula: shapes in, a count out. A multiply-accumulate counts as 2."""
+
+from __future__ import annotations
+
+import math
+
+from costmodel.errors import GraphError
+from costmodel.ir import Graph, Op, Ref, TensorType
+
+
+def _tensor(graph: Graph, op: Op, name: str) -> TensorType:
+    ref = op.arg(name)
+    if not isinstance(ref, Ref):
+        raise GraphError(f"{op.op} %{op.name}: argument {name!r} is not a tensor")
+    return graph.type_of(ref)
+
+
+def convolution_flops(graph: Graph, op: Op) -> int:
+    """2 x output elements x (input channels a group x kernel elements); transposed: input elements instead."""
+    weight = _tensor(graph, op, "weight").shape
+    moved = _tensor(graph, op, "input") if op.arg("transposed") else op.type
+    return 2 * moved.numel * math.prod(weight[1:])
+
+
+def matmul_flops(graph: Graph, op: Op) -> int:
+    """2 x output elements x length of the contracted dimension."""
+    names = dict(op.args)
+    left = next(name for name in ("mat1", "batch1", "self", "input") if name in names)
+    if op.base in ("addmm", "baddbmm"):
+        left = "mat1" if op.base == "addmm" else "batch1"
+    return 2 * op.type.numel * _tensor(graph, op, left).shape[-1]
+
+
+def attention_flops(graph: Graph, op: Op) -> int:
+    """Two products, query x key and weights x value: 2 x queries x keys x (head size of key + of value)."""
+    query, key = _tensor(graph, op, "query"), _tensor(graph, op, "key")
+    value = _tensor(graph, op, "value")
+    return 2 * math.prod(query.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])

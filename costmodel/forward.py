@@ -1,0 +1,85 @@
+"""What surrounds a forward pass while it is recorded: attention kept whole, scopes told, the module left as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from costmodel.record import ATTENTION, Recorder
+
+_PYTHON_ATTENTION = torch.nn.functional.scaled_dot_product_attention
+
+
+class WholeAttention(TorchFunctionMode):
+    """Keeps scaled dot-product attention one operator, as devices with a fused kernel run it.
+
+    The mode sees direct calls; the patched name serves library functions, which torch runs with the mode off.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+        self._patch = patch.object(torch.nn.functional, "scaled_dot_product_attention", self._attention)
+
+    def _attention(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        bound = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), args, strict=False)) | kwargs
+        self._recorder.refuse(ATTENTION, (), bound)
+        query, value = bound["query"], bound["value"]
+        *outer, heads, length, _ = (1, *query.shape) if query.dim() == 3 else query.shape
+        written = query.new_empty((*outer, length, heads, value.shape[-1]))  # as fused kernels write it
+        result: torch.Tensor = written.transpose(-3, -2)
+        result = result.reshape((*query.shape[:-1], value.shape[-1])) if query.dim() == 3 else result
+        self._recorder.record(ATTENTION, (), bound, result)
+        return result
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        call = self._attention if func is _PYTHON_ATTENTION else func
+        return call(*args, **(kwargs or {}))
+
+    def __enter__(self) -> WholeAttention:
+        self._patch.start()
+        super().__enter__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
+        return self
+
+    def __exit__(self, *details: Any) -> None:
+        super().__exit__(*details)  # type: ignore[no-untyped-call]  # likewise
+        self._patch.stop()
+
+
+@contextmanager
+def scopes(recorder: Recorder) -> Iterator[None]:
+    """Tells a recorder which submodule is running."""
+    handles = [
+        nn.modules.module.register_module_forward_pre_hook(lambda child, _: recorder.enter(child)),
+        nn.modules.module.register_module_forward_hook(lambda child, *_: recorder.leave(child)),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def untouched(module: nn.Module) -> Iterator[None]:
+    """Undoes what a forward pass assigns to the attributes, parameters and buffers of its modules."""
+    registries = ("_parameters", "_buffers", "_modules")
+    saved = [
+        (child, dict(vars(child)), [(vars(child)[key], dict(vars(child)[key])) for key in registries])
+        for child in module.modules()
+    ]
+    try:
+        yield
+    finally:
+        for child, attributes, registered in saved:
+            vars(child).clear()
+            vars(child).update(attributes)
+            for registry, entries in registered:
+                registry.clear()
+                registry.update(entries)

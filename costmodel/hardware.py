@@ -1,0 +1,136 @@
+"""Hardware profiles: what was measured on a device, as data in a directory of its own.
+
+A profile is a directory `trained_models/NAME` with `card.json` (what it is, its host costs, its scores, the hash of the
+predictor), `predictor.safetensors`, and the datasets that they were made of. Profiles that ship with the package are
+read-only; those that a user makes lie in the user's data directory and are found by name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from costmodel.errors import ProfileError, UnknownHardwareError
+from costmodel.predictor import Predictor, load_predictor
+
+CARD_SCHEMA = 1
+DEFAULT = "nvidia-h200"
+DEVICE_NAMES: Mapping[str, str] = {"NVIDIA H200": "nvidia-h200"}
+"""torch's device name -> the shipped profile that was measured on such a device."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One hardware profile; the predictor is read on first use."""
+
+    name: str
+    path: Path
+    card: Mapping[str, Any]
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """The trained predictor.
+
+        Raises:
+            ProfileError: its file is not the one that the card was written with, or is damaged.
+        """
+        return load_predictor(self.path / "predictor.safetensors", str(self.card.get("predictor_sha256")))
+
+    def costs(self, name: str, needed: Sequence[str] = ()) -> Mapping[str, float]:
+        """A table of fitted costs from the card (`eager_host`, `default_wall`, ...); microseconds, but for ratios.
+
+        Raises:
+            ProfileError: the card has no such table, or one that lacks a cost that is needed.
+        """
+        table = self._numbers("costs", name)
+        if missing := [cost for cost in needed if cost not in table]:
+            raise ProfileError(
+                f"{self.path / 'card.json'}: costs {name!r} lack {missing[0]!r}; train the profile again"
+            )
+        return table
+
+    def intervals(self, name: str) -> Mapping[str, float]:
+        """Half-widths of the 90 % interval of the logarithm of `latency` or `speedup`, by mode.
+
+        Raises:
+            ProfileError: the card has no such table.
+        """
+        return self._numbers("intervals", name)
+
+    def _numbers(self, section: str, name: str) -> dict[str, float]:
+        try:
+            table = {str(key): float(value) for key, value in self.card[section][name].items()}
+        except (KeyError, TypeError, ValueError, AttributeError):
+            table = {}
+        if not table or not all(map(math.isfinite, table.values())):
+            raise ProfileError(f"{self.path / 'card.json'}: no usable {section} {name!r}; train the profile again")
+        return table
+
+
+def shipped_directory() -> Path:
+    """Where the package's own profiles lie: inside an installed package, beside it in a checkout."""
+    here = Path(__file__).parent
+    inside = here / "trained_models"
+    return inside if inside.is_dir() else here.parent / "trained_models"
+
+
+def user_directory() -> Path:
+    """Where a user's own profiles lie."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("costmodel")) / "trained_models"
+
+
+def list_profiles() -> tuple[str, ...]:
+    """The names of all profiles, shipped ones first."""
+    names: dict[str, None] = {}
+    for directory in (shipped_directory(), user_directory()):
+        if directory.is_dir():
+            names.update(dict.fromkeys(sorted(card.parent.name for card in directory.glob("*/card.json"))))
+    return tuple(names)
+
+
+def load_profile(name: str) -> Profile:
+    """The profile of that name.
+
+    Raises:
+        UnknownHardwareError: there is none; the message lists those there are.
+        ProfileError: its card is damaged or of another version.
+    """
+    if name not in list_profiles():
+        raise UnknownHardwareError(
+            f"no hardware profile is called {name!r}; there are: {', '.join(list_profiles()) or 'none'}"
+        )
+    shipped = shipped_directory() / name
+    path = shipped if (shipped / "card.json").is_file() else user_directory() / name
+    try:
+        card = json.loads((path / "card.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ProfileError(f"{path / 'card.json'}: cannot be read: {error}") from error
+    if not isinstance(card, dict) or card.get("schema") != CARD_SCHEMA:
+        raise ProfileError(f"{path / 'card.json'}: not a card of schema {CARD_SCHEMA}; train the profile again")
+    return Profile(name, path, card)
+
+
+def resolve_default() -> tuple[str, str]:
+    """The profile for this machine's GPU if there is one, else the default; and why it was chosen."""
+    name = _this_device()
+    if name is None:
+        return DEFAULT, "the default; no GPU here"
+    profile = DEVICE_NAMES.get(name, name.lower().replace(" ", "-"))
+    if profile in list_profiles():
+        return profile, f"this machine has an {name}"
+    return DEFAULT, f"the default; nobody has profiled this machine's {name}"
+
+
+def _this_device() -> str | None:
+    import torch
+
+    if torch.version.cuda is None or not torch.cuda.is_available():
+        return None
+    return torch.cuda.get_device_name(0)

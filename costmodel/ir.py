@@ -1,0 +1,325 @@
+"""The project's intermediate representation: a graph of ATen operators on typed tensors.
+
+Four small frozen types, one verifier, one printer, one parser. The text form is stable: golden tests, the keys of the
+measured units and the collectors' work lists are made of it.
+
+    graph tiny {
+      input %x: float32[1,3,8,8]
+      param %w: float32[4,3,3,3]
+      %c = convolution(input=%x, weight=%w, bias=None, stride=[1, 1]) : float32[1,4,6,6] @conv
+      %r = relu(self=%c) : float32[1,4,6,6] @act
+      return %r
+    }
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from costmodel.errors import GraphError
+
+DTYPE_BYTES: Mapping[str, int] = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+    "complex64": 8,
+}
+LAYOUTS = ("nchw", "nhwc", "strided")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Element type, shape, and memory layout: `nchw` (contiguous), `nhwc` (channels last) or `strided` (a view)."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    layout: str = "nchw"
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes, of the elements alone."""
+        return self.numel * DTYPE_BYTES[self.dtype]
+
+    def __str__(self) -> str:
+        suffix = "" if self.layout == "nchw" else f" {self.layout}"
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]{suffix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A use of a value: a graph's input or parameter, or output `index` of an operator."""
+
+    name: str
+    index: int = 0
+
+    def __str__(self) -> str:
+        return f"%{self.name}" if self.index == 0 else f"%{self.name}#{self.index}"
+
+
+Arg = None | bool | int | float | str | Ref | tuple["Arg", ...]
+
+
+def refs_in(arg: Arg) -> Iterator[Ref]:
+    """The values that an argument uses, in order."""
+    if isinstance(arg, Ref):
+        yield arg
+    elif isinstance(arg, tuple):
+        for item in arg:
+            yield from refs_in(item)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor that a graph is given: an `input`, or a `param` (parameters, buffers and constants)."""
+
+    name: str
+    type: TensorType
+    role: str = "input"
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One ATen operator: arguments by their schema names, the types it returns, the module it belongs to."""
+
+    name: str
+    op: str
+    args: tuple[tuple[str, Arg], ...]
+    types: tuple[TensorType, ...]
+    module: str = ""
+
+    @property
+    def base(self) -> str:
+        """The operator's name without its overload: `add` of `add.Tensor`."""
+        return self.op.partition(".")[0]
+
+    @property
+    def type(self) -> TensorType:
+        """The type of the first result."""
+        return self.types[0]
+
+    def arg(self, name: str, default: Arg = None) -> Arg:
+        """The argument of that name, or `default` where the operator was called without it."""
+        return next((value for key, value in self.args if key == name), default)
+
+    def refs(self) -> tuple[Ref, ...]:
+        """The values it reads, in order, repeated where it reads one twice."""
+        return tuple(ref for _, arg in self.args for ref in refs_in(arg))
+
+    def __str__(self) -> str:
+        args = ", ".join(f"{key}={format_arg(value)}" for key, value in self.args)
+        types = ", ".join(map(str, self.types))
+        where = f" @{self.module}" if self.module else ""
+        return f"%{self.name} = {self.op}({args}) : {types}{where}"
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Operators in execution order; `values` are what it is given, `outputs` what it returns.
+
+    `module_calls` counts the calls of submodules in one forward pass: Python time that eager execution pays.
+    """
+
+    name: str
+    values: tuple[Value, ...]
+    ops: tuple[Op, ...]
+    outputs: tuple[Ref, ...]
+    module_calls: int = 0
+    _types: dict[str, tuple[TensorType, ...]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        types: dict[str, tuple[TensorType, ...]] = {value.name: (value.type,) for value in self.values}
+        types.update((op.name, op.types) for op in self.ops)
+        object.__setattr__(self, "_types", types)
+
+    def type_of(self, ref: Ref) -> TensorType:
+        """The type of a value.
+
+        Raises:
+            GraphError: the graph has no such value.
+        """
+        types = self._types.get(ref.name, ())
+        if not 0 <= ref.index < len(types):
+            raise GraphError(f"{self.name}: no value {ref}")
+        return types[ref.index]
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """The values that a caller passes."""
+        return tuple(value for value in self.values if value.role == "input")
+
+    def users(self) -> dict[str, list[Op]]:
+        """Value name -> the operators that read it, in order, each once."""
+        table: dict[str, list[Op]] = {name: [] for name in self._types}
+        for op in self.ops:
+            for name in dict.fromkeys(ref.name for ref in op.refs()):
+                table[name].append(op)
+        return table
+
+    def verify(self) -> Graph:
+        """The graph itself, once its invariants hold: single definitions, uses after them, known dtypes and layouts.
+
+        Raises:
+            GraphError: the first broken invariant.
+        """
+        defined: dict[str, tuple[TensorType, ...]] = {}
+        for value in self.values:
+            self._define(defined, value.name, (value.type,))
+            if value.role not in ("input", "param"):
+                raise GraphError(f"{self.name}: %{value.name} has the unknown role {value.role!r}")
+        for op in self.ops:
+            self._check_uses(defined, op.refs(), f"%{op.name}")
+            self._define(defined, op.name, op.types)
+        self._check_uses(defined, self.outputs, "return")
+        return self
+
+    def _define(self, defined: dict[str, tuple[TensorType, ...]], name: str, types: tuple[TensorType, ...]) -> None:
+        if name in defined:
+            raise GraphError(f"{self.name}: %{name} is defined twice")
+        for kind in types:
+            if kind.dtype not in DTYPE_BYTES:
+                raise GraphError(f"{self.name}: %{name} has the unknown dtype {kind.dtype!r}")
+            if kind.layout not in LAYOUTS or any(size < 0 for size in kind.shape):
+                raise GraphError(f"{self.name}: %{name} has the impossible type {kind}")
+        defined[name] = types
+
+    def _check_uses(self, defined: dict[str, tuple[TensorType, ...]], refs: tuple[Ref, ...], where: str) -> None:
+        for ref in refs:
+            if ref.name not in defined or not 0 <= ref.index < len(defined[ref.name]):
+                raise GraphError(f"{self.name}: {where} uses {ref}, which is not defined before it")
+
+    def __str__(self) -> str:
+        calls = f" calls {self.module_calls}" if self.module_calls else ""
+        lines = [f"graph {self.name or '_'}{calls} {{"]
+        lines += [f"  {value.role} %{value.name}: {value.type}" for value in self.values]
+        lines += [f"  {op}" for op in self.ops]
+        lines.append(f"  return {', '.join(map(str, self.outputs))}".rstrip())
+        return "\n".join([*lines, "}"])
+
+
+def format_arg(arg: Arg) -> str:
+    """An argument as the text form writes it."""
+    if isinstance(arg, tuple):
+        return "[" + ", ".join(map(format_arg, arg)) + "]"
+    return repr(arg) if isinstance(arg, str) else str(arg)
+
+
+_NAME = r"[^\s,:=()\[\]%#]+"
+_HEAD = re.compile(r"graph (.+?)(?: calls (\d+))? \{")
+_VALUE = re.compile(rf"(input|param) %({_NAME}): (.+)")
+_OP = re.compile(rf"%({_NAME}) = ([\w.]+)\((.*)\) : (.+?)(?: @(\S*))?")
+_TYPE = re.compile(r"(\w+)\[([\d,]*)\](?: (nhwc|strided))?")
+_QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_WORD = re.compile(rf"\s*(\[|\]|,|=|%{_NAME}(?:#\d+)?|{_QUOTED}|[^\s,=\[\]]+)")
+
+
+def parse(text: str) -> Graph:
+    """The graph that `str(graph)` printed.
+
+    Raises:
+        GraphError: the text is not such a graph; the message quotes the line.
+    """
+    lines = [line.strip() for line in text.strip().splitlines()]
+    head = _HEAD.fullmatch(lines[0]) if lines else None
+    if head is None or len(lines) < 3 or lines[-1] != "}" or not lines[-2].startswith("return"):
+        raise GraphError("not a graph: expected 'graph NAME {', one line a value and operator, 'return ...', '}'")
+    values: list[Value] = []
+    ops: list[Op] = []
+    for line in lines[1:-2]:
+        if match := _VALUE.fullmatch(line):
+            values.append(Value(match[2], _parse_type(match[3]), match[1]))
+        elif match := _OP.fullmatch(line):
+            ops.append(Op(match[1], match[2], _parse_args(match[3]), parse_types(match[4]), match[5] or ""))
+        else:
+            raise GraphError(f"cannot parse the line: {line}")
+    outputs = tuple(_parse_ref(item) for item in lines[-2][len("return") :].split(",") if item.strip())
+    name = "" if head[1] == "_" else head[1]
+    return Graph(name, tuple(values), tuple(ops), outputs, int(head[2] or 0)).verify()
+
+
+def parse_types(text: str) -> tuple[TensorType, ...]:
+    """Tensor types separated by commas: `float32[1,3,8,8] nhwc, int64[]`."""
+    types = []
+    for match in _TYPE.finditer(text):
+        shape = tuple(int(size) for size in match[2].split(",") if size)
+        types.append(TensorType(match[1], shape, match[3] or "nchw"))
+    if ", ".join(map(str, types)) != text.strip():
+        raise GraphError(f"cannot parse the type: {text}")
+    return tuple(types)
+
+
+def _parse_type(text: str) -> TensorType:
+    types = parse_types(text)
+    if len(types) != 1:
+        raise GraphError(f"cannot parse the type: {text}")
+    return types[0]
+
+
+def _parse_ref(text: str) -> Ref:
+    name, _, index = text.strip().removeprefix("%").partition("#")
+    if index and not index.isdecimal():
+        raise GraphError(f"cannot parse the value: {text}")
+    return Ref(name, int(index or 0))
+
+
+def _parse_args(text: str) -> tuple[tuple[str, Arg], ...]:
+    words = _WORD.findall(text)
+    args: list[tuple[str, Arg]] = []
+    position = 0
+    while position < len(words):
+        if words[position + 1 : position + 2] != ["="]:
+            raise GraphError(f"cannot parse the arguments: {text}")
+        value, after = _parse_arg(words, position + 2)
+        if words[after : after + 1] not in ([], [","]):
+            raise GraphError(f"cannot parse the arguments: {text}")
+        args.append((words[position], value))
+        position = after + 1
+    return tuple(args)
+
+
+def _parse_arg(words: list[str], position: int) -> tuple[Arg, int]:
+    """The argument that begins at a position, and the position after it."""
+    first = words[position] if position < len(words) else ""
+    if first != "[":
+        return _parse_scalar(first), position + 1
+    items: list[Arg] = []
+    position += 1
+    while position < len(words) and words[position] != "]":
+        item, position = _parse_arg(words, position)
+        items.append(item)
+        position += words[position : position + 1] == [","]
+    if position >= len(words):
+        raise GraphError(f"cannot parse the arguments: a list is not closed: {' '.join(words)}")
+    return tuple(items), position + 1
+
+
+_CONSTANTS: Mapping[str, Arg] = {"None": None, "True": True, "False": False}
+
+
+def _parse_scalar(word: str) -> Arg:
+    if word in _CONSTANTS:
+        return _CONSTANTS[word]
+    if word.startswith("%"):
+        return _parse_ref(word)
+    for read in (ast.literal_eval,) if word[:1] in ("'", '"') else (int, float):
+        try:
+            value: int | float | str = read(word)
+        except (SyntaxError, ValueError):
+            continue
+        return value
+    raise GraphError(f"cannot parse the value: {word}")

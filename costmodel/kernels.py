@@ -1,0 +1,154 @@
+"""Kernels: what a device is asked to run, each as a small graph of its own that can be measured alone.
+
+Eager execution runs one kernel call an operator; a compiler runs library calls and fused groups. Both are described by
+the same type, so that one predictor serves both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from costmodel import ops
+from costmodel.ir import Arg, Graph, Op, Ref, TensorType, Value
+from costmodel.ops import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One call that the host issues: operators computed together by one implementation.
+
+    Attributes:
+        backend: `aten` (a library call, as eager execution makes it), `triton` (a fused kernel that Inductor makes) or
+            `cudnn` (a convolution with its bias, addition and ReLU fused).
+        graph: what it computes, with canonical names; inputs and parameters have the layouts they have in the model.
+        ops: names of the operators it computes, in the graph that it was taken from.
+        launches: how many device kernels the host launches for it; more than one where a reduction is split.
+    """
+
+    backend: str
+    graph: Graph
+    ops: tuple[str, ...] = field(compare=False)
+    launches: int = 1
+
+    @property
+    def anchor(self) -> Op:
+        """The operator that costs most: the library call, else the reduction, else the last operator."""
+        ranked = {Role.EXTERN: 4, Role.REDUCTION: 3, Role.WINDOW: 2, Role.CONCAT: 1}
+        computing = [op for op in self.graph.ops if ops.lookup(op).role is not Role.VIEW]
+        return max(reversed(computing or self.graph.ops), key=lambda op: ranked.get(ops.lookup(op).role, 0))
+
+    @property
+    def kind(self) -> str:
+        """The anchor's name, as users know it: `conv2d`, `linear`, `layer_norm`, ..."""
+        return ops.lookup(self.anchor).kind
+
+
+def eager_kernels(graph: Graph) -> tuple[Kernel, ...]:
+    """One kernel call for each operator that is not a view, in execution order.
+
+    An `as_strided_scatter` is none either: it says where an operator that wrote through a view has left its result.
+    """
+    graph = choose_libraries(graph)
+    extractor = Extractor(graph)
+    return tuple(
+        Kernel("aten", extractor.extract([op.name]), (op.name,))
+        for op in graph.ops
+        if ops.lookup(op).role is not Role.VIEW and op.base != "as_strided_scatter"
+    )
+
+
+def choose_libraries(graph: Graph) -> Graph:
+    """Operators as ATen dispatches them on a GPU: batch norm goes to cuDNN in float32, if it has three dimensions.
+
+    The rule is ATen's `_batch_norm_impl_index` in evaluation, for parameters of the input's type.
+    """
+
+    def choose(op: Op) -> Op:
+        on_cudnn = op.base == "native_batch_norm" and op.type.dtype == "float32" and len(op.type.shape) >= 3
+        if not on_cudnn or op.type.shape[0] > 65535:
+            return op
+        args = tuple(("epsilon" if key == "eps" else key, value) for key, value in op.args)
+        args = tuple(("exponential_average_factor" if key == "momentum" else key, value) for key, value in args)
+        reserve = TensorType("uint8", (0,))
+        return Op(op.name, "cudnn_batch_norm", args, (*op.types[:3], reserve), op.module)
+
+    return Graph(graph.name, graph.values, tuple(choose(op) for op in graph.ops), graph.outputs, graph.module_calls)
+
+
+class Extractor:
+    """Takes groups of operators out of one graph as graphs of their own, in canonical names.
+
+    Views that lead from outside into a group come along, so that its inputs keep their strides; what lies before
+    them becomes an input (`a0`, `a1`, ...) or a parameter (`p0`, ...).
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._ops = {op.name: op for op in graph.ops}
+        self._position = {op.name: index for index, op in enumerate(graph.ops)}
+        self._values = {value.name: value for value in graph.values}
+        self._users: dict[str, list[str]] = {}
+        for op in graph.ops:
+            for ref in op.refs():
+                self._users.setdefault(ref.name, []).append(op.name)
+        self._returned = {ref.name for ref in graph.outputs}
+
+    def extract(self, names: Iterable[str]) -> Graph:
+        """The group's graph. Its outputs are what something outside the group reads."""
+        computed = set(names)
+        group = self._with_views(computed)
+        order = sorted(group, key=self._position.__getitem__)
+        renamed: dict[str, str] = {}
+        values: list[Value] = []
+        new_ops: list[Op] = []
+        counts = {"input": 0, "param": 0}
+        for name in order:
+            op = self._ops[name]
+            for ref in op.refs():
+                if ref.name not in group:
+                    self._add_value(ref, renamed, values, counts)
+            args = tuple((key, _rename(value, renamed)) for key, value in op.args)
+            renamed[name] = str(len(new_ops))
+            new_ops.append(Op(renamed[name], op.op, args, op.types))
+        outputs = self._outputs(order, computed)
+        return Graph("", tuple(values), tuple(new_ops), tuple(Ref(renamed[r.name], r.index) for r in outputs))
+
+    def _add_value(self, ref: Ref, renamed: dict[str, str], values: list[Value], counts: dict[str, int]) -> None:
+        key = f"{ref.name}#{ref.index}"
+        if key in renamed:
+            return
+        source = self._values.get(ref.name)
+        role = "param" if source is not None and source.role == "param" else "input"
+        name = f"{'p' if role == 'param' else 'a'}{counts[role]}"
+        counts[role] += 1
+        renamed[key] = name
+        values.append(Value(name, self._graph.type_of(ref), role))
+
+    def _with_views(self, names: set[str]) -> set[str]:
+        """The group and the views between it and what lies outside it, up to their first source."""
+        group = set(names)
+        pending = list(names)
+        while pending:
+            for ref in self._ops[pending.pop()].refs():
+                op = self._ops.get(ref.name)
+                if op is not None and op.name not in group and ops.lookup(op).role is Role.VIEW:
+                    group.add(op.name)
+                    pending.append(op.name)
+        return group
+
+    def _outputs(self, order: Sequence[str], computed: set[str]) -> list[Ref]:
+        outside = [
+            name
+            for name in order
+            if name in computed
+            and (name in self._returned or any(user not in computed for user in self._users.get(name, [])))
+        ]
+        return [Ref(name) for name in outside or [order[-1]]]
+
+
+def _rename(arg: Arg, renamed: dict[str, str]) -> Arg:
+    if isinstance(arg, Ref):
+        key = f"{arg.name}#{arg.index}"
+        return Ref(renamed[key]) if key in renamed else Ref(renamed[arg.name], arg.index)
+    return tuple(_rename(item, renamed) for item in arg) if isinstance(arg, tuple) else arg

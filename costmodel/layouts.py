@@ -1,0 +1,105 @@
+"""Inductor's layout decision: whether convolutions run in channels-last order, and what follows for every tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from costmodel import ops
+from costmodel.ir import Arg, Graph, Op, Ref, TensorType
+from costmodel.ops import Role
+
+
+def prefers_channels_last(graph: Graph) -> bool:
+    """Inductor's `decide_layout_opt` for inference: FLOPs weighted by how each kind of convolution fares."""
+    weight = {"grouped": 1.358, "small": 0.783, "in_out": 0.725, "default": 0.823}
+    convolutions = [op for op in graph.ops if op.base == "convolution" and len(op.type.shape) == 4]
+    if not convolutions or len(graph.ops) >= 300 * len(convolutions):
+        return False
+    total = weighted = 0.0
+    for op in convolutions:
+        flops = ops.flops(graph, op)
+        total += flops
+        weighted += flops * weight[_convolution_class(graph, op)]
+    return weighted <= total
+
+
+def _convolution_class(graph: Graph, op: Op) -> str:
+    ref, groups = op.arg("weight"), op.arg("groups", 1)
+    out_channels, in_channels, *kernel = graph.type_of(ref).shape if isinstance(ref, Ref) else (1, 1, 1)
+    if isinstance(groups, int) and groups > 1 and in_channels > 1:
+        return "grouped"
+    if out_channels <= 64 and in_channels <= 64:
+        return "small"
+    return "in_out" if out_channels * 2 <= in_channels and kernel[0] > 1 else "default"
+
+
+def lay_out(graph: Graph) -> Graph:
+    """The graph with the layouts that Inductor gives its tensors; conversions appear as `clone` operators."""
+    if not prefers_channels_last(graph):
+        return graph
+    conversion = _Conversion(graph)
+    for op in graph.ops:
+        conversion.add(op)
+    return Graph(graph.name, graph.values, tuple(conversion.ops), graph.outputs, graph.module_calls)
+
+
+class _Conversion:
+    """Rewrites a graph operator by operator, keeping the types that its tensors have got so far."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.ops: list[Op] = []
+        self._types: dict[str, tuple[TensorType, ...]] = {value.name: (value.type,) for value in graph.values}
+        self._params = {value.name for value in graph.values if value.role == "param"}
+        self._converted: dict[Ref, Ref] = {}
+
+    def add(self, op: Op) -> None:
+        """One more operator: a convolution in channels-last order, another as its inputs lie."""
+        if op.base == "convolution" and len(op.type.shape) == 4:
+            args = tuple((key, self._operand(op, key, value)) for key, value in op.args)
+            self._append(replace(op, args=args, types=(replace(op.type, layout="nhwc"),)))
+        else:
+            self._append(replace(_as_reshape(op), types=_propagated(op, self._types)))
+
+    def _append(self, op: Op) -> None:
+        self._types[op.name] = op.types
+        self.ops.append(op)
+
+    def _operand(self, op: Op, key: str, value: Arg) -> Arg:
+        """`require_channels_last` on a convolution's input and weight: a copy where its strides are others."""
+        if key not in ("input", "weight") or not isinstance(value, Ref):
+            return value
+        kind = self._types[value.name][value.index]
+        same_either_way = kind.shape[1] == 1 or math.prod(kind.shape[2:]) == 1
+        if kind.layout == "nhwc" or same_either_way:
+            return value
+        if value not in self._converted:
+            self._converted[value] = self._copy(value, replace(kind, layout="nhwc"), op.module)
+        return self._converted[value]
+
+    def _copy(self, ref: Ref, kind: TensorType, module: str) -> Ref:
+        args = (("self", ref), ("memory_format", "torch.channels_last"))
+        copy = Op(f"{ref.name}.{ref.index}.nhwc", "clone", args, (kind,), "" if ref.name in self._params else module)
+        self._append(copy)
+        return Ref(copy.name)
+
+
+def _as_reshape(op: Op) -> Op:
+    """A view of a tensor in another layout may need a copy: `reshape` allows for it."""
+    if op.base not in ("view", "_unsafe_view"):
+        return op
+    return replace(op, op="reshape", args=tuple(("shape" if key == "size" else key, value) for key, value in op.args))
+
+
+def _propagated(op: Op, types: Mapping[str, tuple[TensorType, ...]]) -> tuple[TensorType, ...]:
+    """Result types once inputs may lie in channels-last order: outputs follow their four-dimensional inputs."""
+    role = ops.lookup(op).role
+    sources = [types[ref.name][ref.index] for ref in op.refs()]
+    channels_last = any(kind.layout == "nhwc" and len(kind.shape) == 4 for kind in sources)
+    if not channels_last or role in (Role.EXTERN, Role.SOURCE):
+        return op.types
+    if op.base == "permute":
+        return (replace(op.type, layout="nchw" if op.arg("dims") == (0, 2, 3, 1) else "strided"),)
+    layout = "strided" if role is Role.VIEW else "nhwc"
+    return tuple(replace(kind, layout=layout) if len(kind.shape) == 4 else kind for kind in op.types)

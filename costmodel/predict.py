@@ -1,0 +1,215 @@
+"""Module -> report: what torch.compile would do to it on some hardware, with nothing run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from costmodel import ops, timeline
+from costmodel.calibrate import COSTS
+from costmodel.errors import CaptureError, ProfileError
+from costmodel.hardware import Profile, load_profile, resolve_default
+from costmodel.ir import Graph
+from costmodel.ops import Role
+from costmodel.predictor import Estimate
+from costmodel.program import Program, compile_counts, compiled_program, eager_program
+from costmodel.report.types import LayerPrediction, ModePrediction, Report, Unsupported
+from costmodel.units import Unit, group_units
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+UNKNOWN_WIDTH = 0.5
+"""What an operator without a rule adds to the half-width of an interval, for its share of the operators."""
+
+
+def predict(
+    module: nn.Module,
+    inputs: Sequence[torch.Tensor],
+    *,
+    hardware: str | None = None,
+    model_name: str | None = None,
+) -> Report:
+    """What torch.compile would do to a module.
+
+    Args:
+        module: in evaluation mode; real or meta parameters; it is not changed.
+        inputs: positional inputs; real, meta or fake tensors.
+        hardware: a profile's name; None for this machine's GPU if there is a profile for it, else the default.
+        model_name: what the report calls the model; None for its class.
+
+    Raises:
+        UnknownHardwareError: there is no such profile.
+        CaptureError: the module cannot be turned into a graph, or has nothing to compile.
+        ProfileError: the profile is damaged or of another version.
+    """
+    from costmodel.capture import capture
+
+    profile = load_profile(hardware or resolve_default()[0])
+    name = model_name or type(module).__name__
+    return predict_graph(capture(module, inputs, name), profile)
+
+
+def predict_graph(graph: Graph, profile: Profile) -> Report:
+    """The report for a captured graph.
+
+    Raises:
+        CaptureError: the graph has no operator that computes anything.
+        ProfileError: the profile is damaged or of another version.
+    """
+    eager, compiled = eager_program(graph), compiled_program(graph)
+    if not eager.kernels:
+        raise CaptureError(f"{graph.name}: the model has no operator to run, so there is nothing to predict")
+    tables = {name: profile.costs(name, needed) for name, needed in COSTS.items()}
+    eager_kernels = profile.predictor.predict(eager.kernels, eager.positions)
+    compiled_kernels = profile.predictor.predict(compiled.kernels, compiled.positions)
+    unsupported = _unsupported(graph)
+    modes = _modes(graph, eager, compiled, eager_kernels, compiled_kernels, tables, profile, len(unsupported))
+    trusted = not unsupported and all(estimate.in_range for estimate in (*eager_kernels, *compiled_kernels))
+    layers = _layers(graph, eager, compiled, eager_kernels, compiled_kernels)
+    main = graph.inputs[0].type if graph.inputs else graph.ops[0].type
+    return Report(
+        model=graph.name,
+        hardware=profile.name,
+        batch_size=main.shape[0] if main.shape else 1,
+        input_shape=main.shape,
+        precision=main.dtype,
+        layout=_layout(graph),
+        modes=modes,
+        best_mode=min(modes, key=lambda mode: modes[mode].latency_ms),
+        verdict=_verdict(modes, trusted),
+        layers=layers,
+        unsupported=unsupported,
+        warnings=_warnings(unsupported, (*eager_kernels, *compiled_kernels)),
+    )
+
+
+def _modes(
+    graph: Graph,
+    eager: Program,
+    compiled: Program,
+    eager_kernels: Sequence[Estimate],
+    compiled_kernels: Sequence[Estimate],
+    tables: Mapping[str, Mapping[str, float]],
+    profile: Profile,
+    unknown: int,
+) -> dict[str, ModePrediction]:
+    eager_us = [estimate.us for estimate in eager_kernels]
+    compiled_us = [estimate.us for estimate in compiled_kernels]
+    timings = {
+        "eager": timeline.eager_timing(eager, eager_us, tables),
+        "default": timeline.default_timing(compiled, compiled_us, tables),
+        "reduce-overhead": timeline.graph_timing(compiled, compiled_us, tables),
+    }
+    latency_widths, speedup_widths = profile.intervals("latency"), profile.intervals("speedup")
+    if "eager" not in latency_widths:
+        raise ProfileError(f"{profile.name}: the profile has no interval for eager execution; train it again")
+    extra = UNKNOWN_WIDTH * min(1.0, 10 * unknown / max(1, len(graph.ops))) + _range_width(
+        eager_kernels, compiled_kernels
+    )
+    compile_s = timeline.total(compile_counts(compiled), tables["compile"]) / 1e6
+    base = timings["eager"]
+    modes = {}
+    for mode, timing in timings.items():
+        if mode not in latency_widths or (mode != "eager" and mode not in speedup_widths):
+            continue  # a mode that the profile cannot predict is left out, never guessed
+        spread = math.exp(latency_widths[mode] + extra)
+        latency = timing.latency_us / 1e3
+        common = (latency, latency / spread, latency * spread, timing.host_us / 1e3, timing.device_us / 1e3)
+        if mode == "eager":
+            modes[mode] = ModePrediction(*common)
+            continue
+        speedup = base.latency_us / timing.latency_us
+        wide = math.exp(speedup_widths[mode] + extra)
+        saved = (base.latency_us - timing.latency_us) / 1e6
+        calls = math.ceil(compile_s / saved) if saved > 0 else None
+        modes[mode] = ModePrediction(*common, speedup, speedup / wide, speedup * wide, compile_s, calls)
+    return modes
+
+
+def _range_width(*groups: Sequence[Estimate]) -> float:
+    """What kernels outside the measured range add to an interval: a share of their share of the time."""
+    share = 0.0
+    for estimates in groups:
+        total = sum(estimate.us for estimate in estimates)
+        outside = sum(estimate.us for estimate in estimates if not estimate.in_range)
+        share = max(share, outside / max(1e-9, total))
+    return 0.5 * share
+
+
+def _layers(
+    graph: Graph,
+    eager: Program,
+    compiled: Program,
+    eager_kernels: Sequence[Estimate],
+    compiled_kernels: Sequence[Estimate],
+) -> tuple[LayerPrediction, ...]:
+    eager_of = {kernel.ops[0]: estimate for kernel, estimate in zip(eager.kernels, eager_kernels, strict=True)}
+    return tuple(_layer(unit, eager_of, compiled_kernels) for unit in group_units(graph, compiled.kernels))
+
+
+def _layer(unit: Unit, eager_of: Mapping[str, Estimate], compiled: Sequence[Estimate]) -> LayerPrediction:
+    before = [eager_of[op.name] for op in unit.ops if op.name in eager_of]
+    after = [compiled[index] for index in unit.kernels]
+    eager_us, compiled_us = sum(e.us for e in before), sum(e.us for e in after)
+    speedup = eager_us / compiled_us if compiled_us and eager_us else None
+    width = math.hypot(_log_width(before), _log_width(after))
+    return LayerPrediction(
+        name=unit.name,
+        kind=unit.kind,
+        ops=tuple(ops.lookup(op).kind for op in unit.ops),
+        position=unit.position,
+        eager_us=eager_us or None,
+        compiled_us=compiled_us or None,
+        speedup=speedup,
+        speedup_low=speedup / math.exp(width) if speedup else None,
+        speedup_high=speedup * math.exp(width) if speedup else None,
+        backend="inductor",
+        in_range=all(estimate.in_range for estimate in (*before, *after)),
+    )
+
+
+def _log_width(estimates: Sequence[Estimate]) -> float:
+    """Half-width of the logarithm of a sum: the parts' widths, weighted by their times, as if independent."""
+    total = sum(estimate.us for estimate in estimates)
+    if not total:
+        return 0.0
+    parts = [(e.us / total) * math.log(e.high_us / e.us) for e in estimates]
+    return math.sqrt(sum(part**2 for part in parts))
+
+
+def _unsupported(graph: Graph) -> tuple[Unsupported, ...]:
+    found = {(op.base, op.module): None for op in graph.ops if ops.lookup(op) is ops.UNKNOWN}
+    return tuple(Unsupported(name, where) for name, where in found)
+
+
+def _verdict(modes: Mapping[str, ModePrediction], trusted: bool) -> str:
+    compiled = [mode for name, mode in modes.items() if name != "eager"]
+    if not trusted or not compiled:
+        return "uncertain"
+    best = max(compiled, key=lambda mode: mode.speedup or 0.0)
+    if best.speedup_low is not None and best.speedup_low > 1.0:
+        return "compile"
+    return "leave" if all((mode.speedup_high or 0.0) < 1.0 for mode in compiled) else "uncertain"
+
+
+def _warnings(unsupported: Sequence[Unsupported], estimates: Sequence[Estimate]) -> tuple[str, ...]:
+    found = []
+    if unsupported:
+        names = ", ".join(sorted({item.op for item in unsupported}))
+        found.append(f"operators without a rule are counted in the intervals only: {names}")
+    outside = sum(not estimate.in_range for estimate in estimates)
+    if outside:
+        found.append(
+            f"{outside} of {len(estimates)} kernels are unlike any that was measured; their times are extrapolated"
+        )
+    return tuple(found)
+
+
+def _layout(graph: Graph) -> str:
+    """`nhwc` if the inputs, or the weights of convolutions, lie channels last."""
+    convolutions = [op for op in graph.ops if ops.lookup(op).role is Role.EXTERN and len(op.type.shape) == 4]
+    images = [value.type for value in graph.inputs if len(value.type.shape) == 4]
+    return "nhwc" if any(kind.layout == "nhwc" for kind in (*images, *(op.type for op in convolutions[:1]))) else "nchw"

@@ -1,0 +1,283 @@
+"""Kernel -> microseconds, by small neural networks evaluated in numpy; no scikit-learn, no code in the file.
+
+A group of kernels (convolutions, products, ...) has an ensemble of multilayer perceptrons that gives the logarithm of
+time over the roofline bound. What they leave unexplained on the kernels that were measured is kept beside them: a
+kernel like a measured one is corrected by it, a kernel equal to one is thereby recalled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.errors import ProfileError
+from costmodel.features import OPTIONAL, Roofline, featurize, group_of
+from costmodel.kernels import Kernel
+
+SCHEMA = 1
+Array = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A multilayer perceptron with rectified linear units: weights[i] is (inputs, outputs), biases[i] (outputs,)."""
+
+    weights: tuple[Array, ...]
+    biases: tuple[Array, ...]
+
+    def forward(self, x: Array) -> Array:
+        """Outputs (rows,) for scaled features (rows, features); what scikit-learn's MLPRegressor.predict computes."""
+        last = len(self.weights) - 1
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            x = x @ weight + bias
+            if layer < last:
+                x = np.maximum(x, 0.0)
+        return x[:, 0]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupModel:
+    """The predictor of one group of kernels.
+
+    Attributes:
+        names: features, in the order of the vectors.
+        mean, scale: of the features in training; vectors are centred and divided by them.
+        networks: the ensemble, averaged.
+        memory: scaled features of the measured kernels, (rows, features).
+        residual: measured minus predicted logarithm of each, (rows,).
+        reach: distance in scaled features at which a measured kernel's residual has lost its weight.
+        edges, widths: half-widths of the 90 % interval of the logarithm, by predicted time: `widths[i]` holds for
+            times below `edges[i]` microseconds, the last for all above.
+        far: distance to the nearest measured kernel beyond which a kernel is out of range.
+    """
+
+    names: tuple[str, ...]
+    mean: Array
+    scale: Array
+    networks: tuple[Network, ...]
+    memory: Array
+    residual: Array
+    reach: float
+    edges: Array
+    widths: Array
+    far: float
+
+    def vectors(self, features: Sequence[Mapping[str, float]]) -> Array:
+        """Scaled feature vectors, (rows, features).
+
+        Raises:
+            ProfileError: a feature that the model was trained on is missing, or one is new.
+        """
+        for named in features[:1]:
+            odd = sorted((set(named) ^ set(self.names)) - (OPTIONAL - set(self.names)))
+            if odd:
+                raise ProfileError(
+                    f"the predictor was trained on other features ({', '.join(odd[:4])}); train it again"
+                )
+        raw = np.array([[named[name] for name in self.names] for named in features], dtype=np.float32)
+        return ((raw - self.mean) / self.scale).astype(np.float32)
+
+    def log_ratio(self, x: Array) -> tuple[Array, Array]:
+        """Logarithm of time over bound for scaled vectors, and each one's distance to the nearest measured kernel."""
+        base = np.mean([network.forward(x) for network in self.networks], axis=0)
+        distance = distances(x, self.memory)
+        correction, nearest = weigh(distance, self.residual, self.reach)
+        return base + correction, nearest
+
+
+def distances(x: Array, memory: Array) -> Array:
+    """Euclidean distances, (rows of x, rows of memory)."""
+    squares = (x**2).sum(1)[:, None] + (memory**2).sum(1)[None, :] - 2.0 * x @ memory.T
+    return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
+
+
+def weigh(distance: Array, residual: Array, reach: float, neighbours: int = 8) -> tuple[Array, Array]:
+    """Weighted mean residual of the nearest measured kernels, shrunk to 0 with distance; and the nearest distance.
+
+    Nadaraya-Watson regression with a Gaussian kernel of width `reach` and one pseudo-observation of residual 0.
+    """
+    count = min(neighbours, distance.shape[1])
+    nearest = np.argpartition(distance, count - 1, axis=1)[:, :count]
+    near = np.take_along_axis(distance, nearest, axis=1)
+    weight = np.exp(-0.5 * (near / reach) ** 2)
+    exact = near < EXACT
+    weight = np.where(exact.any(1, keepdims=True), exact * 1e6, weight)
+    correction = (weight * residual[nearest]).sum(1) / (weight.sum(1) + PRIOR_WEIGHT)
+    return correction.astype(np.float32), near.min(1)
+
+
+EXACT = 1e-2
+"""Scaled vectors closer than this are of the same kernel."""
+PRIOR_WEIGHT = 0.3
+"""Weight of "no correction", against 1 for a measured kernel at distance 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A kernel's predicted device time with its 90 % interval, microseconds."""
+
+    us: float
+    low_us: float
+    high_us: float
+    in_range: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Predictor:
+    """Predictors by group, and the ceilings of the device that they were trained on."""
+
+    groups: Mapping[str, GroupModel]
+    roofline: Roofline
+    multiprocessors: int
+
+    def predict(self, kernels: Sequence[Kernel], positions: Sequence[float]) -> list[Estimate]:
+        """One estimate a kernel, in order; `positions` are their relative depths, from 0 to 1.
+
+        Raises:
+            ProfileError: it was trained on other features than this version computes.
+        """
+        estimates: list[Estimate | None] = [None] * len(kernels)
+        by_group: dict[str, list[int]] = {}
+        for index, kernel in enumerate(kernels):
+            by_group.setdefault(group_of(kernel), []).append(index)
+        for group, indices in by_group.items():
+            chosen = [(kernels[index], positions[index]) for index in indices]
+            for index, estimate in zip(indices, self._predict_group(group, chosen), strict=True):
+                estimates[index] = estimate
+        return [estimate for estimate in estimates if estimate is not None]
+
+    def _predict_group(self, group: str, chosen: Sequence[tuple[Kernel, float]]) -> list[Estimate]:
+        bounds = [self.roofline.bound_us(kernel) for kernel, _ in chosen]
+        model = self.groups.get(group)
+        if model is None:
+            return [Estimate(bound * 2, bound, bound * 8, in_range=False) for bound in bounds]
+        features = [featurize(kernel, self.roofline, self.multiprocessors, position) for kernel, position in chosen]
+        ratio, nearest = model.log_ratio(model.vectors(features))
+        estimates = []
+        for bound, log_ratio, distance in zip(bounds, ratio, nearest, strict=True):
+            us = bound * math.exp(min(6.0, max(-3.0, float(log_ratio))))
+            width = float(model.widths[int(np.searchsorted(model.edges, us))])
+            in_range = bool(distance <= model.far)
+            spread = math.exp(width if in_range else 3 * width)
+            estimates.append(Estimate(us, us / spread, us * spread, in_range))
+        return estimates
+
+
+def save_predictor(predictor: Predictor, path: Path) -> str:
+    """Writes the predictor as one safetensors file, through a temporary name; the file's SHA-256."""
+    from safetensors.numpy import save
+
+    tensors: dict[str, Array] = {}
+    about: dict[str, object] = {}
+    for name, model in predictor.groups.items():
+        about[name] = {"names": model.names, "networks": len(model.networks), "reach": model.reach, "far": model.far}
+        for key in ("mean", "scale", "memory", "residual", "edges", "widths"):
+            tensors[f"{name}/{key}"] = np.ascontiguousarray(getattr(model, key), dtype=np.float32)
+        for number, network in enumerate(model.networks):
+            for layer, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
+                tensors[f"{name}/{number}/{layer}/weight"] = np.ascontiguousarray(weight, dtype=np.float32)
+                tensors[f"{name}/{number}/{layer}/bias"] = np.ascontiguousarray(bias, dtype=np.float32)
+    roofline = predictor.roofline
+    device = {
+        "bytes_per_us": roofline.bytes_per_us,
+        "peak": dict(roofline.peak),
+        "floor_us": roofline.floor_us,
+        "multiprocessors": predictor.multiprocessors,
+    }
+    metadata = {"schema": str(SCHEMA), "groups": json.dumps(about), "device": json.dumps(device)}
+    data = save(tensors, metadata=metadata)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_bytes(data)
+    temporary.replace(path)
+    return hashlib.sha256(data).hexdigest()
+
+
+def load_predictor(path: Path, sha256: str | None = None) -> Predictor:
+    """Reads a predictor file; nothing in it is executed.
+
+    Raises:
+        ProfileError: the file is missing, damaged, of another hash, schema or shape, or holds a number that is none.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ProfileError(f"{path}: cannot be read: {error.strerror}") from error
+    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
+        raise ProfileError(f"{path}: its SHA-256 is not the one in card.json; the profile is damaged, install it again")
+    try:
+        return _parse(data)
+    except ProfileError as error:
+        raise ProfileError(f"{path}: {error}") from error
+    except Exception as error:  # whatever a hostile file raises, it is refused in one line
+        raise ProfileError(f"{path}: not a predictor file: {type(error).__name__}") from error
+
+
+def _parse(data: bytes) -> Predictor:
+    from safetensors.numpy import load
+
+    size = int.from_bytes(data[:8], "little")
+    metadata = json.loads(data[8 : 8 + size])["__metadata__"]
+    if metadata.get("schema") != str(SCHEMA):
+        raise ProfileError(f"schema {metadata.get('schema')!r}, this version reads {SCHEMA}; train it again")
+    tensors: dict[str, Array] = load(data)
+    for key, tensor in tensors.items():
+        if tensor.dtype != np.float32 or not np.isfinite(tensor).all():
+            raise ProfileError(f"tensor {key} is not finite float32")
+    device = json.loads(metadata["device"])
+    peak = {str(kind): float(rate) for kind, rate in device["peak"].items()}
+    roofline = Roofline(float(device["bytes_per_us"]), peak, float(device["floor_us"]))
+    for rate in (roofline.bytes_per_us, roofline.floor_us, *peak.values()):
+        if not (math.isfinite(rate) and rate > 0):
+            raise ProfileError("a ceiling of the device is no positive number")
+    about = json.loads(metadata["groups"])
+    groups = {name: _parse_group(name, entry, tensors) for name, entry in about.items()}
+    return Predictor(groups, roofline, int(device["multiprocessors"]))
+
+
+def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Array]) -> GroupModel:
+    names = tuple(str(item) for item in about["names"])
+    networks = tuple(_parse_network(f"{name}/{number}", tensors) for number in range(int(about["networks"])))
+    model = GroupModel(
+        names=names,
+        networks=networks,
+        reach=float(about["reach"]),
+        far=float(about["far"]),
+        **{key: tensors[f"{name}/{key}"] for key in ("mean", "scale", "memory", "residual", "edges", "widths")},
+    )
+    width = len(names)
+    rows = len(model.residual)
+    shapes_fit = (
+        model.mean.shape == model.scale.shape == (width,)
+        and model.memory.shape == (rows, width)
+        and model.residual.ndim == model.edges.ndim == model.widths.ndim == 1
+        and len(model.widths) == len(model.edges) + 1
+        and bool(networks)
+        and all(network.weights[0].shape[0] == width and network.weights[-1].shape[1] == 1 for network in networks)
+    )
+    numbers_fit = model.reach > 0 and model.far > 0 and math.isfinite(model.reach + model.far)
+    if not shapes_fit or not numbers_fit or rows == 0 or (model.scale <= 0).any():
+        raise ProfileError(f"the tensors of group {name} do not fit together")
+    return model
+
+
+def _parse_network(prefix: str, tensors: Mapping[str, Array]) -> Network:
+    weights: list[Array] = []
+    biases: list[Array] = []
+    while f"{prefix}/{len(weights)}/weight" in tensors:
+        layer = len(weights)
+        weights.append(tensors[f"{prefix}/{layer}/weight"])
+        biases.append(tensors[f"{prefix}/{layer}/bias"])
+    widths_fit = all(before.shape[1] == after.shape[0] for before, after in itertools.pairwise(weights))
+    biases_fit = all(bias.shape == weight.shape[1:] for weight, bias in zip(weights, biases, strict=True))
+    if not weights or not widths_fit or not biases_fit:
+        raise ProfileError(f"the layers of network {prefix} do not fit together")
+    return Network(tuple(weights), tuple(biases))

@@ -1,0 +1,217 @@
+"""Inductor's lowering: which values are kept in memory, and which are computed anew where they are used."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from costmodel import ops
+from costmodel.ir import Graph, Op, TensorType
+from costmodel.ops import Role
+
+READS_TO_REALIZE_REUSED = 4
+"""`config.realize_reads_threshold`: a value used twice is kept in memory if computing it reads more buffers."""
+READS_TO_REALIZE = 8
+"""`config.realize_acc_reads_threshold`: a value that reads more buffers is kept in any case."""
+WORK_TO_REALIZE = 30
+"""`config.realize_opcount_threshold`: likewise for a value of more arithmetic."""
+MULTIPROCESSORS = 132
+"""Of the H100 and H200; enters the rule that splits reductions."""
+
+Read = tuple[str, str]
+"""A buffer and the order in which it is read: "" for its own order, else the views that change it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Expr:
+    """A value not kept in memory: the operators that compute it, what they read, their arithmetic."""
+
+    ops: tuple[str, ...] = ()
+    reads: frozenset[Read] = frozenset()
+    work: int = 0
+
+    def merged(self, other: _Expr) -> _Expr:
+        return _Expr(tuple(dict.fromkeys(self.ops + other.ops)), self.reads | other.reads, self.work + other.work)
+
+    def reordered(self, how: str) -> _Expr:
+        return replace(self, reads=frozenset((name, f"{order}/{how}") for name, order in self.reads))
+
+
+def _buffer(name: str) -> _Expr:
+    return _Expr((), frozenset(((name, ""),)))
+
+
+@dataclass(slots=True)
+class Node:
+    """One realised computation: a library call, or loops over a domain of `outer` x `inner` elements.
+
+    Attributes:
+        ops: names of the operators that it computes.
+        reads: what it reads from memory, and in which orders.
+        outer: independent results; `inner` elements are reduced to each, one where nothing is reduced.
+        extern: whether it is a library call.
+        launches: kernels that it takes; two where a reduction is split.
+        ancestors: used by the scheduler: bit mask of the groups that must run before it.
+        first: used by the scheduler: index of the first node in a group.
+    """
+
+    ops: list[str]
+    reads: set[Read]
+    outer: int
+    inner: int = 1
+    extern: bool = False
+    launches: int = 1
+    ancestors: int = 0
+    first: int = 0
+
+    @property
+    def domain(self) -> int:
+        """How many elements the loops visit."""
+        return self.outer * self.inner
+
+
+def realize(graph: Graph) -> Lowering:
+    """Lowers every operator and keeps what the graph returns; see `Lowering.nodes` and `Lowering.writers`."""
+    lowering = Lowering(graph)
+    for op in graph.ops:
+        lowering.lower(op)
+    for ref in graph.outputs:
+        lowering.realize(ref.name)
+    return lowering
+
+
+class Lowering:
+    """Decides, operator by operator, what is kept in memory and what is computed where it is used.
+
+    Attributes:
+        nodes: the computations that are kept, in order of creation.
+        writers: buffer -> indices of the nodes that write it; several where inputs were joined in place.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes: list[Node] = []
+        self.writers: dict[str, tuple[int, ...]] = {}
+        self._ops = {op.name: op for op in graph.ops}
+        self._users = graph.users()
+        self._exprs: dict[str, _Expr] = {value.name: _buffer(value.name) for value in graph.values}
+
+    def lower(self, op: Op) -> None:
+        """Adds one operator."""
+        row = ops.lookup(op)
+        if row.role in (Role.EXTERN, Role.WINDOW):
+            for ref in op.refs():
+                self.realize(ref.name)
+        if row.role is Role.EXTERN:
+            self._emit(op, Node([op.name], set(self._joined(op).reads), op.type.numel, extern=True))
+        elif row.role is Role.REDUCTION:
+            self._lower_reduction(op)
+        elif row.role is Role.JOINED:
+            self._join_in_place(op)
+        elif row.role is Role.VIEW:
+            self._exprs[op.name] = self._viewed(op)
+        else:
+            self._lower_pointwise(op, row)
+
+    def realize(self, name: str) -> None:
+        """Keeps a value in memory: from here on it is a buffer that kernels read."""
+        op = self._ops.get(name)
+        expr = self._exprs[name]
+        if op is not None and expr.ops:
+            self._emit(op, Node([*expr.ops], set(expr.reads), op.type.numel))
+
+    def _emit(self, op: Op, node: Node) -> None:
+        self.writers[op.name] = (len(self.nodes),)
+        self.nodes.append(node)
+        self._exprs[op.name] = _buffer(op.name)
+
+    def _joined(self, op: Op) -> _Expr:
+        expr = _Expr()
+        for ref in op.refs():
+            source = self._exprs[ref.name]
+            several = ref.name in self._ops and len(self._ops[ref.name].types) > 1
+            part = several and ops.lookup(self._ops[ref.name]).role is Role.VIEW
+            expr = expr.merged(source.reordered(f"#{ref.index}") if part else source)
+        return expr
+
+    def _viewed(self, op: Op) -> _Expr:
+        """A view of a buffer is that buffer, read in another order; a view of a computed value computes it anew."""
+        source = self._joined(op)
+        kinds = [self.graph.type_of(ref) for ref in op.refs()]
+        same_order = op.type.layout != "strided" and kinds[0].layout != "strided" and op.type.numel == kinds[0].numel
+        if not same_order:
+            source = source.reordered(f"{op.base}{[value for key, value in op.args if key != 'self']}")
+        return replace(source, ops=(*source.ops, op.name)) if source.ops else source
+
+    def _lower_pointwise(self, op: Op, row: ops.Row) -> None:
+        window = _window_elements(op) if row.role is Role.WINDOW else 0
+        if row.uses > 1:
+            for ref in op.refs():
+                if len(self._exprs[ref.name].reads) > READS_TO_REALIZE_REUSED:
+                    self.realize(ref.name)
+        joined = self._joined(op)
+        if window:
+            joined = joined.reordered(f"window{op.arg('kernel_size')}{op.arg('stride')}")
+        expr = _Expr((*joined.ops, op.name), joined.reads, joined.work + row.work + window)
+        self._exprs[op.name] = expr
+        reused = self._uses(op.name) > 1
+        reads = max(len(expr.reads), window)
+        if reads > READS_TO_REALIZE or expr.work > WORK_TO_REALIZE or (reused and reads > READS_TO_REALIZE_REUSED):
+            self.realize(op.name)
+
+    def _uses(self, name: str) -> int:
+        """How many computations read a value, through views."""
+        total = 0
+        pending = [name]
+        while pending:
+            users = self._users[pending.pop()]
+            views = [user.name for user in users if ops.lookup(user).role is Role.VIEW]
+            total += len(users) - len(views)
+            pending += views
+        return total
+
+    def _lower_reduction(self, op: Op) -> None:
+        source = self.graph.type_of(op.refs()[0])
+        outer = _reduction_outer(op, source)
+        inner = max(1, source.numel // max(1, outer))
+        joined = self._joined(op)
+        launches = 2 if split_reduction(self.graph, op) else 1
+        self._emit(op, Node([*joined.ops, op.name], set(joined.reads), outer, inner, launches=launches))
+
+    def _join_in_place(self, op: Op) -> None:
+        """The inputs have been copied into their places by kernels of their own; joining them costs nothing."""
+        for ref in op.refs():
+            self.realize(ref.name)
+        self.writers[op.name] = tuple(node for ref in op.refs() for node in self.writers[ref.name])
+        self._exprs[op.name] = _buffer(op.name)
+
+
+def _window_elements(op: Op) -> int:
+    kernel = op.arg("kernel_size")
+    return math.prod(size for size in kernel if isinstance(size, int)) if isinstance(kernel, tuple) else 1
+
+
+def _reduction_outer(op: Op, source: TensorType) -> int:
+    """How many independent reductions an operator makes."""
+    if op.type.numel == source.numel and op.base in ("_log_softmax", "cumsum"):
+        dim = op.arg("dim", -1)
+        return source.numel // max(1, source.shape[dim if isinstance(dim, int) else -1])
+    return max(1, op.type.numel)
+
+
+def split_reduction(graph: Graph, op: Op) -> bool:
+    """Whether Inductor makes a reduction in two kernels."""
+    source = graph.type_of(op.refs()[0])
+    outer = _reduction_outer(op, source)
+    return split_count(outer, max(1, source.numel // outer), contiguous=source.layout == "nchw") > 1
+
+
+def split_count(outer: int, inner: int, contiguous: bool) -> int:
+    """Inductor's `reduction_split_factor`: how many parts a reduction with few results is made in; 1 is unsplit."""
+    if contiguous or outer == 1:
+        if outer >= 2 * MULTIPROCESSORS or inner <= 8192:
+            return 1
+        return 2
+    if inner <= 32 or outer >= MULTIPROCESSORS * 64:
+        return 1
+    return -(-inner // (4 * 32)) if outer * inner < 32 * MULTIPROCESSORS * 2048 else 2

@@ -1,0 +1,280 @@
+"""Records what a forward pass does: every ATen operator that it issues becomes a node of an FX graph.
+
+An FX graph is made of values, torch's tensors of memory that may be written. An operator that writes in place makes a
+new value of its tensor; other tensors on the same memory take what was written into account when they are next read.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch._prims_common import suggest_memory_format
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from costmodel import ir, ops
+from costmodel.errors import CaptureError
+
+aten = torch.ops.aten
+ATTENTION = aten.scaled_dot_product_attention.default
+_DROPOUT = {"bernoulli", "bernoulli_", "native_dropout"}
+_BATCH_NORM = {"native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional"}
+CONSTANT = "constant"
+"""How the names of tensors begin that are neither inputs nor parameters."""
+
+Geometry = tuple[tuple[int, ...], tuple[int, ...], int]
+"""Sizes, strides, and offset into the memory."""
+
+
+def meta_like(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same type and strides without data."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+def type_of(tensor: torch.Tensor) -> ir.TensorType:
+    """The type of a tensor in the IR."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if tensor.is_contiguous():
+        layout = "nchw"
+    elif tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
+        layout = "nhwc"
+    else:
+        layout = "strided"
+    return ir.TensorType(dtype, tuple(tensor.shape), layout)
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What tensors share: the value of the first of them, and what was written since, by whichever."""
+
+    node: fx.Node
+    geometry: Geometry
+    dtype: torch.dtype
+    writes: list[tuple[Geometry, fx.Node]]
+    applied: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    path: str
+    module: nn.Module
+
+
+class Recorder(TorchDispatchMode):
+    """Records each dispatched operator as a node of an FX graph.
+
+    Tensors are kept alive, so that their identities stay unique.
+
+    Attributes:
+        graph: the nodes so far; `meta["types"]` holds what a node returns, `meta["module"]` where it ran.
+        module_calls: how many submodules were called.
+    """
+
+    def __init__(self, root: nn.Module, names: Mapping[int, str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
+        self.graph = fx.Graph()
+        self.module_calls = 0
+        self._scopes = [_Scope("", root)]
+        self._paths = {child: path for path, child in root.named_modules()}
+        self._names = names
+        self._nodes: dict[int, fx.Node] = {}
+        self._alive: list[torch.Tensor] = []
+        self._memories: dict[int, _Memory] = {}
+        self._seen: dict[int, int] = {}
+        self._channels_last = False
+
+    @property
+    def where(self) -> str:
+        """The module that is running: its path, for the root its class."""
+        return self._scopes[-1].path or type(self._scopes[0].module).__name__
+
+    def enter(self, child: nn.Module) -> None:
+        """A submodule starts to run."""
+        self._scopes.append(_Scope(self._paths.get(child, self._scopes[-1].path), child))
+        self.module_calls += 1
+
+    def leave(self, child: nn.Module) -> None:
+        """A submodule has returned, and so have those that it called, be it by an exception that it caught."""
+        while self._scopes.pop().module is not child:
+            pass
+
+    def follow_layout(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Lets convolutions choose channels-last order as cuDNN does, if one of these tensors lies in it.
+
+        torch's own rule for meta tensors differs from version to version: 2.13 always answers with nchw.
+        """
+        self._channels_last = any(_is_channels_last(tensor) for tensor in tensors)
+
+    def placeholder(self, tensor: torch.Tensor, name: str) -> None:
+        """Declares an input of the graph."""
+        self._bind(tensor, self.graph.placeholder(name))
+
+    def node_of(self, tensor: torch.Tensor) -> fx.Node:
+        """The node that made a tensor's value; a `get_attr` for one that was made elsewhere."""
+        if id(tensor) not in self._nodes:
+            name = self._names.get(id(tensor), f"{CONSTANT}{len(self._alive)}")
+            self._bind(tensor, self.graph.create_node("get_attr", name))
+        memory = self._memories[_memory_of(tensor)]
+        if self._seen[id(tensor)] < len(memory.writes):
+            self._bind(tensor, self._reread(memory, tensor))
+        return self._nodes[id(tensor)]
+
+    def record(self, target: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Adds the node of a call that has been made; a call with several results gets a `getitem` node for each."""
+        node = self.graph.create_node(
+            "call_function",
+            target,
+            tree_map_only(torch.Tensor, self.node_of, tuple(args)),
+            tree_map_only(torch.Tensor, self.node_of, dict(kwargs)),
+        )
+        several = isinstance(result, (tuple, list))
+        tensors = [(index, item) for index, item in enumerate(result if several else (result,)) if _is_tensor(item)]
+        node.meta.update(types=tuple(type_of(item) for _, item in tensors), module=self._scopes[-1].path)
+        for index, item in tensors:
+            self._bind(item, self.graph.call_function(operator.getitem, (node, index)) if several else node)
+        if target._schema.is_mutable:  # type: ignore[attr-defined]  # an OpOverload
+            self._note_writes(args, kwargs, [item for _, item in tensors])
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        self.refuse(func, args, kwargs)
+        try:
+            result = func(*args, **kwargs)
+        except RuntimeError as error:
+            args, kwargs = self._without_data(func, args, kwargs, error)
+            result = func(*args, **kwargs)
+        follows = self._channels_last and func is aten.convolution.default
+        if follows and result.dim() == 4 and (_is_channels_last(args[0]) or _is_channels_last(args[1])):
+            result = torch.empty_like(result, memory_format=torch.channels_last)
+        self.record(func, args, kwargs, result)
+        return result
+
+    def _bind(self, tensor: torch.Tensor, node: fx.Node) -> None:
+        node.meta.setdefault("types", (type_of(tensor),))
+        self._alive.append(tensor)
+        self._nodes[id(tensor)] = node
+        fresh = _Memory(node, _geometry(tensor), tensor.dtype, [])
+        self._seen[id(tensor)] = len(self._memories.setdefault(_memory_of(tensor), fresh).writes)
+
+    def _note_writes(self, args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[torch.Tensor]) -> None:
+        """Notes that results which are arguments were written; constants written into constants are folded away."""
+        given = {id(leaf) for leaf in tree_leaves((args, kwargs))}
+        for tensor in results:
+            node = self._nodes[id(tensor)]
+            if id(tensor) not in given or _is_constant(node):
+                continue
+            memory = self._memories[_memory_of(tensor)]
+            memory.writes.append((_geometry(tensor), node))
+            self._seen[id(tensor)] = len(memory.writes)
+
+    def _reread(self, memory: _Memory, tensor: torch.Tensor) -> fx.Node:
+        """The value of a tensor whose memory others have written."""
+        sizes, strides, offset = memory.geometry
+        for (size, stride, begin), node in memory.writes[memory.applied :]:
+            if (size, stride, begin) == memory.geometry:
+                memory.node = node
+            elif math.prod(size) == math.prod(sizes):
+                memory.node = self._view(aten.as_strided.default, memory, node, sizes, strides)
+            else:
+                scatter = aten.as_strided_scatter.default
+                memory.node = self._view(scatter, memory, memory.node, node, size, stride, begin - offset)
+        memory.applied = len(memory.writes)
+        geometry = _geometry(tensor)
+        if geometry == memory.geometry:
+            return memory.node
+        node = self.graph.call_function(aten.as_strided.default, (memory.node, *geometry[:2], geometry[2] - offset))
+        node.meta["module"] = self._scopes[-1].path
+        return node
+
+    def _view(self, target: Callable[..., Any], memory: _Memory, *args: Any) -> fx.Node:
+        node = self.graph.call_function(target, args)
+        like = torch.empty_strided(*memory.geometry[:2], dtype=memory.dtype, device="meta")
+        node.meta.update(types=(type_of(like),), module=self._scopes[-1].path)
+        return node
+
+    def refuse(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Stops at what cannot be known without data, and at what only training does."""
+        name = func._schema.name.partition("::")[2]
+        if torch.Tag.data_dependent_output in func.tags and _has_meta(args):
+            raise self._needs_values()
+        updates = name in _BATCH_NORM and len(args) > 5 and args[3] is not None and args[5] is True
+        draws = name in _DROPOUT and self._scopes[-1].module.training
+        drops = func is ATTENTION and kwargs.get("dropout_p", 0.0) > 0
+        if updates or draws or drops:
+            raise CaptureError(f"{self.where} is in training mode; call .eval() on the model")
+
+    def _needs_values(self) -> CaptureError:
+        return CaptureError(
+            f"{self.where} needs the values of a tensor (.item(), a branch or a result size that depends on data); "
+            "only what depends on shapes alone can be captured"
+        )
+
+    def _without_data(
+        self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], error: RuntimeError
+    ) -> tuple[Any, Any]:
+        """Arguments on the meta device, for a call that failed because it mixes them with constants elsewhere."""
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        elsewhere = [tensor for tensor in tensors if not tensor.is_meta]
+        if not elsewhere or len(elsewhere) == len(tensors):
+            dynamic = torch.Tag.dynamic_output_shape in func.tags and elsewhere != tensors
+            raise (self._needs_values() if dynamic else error)
+        if func._schema.is_mutable and not tensors[0].is_meta:
+            raise CaptureError(
+                f"{self.where} writes into a tensor on {tensors[0].device}; make it where the input is, device=x.device"
+            )
+        return tree_map_only(torch.Tensor, self._twin, (args, kwargs))  # type: ignore[no-any-return]
+
+    def _twin(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_meta:
+            return tensor
+        twin = meta_like(tensor)
+        self._bind(twin, self.node_of(tensor))
+        return twin
+
+
+def _is_tensor(item: object) -> bool:
+    return isinstance(item, torch.Tensor)
+
+
+def _memory_of(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _geometry(tensor: torch.Tensor) -> Geometry:
+    return tuple(tensor.size()), tuple(tensor.stride()), int(tensor.storage_offset())
+
+
+def _is_channels_last(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's strides are those of channels-last order, and of no other."""
+    return tensor.dim() == 4 and suggest_memory_format(tensor) is torch.channels_last
+
+
+def _has_meta(args: Sequence[Any]) -> bool:
+    return any(isinstance(leaf, torch.Tensor) and leaf.is_meta for leaf in tree_leaves(args))
+
+
+def _is_constant(node: fx.Node) -> bool:
+    """Whether a value depends on neither inputs nor parameters."""
+    pending, seen = [node], set()
+    while pending:
+        node = pending.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.op == "placeholder" or (node.op == "get_attr" and not str(node.target).startswith(CONSTANT)):
+            return False
+        if not _is_source(node):
+            pending += node.all_input_nodes
+    return True
+
+
+def _is_source(node: fx.Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    row = ops.TABLE.get(schema.name.partition("::")[2]) if schema is not None else None
+    return row is not None and row.role is ops.Role.SOURCE

@@ -1,0 +1,39 @@
+"""Reports as Markdown: headings and pipe tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from costmodel.report import rows
+from costmodel.report.types import Report
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
+
+
+def to_markdown(reports: Sequence[Report], layers: str) -> str:
+    """A section for each report."""
+    return "\n".join("\n".join(_section(report, layers)) + "\n" for report in reports)
+
+
+def _section(report: Report, layers: str) -> list[str]:
+    lines = [f"## {_escape(rows.headline(report))}", "", *_table(rows.MODE_COLUMNS, rows.mode_rows(report))]
+    lines += ["", f"**{_escape(rows.verdict(report))}**"]
+    layer_rows = rows.layer_rows(report, layers)
+    if layer_rows:
+        lines += ["", f"### {_escape(rows.layers_title(report, layers))}", ""]
+        lines += _table(rows.LAYER_COLUMNS, layer_rows)
+    notes = rows.notes(report)
+    return [*lines, *([""] if notes else []), *(f"- {_escape(note)}" for note in notes)]
+
+
+def _table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+    return [_row(columns), "|" + " --- |" * len(columns), *map(_row, cells)]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(map(_escape, cells)) + " |"
+
+
+def _escape(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", " ".join(text.splitlines()))

@@ -1,0 +1,156 @@
+"""What a prediction says: frozen records whose fields are the keys of the JSON that `costmodel predict` prints."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA = 1
+"""Version of the JSON; keys may be added under the same number, not renamed."""
+
+EAGER = "eager"
+"""The mode that the others are compared with."""
+
+_AGAINST_EAGER = ("speedup", "speedup_low", "speedup_high", "compile_s", "break_even_calls")
+
+
+@dataclass(frozen=True, slots=True)
+class ModePrediction:
+    """One forward pass of the whole model in one mode.
+
+    Attributes:
+        latency_ms: median wall time of a synchronised call; `low_ms` and `high_ms` bound its interval.
+        host_ms: time the CPU spends issuing the kernels.
+        device_ms: time the GPU spends on them.
+        speedup: eager latency over this one, with its interval; None for eager.
+        compile_s: seconds that compiling takes, on a cold cache; None for eager or where it is not known.
+        break_even_calls: calls after which compiling has paid for itself; None where it never does.
+    """
+
+    latency_ms: float
+    low_ms: float
+    high_ms: float
+    host_ms: float
+    device_ms: float
+    speedup: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+    compile_s: float | None = None
+    break_even_calls: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LayerPrediction:
+    """One unit: an anchor operator with the pointwise operators that a compiler fuses into it.
+
+    Attributes:
+        name: the module's name, as `named_modules()` gives it.
+        kind: the anchor's kind, `conv2d` for one.
+        ops: its operators in order.
+        position: relative depth in the model, from 0 to 1.
+        eager_us: time in eager, microseconds.
+        compiled_us: time in the backend `backend`, microseconds.
+        in_range: whether units like it were measured; if not, its numbers are extrapolated.
+    """
+
+    name: str
+    kind: str
+    ops: tuple[str, ...]
+    position: float
+    eager_us: float | None
+    compiled_us: float | None
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    backend: str
+    in_range: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """An operator that no rule covers, and the module that calls it."""
+
+    op: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The prediction for one model on one hardware; prints itself as a table.
+
+    Attributes:
+        modes: mode -> prediction, in the order in which they are shown; a mode that cannot be predicted is absent.
+        best_mode: the mode of lowest latency.
+        verdict: `compile`, `leave` or `uncertain`.
+        layers: the units in execution order.
+        unsupported: operators without a rule; they are counted in the intervals, not in the times.
+        warnings: one line each.
+    """
+
+    model: str
+    hardware: str
+    batch_size: int
+    input_shape: tuple[int, ...]
+    precision: str
+    layout: str
+    modes: Mapping[str, ModePrediction]
+    best_mode: str
+    verdict: str
+    layers: tuple[LayerPrediction, ...] = ()
+    unsupported: tuple[Unsupported, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report in JSON's types, schema 1; numbers are finite or None."""
+        return {
+            "schema": SCHEMA,
+            "model": self.model,
+            "hardware": self.hardware,
+            "batch_size": self.batch_size,
+            "input_shape": list(self.input_shape),
+            "precision": self.precision,
+            "layout": self.layout,
+            "modes": {name: _mode_dict(name, mode) for name, mode in self.modes.items()},
+            "best_mode": self.best_mode,
+            "verdict": self.verdict,
+            "layers": [_record(layer) for layer in self.layers],
+            "unsupported": [_record(item) for item in self.unsupported],
+            "warnings": list(self.warnings),
+        }
+
+    def to_frame(self) -> pd.DataFrame:
+        """The layers as a pandas frame: one row each, in execution order, a column a field."""
+        import pandas as pd
+
+        columns = [field.name for field in dataclasses.fields(LayerPrediction)]
+        return pd.DataFrame([_record(layer) for layer in self.layers], columns=columns)
+
+    def __str__(self) -> str:
+        from costmodel.report import render
+
+        return render(self, "table").rstrip("\n")
+
+
+def _mode_dict(name: str, mode: ModePrediction) -> dict[str, Any]:
+    record = _record(mode)
+    if name == EAGER:
+        return {key: value for key, value in record.items() if key not in _AGAINST_EAGER}
+    return record
+
+
+def _record(item: ModePrediction | LayerPrediction | Unsupported) -> dict[str, Any]:
+    return {field.name: _plain(getattr(item, field.name)) for field in dataclasses.fields(item)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,94 @@
+"""A profile's scores as the Markdown tables that README shows: figures come from its files, never from a hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from costmodel.errors import DatasetError
+
+BEGIN, END = "<!-- accuracy: made by scripts/accuracy_tables.py -->", "<!-- end of accuracy -->"
+
+
+def accuracy_markdown(card: Mapping[str, Any], units: Mapping[str, Any]) -> str:
+    """The tables of whole models, kernels, units and the ablation."""
+    scores = card["scores"]
+    coverage = scores["coverage"]
+    holds = ", ".join(f"{100 * share:.0f} % in `{mode}`" for mode, share in coverage.items())
+    kernel_head = ("group", "kernels", "network", "boosting", "neighbour", "roofline", "constant")
+    parts = [
+        MODELS_TEXT.format(cases=max(int(row["cases"]) for row in scores["models"])),
+        _table(("mode", "cases", "", "mean error", "median", "within 10 %", "constant"), _model_rows(scores["models"])),
+        f"Nominal 90 % intervals of speedup, their widths taken from other families, hold {holds}.",
+        KERNELS_TEXT,
+        _table(kernel_head, _kernel_rows(scores["kernels"])),
+        "Speedup of whole convolution units of at least 5 us, none of which was trained on:",
+        _table(UNIT_HEAD, _unit_rows(units["unit_speedup"])),
+        "What features are worth (mean relative error of kernels with some taken away):",
+        _table(("group", "without", "mean error"), _ablation_rows(units["ablation"])),
+    ]
+    return "\n\n".join(parts)
+
+
+MODELS_TEXT = (
+    "Speedup over eager of {cases} measured cases, each predicted with its whole model family left out of training,\n"
+    "kernel by kernel; *constant* is the geometric mean of the other families' speedups."
+)
+KERNELS_TEXT = (
+    "Device time of single kernels, whole groups of shapes left out (mean relative error; the same folds in every\n"
+    "column):"
+)
+UNIT_HEAD = ("way", "units", "mean error", "median", "within 5 %", "within 10 %")
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join([_line(head), _line(["---"] * len(head)), *map(_line, rows)])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _model_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    names = ("mean_error", "median_error", "within_10", "constant_mean_error")
+    return [
+        [f"`{r['mode']}`", r["cases_of"], str(int(r["cases"])), *(_percent(r[name]) for name in names)] for r in rows
+    ]
+
+
+def _kernel_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    by_group: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for row in rows:
+        by_group.setdefault(row["group"], {})[row["way"]] = row
+    ways = ("network", "boosting", "neighbour", "roofline", "constant")
+    return [
+        [group, str(int(found["network"]["kernels"])), *(_percent(found[way]["mean_error"]) for way in ways)]
+        for group, found in by_group.items()
+    ]
+
+
+def _unit_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    names = ("mean_error", "median_error", "within_5", "within_10")
+    return [[row["way"], str(row["units"]), *(_percent(row[name]) for name in names)] for row in rows]
+
+
+def _ablation_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    return [[row["group"], row["without"], _percent(row["mean_error"])] for row in rows]
+
+
+def replace_section(path: Path, text: str) -> str:
+    """The file's text with what lies between the two marks replaced.
+
+    Raises:
+        DatasetError: the file has no such marks.
+    """
+    before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise DatasetError(f"{path}: the marks {BEGIN} and {END} are missing")
+    return f"{before}{BEGIN}\n{text}\n{END}{after}"

@@ -1,0 +1,172 @@
+"""Host and device times of kernels -> wall time of one synchronised call, in each mode.
+
+The host issues calls one after another; the device starts a kernel once it is issued and the one before it has ended.
+Wall time is the end of the last kernel plus a constant for the synchronisation. In graph mode one launch replays all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from costmodel.program import Program, dispatch_class, squeezes
+
+CACHE_BYTES = 60e6
+"""Second-level cache of the H100 and H200. What a pass touches beyond it is fetched anew by the next pass."""
+
+Costs = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One mode of one model, microseconds: wall time, host time to issue, device time."""
+
+    latency_us: float
+    host_us: float
+    device_us: float
+
+
+def queue_us(
+    host_us: Sequence[float], device_us: Sequence[float], prologue_us: float = 0.0, gap_us: float = 0.0
+) -> float:
+    """When the device has finished, if the host starts at 0; microseconds.
+
+    Args:
+        host_us: time to issue each call, in order.
+        device_us: device time of each call; 0 for one that launches nothing.
+        prologue_us: host time before the first call.
+        gap_us: what the device idles between two kernels of a stream, beyond what a graph's replay does.
+    """
+    issued = finished = prologue_us
+    for host, device in zip(host_us, device_us, strict=True):
+        issued += host
+        if device:
+            finished = max(finished + gap_us, issued) + device
+    return max(issued, finished)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """The two sides of a stream: host time before and of each call, device time of each; microseconds."""
+
+    prologue_us: float
+    host_us: Sequence[float]
+    device_us: Sequence[float]
+
+    @property
+    def host_total_us(self) -> float:
+        """Host time of the whole pass."""
+        return self.prologue_us + sum(self.host_us)
+
+    def scaled(self, host: float, device: float) -> Queue:
+        """The same with every host and every device time multiplied."""
+        return Queue(
+            self.prologue_us * host, [us * host for us in self.host_us], [us * device for us in self.device_us]
+        )
+
+    def timing(self, wall: Costs) -> Timing:
+        """What a synchronised call takes."""
+        end = queue_us(self.host_us, self.device_us, self.prologue_us, wall["gap"])
+        return Timing(end + wall["synchronise"], self.host_total_us, sum(self.device_us))
+
+
+def coldness(footprint: float) -> float:
+    """How much of what a kernel reads the cache has lost since the last pass: 0 if all fits, 1 from twice its size."""
+    return min(1.0, max(0.0, (footprint - 0.5 * CACHE_BYTES) / (1.5 * CACHE_BYTES)))
+
+
+def device_times(program: Program, kernel_us: Sequence[float], costs: Costs) -> list[float]:
+    """Device time of each kernel inside its model: alone, plus what a cold cache costs a launch; microseconds."""
+    cold = costs["cold_launch"] * coldness(program.footprint)
+    return [us + cold * kernel.launches for us, kernel in zip(kernel_us, program.kernels, strict=True)]
+
+
+def eager_counts(program: Program, dispatch: Costs) -> dict[str, float]:
+    """What eager host time is a sum of: the amounts that the costs of the same names multiply."""
+    return {
+        "dispatch": sum(dispatch_us(kernel_class, dispatch) for kernel_class in map(dispatch_class, program.kernels)),
+        "call": len(program.kernels),
+        "convolution": sum(kernel.anchor.base == "convolution" for kernel in program.kernels),
+        "product": sum(kernel.kind in ("linear", "matmul") for kernel in program.kernels),
+        "view": program.views,
+        "module": program.module_calls,
+        "batch_norm": sum(kernel.kind == "batch_norm" for kernel in program.kernels),
+        "start": 1.0,
+    }
+
+
+def default_counts(program: Program, dispatch: Costs) -> dict[str, float]:
+    """What the host time of a compiled call is a sum of."""
+    extern = [kernel for kernel in program.kernels if kernel.backend != "triton"]
+    return {
+        "dispatch": sum(dispatch_us(dispatch_class(kernel), dispatch) for kernel in extern),
+        "extern": len(extern),
+        "triton": sum(kernel.launches for kernel in program.kernels if kernel.backend == "triton"),
+        "squeeze": sum(map(squeezes, program.kernels)),
+        "parameter": program.parameters,
+        "start": 1.0,
+    }
+
+
+def graph_counts(program: Program) -> dict[str, float]:
+    """What a graph's replay adds to its device time is a sum of."""
+    launches = sum(kernel.launches for kernel in program.kernels)
+    return {"parameter": program.parameters, "node": launches, "start": 1.0}
+
+
+def dispatch_us(kernel_class: str, dispatch: Costs) -> float:
+    """The measured host time of a call of that class, else of the nearest class there is."""
+    while kernel_class not in dispatch and "." in kernel_class:
+        kernel_class = kernel_class.rpartition(".")[0]
+    return dispatch.get(kernel_class, dispatch["other"])
+
+
+def total(counts: Mapping[str, float], costs: Costs) -> float:
+    """The sum of amounts times costs, microseconds."""
+    return sum(amount * costs[name] for name, amount in counts.items())
+
+
+def eager_queue(program: Program, kernel_us: Sequence[float], tables: Mapping[str, Costs]) -> Queue:
+    """Eager execution: the host's whole time spread over the calls in proportion to their dispatch."""
+    dispatch, costs = tables["dispatch"], tables["eager_host"]
+    host = total(eager_counts(program, dispatch), costs)
+    weights = [dispatch_us(dispatch_class(kernel), dispatch) for kernel in program.kernels]
+    spread = (host - costs["start"]) / max(1e-9, sum(weights))
+    device = device_times(program, kernel_us, tables["eager_device"])
+    return Queue(costs["start"], [weight * spread for weight in weights], device)
+
+
+def default_queue(program: Program, kernel_us: Sequence[float], tables: Mapping[str, Costs]) -> Queue:
+    """torch.compile's default mode: guards and arguments first, then a launch a kernel."""
+    dispatch, costs = tables["dispatch"], tables["default_host"]
+    calls = [
+        _default_call_us(dispatch_class(kernel), costs, dispatch)
+        * (kernel.launches if kernel.backend == "triton" else 1)
+        + costs["squeeze"] * squeezes(kernel)
+        for kernel in program.kernels
+    ]
+    prologue = program.parameters * costs["parameter"] + costs["start"]
+    return Queue(prologue, calls, device_times(program, kernel_us, tables["default_device"]))
+
+
+def eager_timing(program: Program, kernel_us: Sequence[float], tables: Mapping[str, Costs]) -> Timing:
+    """A synchronised eager call."""
+    return eager_queue(program, kernel_us, tables).timing(tables["eager_wall"])
+
+
+def default_timing(program: Program, kernel_us: Sequence[float], tables: Mapping[str, Costs]) -> Timing:
+    """A synchronised call of the model compiled in default mode."""
+    return default_queue(program, kernel_us, tables).timing(tables["default_wall"])
+
+
+def _default_call_us(kernel_class: str, costs: Costs, dispatch: Costs) -> float:
+    if kernel_class == "triton":
+        return costs["triton"]
+    return costs["dispatch"] * dispatch_us(kernel_class, dispatch) + costs["extern"]
+
+
+def graph_timing(program: Program, kernel_us: Sequence[float], tables: Mapping[str, Costs]) -> Timing:
+    """torch.compile's reduce-overhead mode: the compiled kernels as one CUDA graph."""
+    device = sum(device_times(program, kernel_us, tables["default_device"]))
+    host = total(graph_counts(program), tables["graph_host"])
+    return Timing(device + host, host, device)

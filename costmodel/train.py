@@ -1,0 +1,276 @@
+"""Measured units -> a trained predictor, with scores beside those of the baselines; scikit-learn is imported here only.
+
+Every score is of rows whose shape group (the same graph at any batch size, precision or layout) was in no training
+fold: rows of one sweep are near copies of each other, and a split by row would measure memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from costmodel.dataset import TRUSTED
+from costmodel.features import CONVOLUTIONS, GROUPS, Roofline, anchor_flops, featurize, group_of, traffic_bytes
+from costmodel.kernels import Kernel
+from costmodel.predictor import Array, GroupModel, Network, distances
+
+FOLDS = 5
+LEAST_ROWS = 30
+"""A group with fewer measured kernels gets no model of its own; its kernels are out of range."""
+COVERAGE = 0.9
+EDGES_US = (4.0, 10.0, 40.0, 200.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How networks are trained; the defaults were chosen by cross-validation on shape groups."""
+
+    hidden: tuple[int, ...] = (128, 128, 64)
+    alpha: float = 1e-3
+    learning_rate: float = 2e-3
+    epochs: int = 100
+    batch: int = 128
+    ensemble: int = 4
+    reach: float = 0.8
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Training rows of one group: features by name, bound and measured time in microseconds, shape group."""
+
+    names: tuple[str, ...]
+    raw: Array
+    bound_us: npt.NDArray[np.float64]
+    time_us: npt.NDArray[np.float64]
+    shape: npt.NDArray[np.int64]
+
+    @property
+    def target(self) -> Array:
+        """Logarithm of time over bound."""
+        return np.log(self.time_us / self.bound_us).astype(np.float32)
+
+    def take(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Table:
+        """Some of the rows."""
+        return Table(self.names, self.raw[rows], self.bound_us[rows], self.time_us[rows], self.shape[rows])
+
+
+Predict = Callable[[Table], Array]
+"""Rows -> predictions of their target, (rows,)."""
+Fit = Callable[[Table], Predict]
+"""Training rows -> what predicts others."""
+
+
+def trusted(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows that may be trained on: measured without fault, of one kernel each."""
+    keep = (frame["status"] == TRUSTED) & frame["device_us_p50"].notna() & (frame["device_us_p50"] > 0)
+    return frame[keep].drop_duplicates("key").reset_index(drop=True)
+
+
+def fit_roofline(kernels: Sequence[Kernel], time_us: Sequence[float]) -> Roofline:
+    """Ceilings that all but the fastest half percent of the measured kernels stay under."""
+    times = np.asarray(time_us)
+    traffic = np.array([traffic_bytes(kernel.graph) for kernel in kernels], dtype=float)
+    large = traffic > 64e6  # beyond the second-level cache
+    bandwidth = np.quantile(traffic[large] / times[large], 0.95) if large.sum() >= 20 else np.max(traffic / times)
+    peaks: dict[str, list[float]] = {}
+    for kernel, time in zip(kernels, times, strict=True):
+        flops = anchor_flops(kernel)
+        if flops:
+            kind = "conv" if kernel.anchor.base in CONVOLUTIONS else "matmul"
+            peaks.setdefault(f"{kind}.{kernel.anchor.type.dtype}", []).append(flops / time)
+    peak = {name: float(np.quantile(rates, 0.995)) for name, rates in peaks.items() if len(rates) >= 5}
+    return Roofline(float(bandwidth), peak, float(np.quantile(times, 0.01)))
+
+
+def tabulate(
+    kernels: Sequence[Kernel], frame: pd.DataFrame, roofline: Roofline, multiprocessors: int
+) -> dict[str, Table]:
+    """Rows of every group that has enough of them."""
+    rows: dict[str, list[tuple[dict[str, float], float, float, int]]] = {group: [] for group in GROUPS}
+    for kernel, time, position, text in zip(
+        kernels, frame["device_us_p50"], frame["position"], frame["graph"], strict=True
+    ):
+        place = 0.5 if position is None or math.isnan(position) else float(position)
+        features = featurize(kernel, roofline, multiprocessors, place)
+        rows[group_of(kernel)].append((features, roofline.bound_us(kernel), float(time), shape_group(text)))
+    tables = {}
+    for group, entries in rows.items():
+        if len(entries) < LEAST_ROWS:
+            continue
+        names = tuple(entries[0][0])
+        tables[group] = Table(
+            names,
+            np.array([[entry[0][name] for name in names] for entry in entries], dtype=np.float32),
+            np.array([entry[1] for entry in entries]),
+            np.array([entry[2] for entry in entries]),
+            np.array([entry[3] for entry in entries], dtype=np.int64),
+        )
+    return tables
+
+
+def shape_group(graph_text: str) -> int:
+    """A number for the graph without batch size, precision and layout: what counts as the same shape."""
+    bare = re.sub(r"(float|bfloat)\d+\[(\d+),?", "[", graph_text)
+    bare = re.sub(r" (nhwc|strided)|=\[[\d, ]+\]|input |param ", "", bare)
+    return int(hashlib.sha256(bare.encode()).hexdigest()[:12], 16)
+
+
+def train_network(x: Array, y: Array, settings: Settings, seed: int) -> Network:
+    """One multilayer perceptron, by scikit-learn, as plain arrays."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPRegressor
+
+    regressor = MLPRegressor(
+        hidden_layer_sizes=settings.hidden,
+        alpha=settings.alpha,
+        learning_rate_init=settings.learning_rate,
+        max_iter=settings.epochs,
+        batch_size=min(settings.batch, len(y)),
+        random_state=seed,
+        n_iter_no_change=settings.epochs,
+        tol=0.0,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a fixed number of epochs is the point
+        regressor.fit(x, y)
+    return Network(
+        tuple(weight.astype(np.float32) for weight in regressor.coefs_),
+        tuple(bias.astype(np.float32) for bias in regressor.intercepts_),
+    )
+
+
+def fit_group(table: Table, settings: Settings, out_of_fold: Array | None = None) -> GroupModel:
+    """The predictor of one group; intervals from `out_of_fold` predictions of the target, if given."""
+    mean = table.raw.mean(0)
+    scale = np.where(table.raw.std(0) > 1e-6, table.raw.std(0), 1.0).astype(np.float32)
+    x = (table.raw - mean) / scale
+    networks = tuple(train_network(x, table.target, settings, settings.seed + i) for i in range(settings.ensemble))
+    residual = table.target - np.mean([network.forward(x) for network in networks], axis=0)
+    error = np.abs(table.target - out_of_fold) if out_of_fold is not None else np.abs(residual)
+    widths = interval_widths(error, table.time_us)
+    gaps = distances(x, x)
+    np.fill_diagonal(gaps, np.inf)
+    far = 2.0 * float(np.quantile(gaps.min(1), 0.98))
+    edges = np.array(EDGES_US, dtype=np.float32)
+    return GroupModel(table.names, mean, scale, networks, x, residual, settings.reach, edges, widths, far)
+
+
+def interval_widths(error: Array, time_us: npt.NDArray[np.float64]) -> Array:
+    """Split-conformal half-widths of the logarithm by size of the kernel (Vovk, "Conditional validity", 2012)."""
+    bins = np.searchsorted(EDGES_US, time_us)
+    widths = []
+    for index in range(len(EDGES_US) + 1):
+        errors = error[bins == index] if (bins == index).sum() >= 20 else error
+        rank = min(1.0, math.ceil((len(errors) + 1) * COVERAGE) / len(errors))
+        widths.append(float(np.quantile(errors, rank)))
+    return np.array(widths, dtype=np.float32)
+
+
+def cross_validate(table: Table, fit: Fit) -> Array:
+    """Out-of-fold predictions of the target; no shape group is on both sides of a fold."""
+    prediction = np.zeros(len(table.time_us), dtype=np.float32)
+    folds = table.shape % FOLDS
+    for fold in range(FOLDS):
+        test = folds == fold
+        if test.any() and not test.all():
+            prediction[test] = fit(table.take(~test))(table.take(test))
+    return prediction
+
+
+def network_fit(settings: Settings) -> Fit:
+    """The product's own way: networks, corrected by the measured neighbours."""
+
+    def fit(table: Table) -> Predict:
+        model = fit_group(table, settings)
+
+        def predict(test: Table) -> Array:
+            return model.log_ratio(((test.raw - model.mean) / model.scale).astype(np.float32))[0]
+
+        return predict
+
+    return fit
+
+
+def _constant_fit(table: Table) -> Predict:
+    """The geometric mean of utilisation, whatever the kernel."""
+    mean = float(table.target.mean())
+    return lambda test: np.full(len(test.time_us), mean, dtype=np.float32)
+
+
+def _roofline_fit(_table: Table) -> Predict:
+    """The roofline bound itself."""
+    return lambda test: np.zeros(len(test.time_us), dtype=np.float32)
+
+
+def _neighbour_fit(table: Table) -> Predict:
+    """Utilisation of the nearest measured kernel in scaled features."""
+    mean, scale = table.raw.mean(0), np.where(table.raw.std(0) > 1e-6, table.raw.std(0), 1.0)
+
+    def predict(test: Table) -> Array:
+        gaps = distances((test.raw - mean) / scale, (table.raw - mean) / scale)
+        return np.asarray(table.target[gaps.argmin(1)], dtype=np.float32)
+
+    return predict
+
+
+def _boosting_fit(table: Table) -> Predict:
+    """Gradient-boosted trees on the same features and target."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    trees = HistGradientBoostingRegressor(max_iter=400, learning_rate=0.06, max_leaf_nodes=24, l2_regularization=1.0)
+    trees.fit(table.raw, table.target)
+    return lambda test: np.asarray(trees.predict(test.raw), dtype=np.float32)
+
+
+def drop(table: Table, names: Collection[str]) -> Table:
+    """The table without some features."""
+    keep = [index for index, name in enumerate(table.names) if name not in names]
+    return replace(table, names=tuple(table.names[i] for i in keep), raw=table.raw[:, keep])
+
+
+def without(names: Collection[str], fit: Fit) -> Fit:
+    """The same way of fitting on a table without some features: an ablation."""
+
+    def fit_without(table: Table) -> Predict:
+        predict = fit(drop(table, names))
+        return lambda test: predict(drop(test, names))
+
+    return fit_without
+
+
+BASELINES: Mapping[str, Fit] = {
+    "constant": _constant_fit,
+    "roofline": _roofline_fit,
+    "neighbour": _neighbour_fit,
+    "boosting": _boosting_fit,
+}
+"""What stands beside the networks in every score table."""
+
+
+def score_group(table: Table, prediction: Array) -> dict[str, float]:
+    """Relative errors of predicted times, of all kernels and of those of at least 5 us."""
+    error = np.abs(np.exp(prediction - table.target) - 1)
+    large = table.time_us >= LARGE_US
+    return {
+        "kernels": float(len(error)),
+        "mean_error": float(error.mean()),
+        "median_error": float(np.median(error)),
+        "within_5": float((error < 0.05).mean()),
+        "within_10": float((error < 0.10).mean()),
+        "large_median_error": float(np.median(error[large])) if large.any() else 0.0,
+        "large_within_5": float((error[large] < 0.05).mean()) if large.any() else 0.0,
+        "large_within_10": float((error[large] < 0.10).mean()) if large.any() else 0.0,
+    }
+
+
+LARGE_US = 5.0
+"""Kernels of at least this time are scored apart; launch noise weighs less on them."""

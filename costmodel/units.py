@@ -1,0 +1,176 @@
+"""Kernels of a compiled model -> units: an anchor operator with the pointwise operators that are fused into it.
+
+A unit is what the per-layer table shows: its time in eager is that of its operators, its time compiled that of the
+kernels that compute them. Every kernel and every operator that computes belongs to exactly one unit, so that the
+units' times add up to the model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from costmodel import ops
+from costmodel.ir import Graph, Op
+from costmodel.kernels import Kernel
+from costmodel.ops import Role
+from costmodel.program import origin_of
+
+_RANK = {Role.EXTERN: 4, Role.REDUCTION: 3, Role.WINDOW: 2, Role.CONCAT: 1}
+"""What a unit is named after: the operator of the highest rank; fused kernels that compute one lead a unit."""
+_NAMED_LIKE_CONCAT = "batch_norm"
+"""Pointwise, but what users call the layer: of a concatenation and a batch norm the later one names the unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """An anchor with what is fused into it.
+
+    Attributes:
+        name: the anchor's module, as `named_modules()` gives it, or its kind where it lies in none.
+        kind: the anchor's kind: `conv2d`, `linear`, `layer_norm`, ...
+        ops: the operators in order, views left out.
+        position: relative depth in the model, from 0 to 1.
+        kernels: indices of the compiled kernels that compute it.
+    """
+
+    name: str
+    kind: str
+    ops: tuple[Op, ...]
+    position: float
+    kernels: tuple[int, ...]
+
+    def __str__(self) -> str:
+        names = "+".join(ops.lookup(op).kind for op in self.ops)
+        return f"{self.position:5.3f} {self.name}: {names} ({len(self.kernels)} kernels)"
+
+
+def fuse(graph: Graph) -> tuple[Unit, ...]:
+    """The units of a captured graph, in execution order."""
+    from costmodel.program import compiled_program
+
+    return group_units(graph, compiled_program(graph).kernels)
+
+
+def group_units(graph: Graph, kernels: Sequence[Kernel]) -> tuple[Unit, ...]:
+    """Units from the kernels of a compiled model, in execution order.
+
+    A library call leads a unit, and so does a fused kernel that reduces, pools or concatenates; other fused kernels
+    join what they follow: bias, batch norm, activation, residual addition. What only copies or prepares belongs to the
+    kernel that it is made for.
+
+    Args:
+        graph: the captured graph.
+        kernels: `compiled_program(graph).kernels`.
+    """
+    if not kernels:
+        return ()
+    sites = _Sites(graph, kernels)
+    leader = _leaders(sites)
+    kernels_of: dict[int, list[int]] = {}
+    for index, first in enumerate(leader):
+        kernels_of.setdefault(first, []).append(index)
+    ops_of: dict[int, list[Op]] = {}
+    current = next((leader[index] for index in sites.home.values()), 0)
+    for op in sites.computing:  # one that the compiler folds away stays with the one before it
+        current = leader[sites.home[op.name]] if op.name in sites.home else current
+        ops_of.setdefault(current, []).append(op)
+    order = {op.name: index for index, op in enumerate(graph.ops)}
+    units = [_unit(tuple(ops_of[first]), order, tuple(kernels_of[first])) for first in kernels_of if first in ops_of]
+    return tuple(sorted(units, key=lambda unit: unit.position))
+
+
+class _Sites:
+    """Where the operators of a graph are computed.
+
+    Attributes:
+        kernels: as given.
+        computing: the operators that are no views, in order.
+        home: operator -> the kernel that it counts to: its library call, else the one that makes its result.
+        origins: for each kernel the operators that it computes, or computes a part of.
+        own: for each kernel the operators whose home it is.
+    """
+
+    def __init__(self, graph: Graph, kernels: Sequence[Kernel]) -> None:
+        self.kernels = kernels
+        self.by_name = {op.name: op for op in graph.ops}
+        self.computing = [op for op in graph.ops if ops.lookup(op).role is not Role.VIEW]
+        values = tuple(f"{value.name}." for value in graph.values)
+        self.origins = [
+            {origin_of(name) for name in kernel.ops if not name.startswith(values)} & self.by_name.keys()
+            for kernel in kernels
+        ]
+        self.home = self._homes()
+        self.own: list[list[Op]] = [[] for _ in kernels]
+        for op in self.computing:
+            if op.name in self.home:
+                self.own[self.home[op.name]].append(op)
+
+    def _homes(self) -> dict[str, int]:
+        library: dict[str, int] = {}
+        whole: dict[str, int] = {}
+        part: dict[str, int] = {}
+        for index, (kernel, origins) in enumerate(zip(self.kernels, self.origins, strict=True)):
+            for name in origins:
+                part.setdefault(name, index)
+                if kernel.backend != "triton":
+                    library.setdefault(name, index)
+                if name in kernel.ops:
+                    whole.setdefault(name, index)
+        return {op.name: (part | whole | library)[op.name] for op in self.computing if op.name in part}
+
+    def leads(self, index: int) -> bool:
+        """Whether a kernel leads a unit whatever it follows."""
+        kernel = self.kernels[index]
+        return kernel.backend != "triton" or any(
+            ops.lookup(op).role in _RANK and op.name in kernel.ops for op in self.own[index]
+        )
+
+    def follows(self, index: int) -> set[int]:
+        """Homes of what a kernel reads, or computes anew."""
+        names = self.origins[index] | _sources(self.origins[index], self.by_name)
+        return {self.home[name] for name in names if name in self.home} - {index}
+
+
+def _sources(origins: set[str], by_name: Mapping[str, Op]) -> set[str]:
+    """Operators outside a group that it reads, through views."""
+    found: set[str] = set()
+    pending = list(origins)
+    while pending:
+        op = by_name.get(pending.pop())
+        for ref in op.refs() if op else ():
+            if ref.name in found or ref.name in origins:
+                continue
+            found.add(ref.name)
+            if ref.name in by_name and ops.lookup(by_name[ref.name]).role is Role.VIEW:
+                pending.append(ref.name)
+    return found
+
+
+def _leaders(sites: _Sites) -> list[int]:
+    """For each kernel the one that leads its unit."""
+    leader: dict[int, int] = {}
+    for index, own in enumerate(sites.own):
+        if not own:
+            continue
+        before = [leader[other] for other in sites.follows(index) if other < index]
+        leader[index] = index if sites.leads(index) else max(before, default=index)
+    found = []
+    following = max(leader, default=0)
+    for index in reversed(range(len(sites.kernels))):
+        following = index if index in leader else following
+        made_for = max((sites.home[name] for name in sites.origins[index] if name in sites.home), default=following)
+        found.append(leader.get(index, leader.get(made_for, 0)))
+    return found[::-1]
+
+
+def _unit(computing: tuple[Op, ...], order: Mapping[str, int], kernels: tuple[int, ...]) -> Unit:
+    anchor = max(reversed(computing), key=_rank)
+    kind = ops.lookup(anchor).kind
+    position = order[anchor.name] / max(1, len(order) - 1)
+    return Unit(anchor.module or kind, kind, computing, round(position, 4), kernels)
+
+
+def _rank(op: Op) -> int:
+    row = ops.lookup(op)
+    return _RANK[Role.CONCAT] if row.kind == _NAMED_LIKE_CONCAT else _RANK.get(row.role, 0)

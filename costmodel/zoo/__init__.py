@@ -1,0 +1,106 @@
+"""Model spec -> module and example inputs, on the meta device: no weight is downloaded, allocated or initialised."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from costmodel.errors import RequestError
+from costmodel.zoo.exported import load_exported_model
+from costmodel.zoo.request import PRECISIONS, Request, own_words
+from costmodel.zoo.timm_models import load_timm_model
+from costmodel.zoo.torchvision_models import load_torchvision, load_torchvision_model
+from costmodel.zoo.transformers_models import load_transformers_model
+from costmodel.zoo.user_code import load_user_model
+
+__all__ = ["PRECISIONS", "Loaded", "load", "load_torchvision"]
+
+_CHECKPOINTS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".onnx")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model that is ready to be captured.
+
+    Attributes:
+        module: in evaluation mode, its parameters and buffers on the meta device.
+        inputs: positional inputs, meta tensors.
+        name: the spec it was loaded by.
+    """
+
+    module: nn.Module
+    inputs: tuple[torch.Tensor, ...]
+    name: str
+
+
+def load(
+    spec: str,
+    *,
+    batch_size: int | None = None,
+    img_size: int | None = None,
+    precision: str = "float32",
+    channels_last: bool = False,
+) -> Loaded:
+    """The model that `spec` names.
+
+    Args:
+        spec: `densenet121` (torchvision), `timm:NAME`, `hf:CONFIG`, `path/to/file.py:callable`,
+            `package.module:callable`, or `model.pt2`.
+        batch_size: images in one forward pass; None for 1.
+        img_size: height and width in pixels; None for the model's own.
+        precision: a key of PRECISIONS.
+        channels_last: whether parameters and inputs are laid out nhwc.
+
+    Raises:
+        UnknownModelError: no model goes by that name; near ones are suggested.
+        RequestError: an impossible size or precision, or a file or callable that is not a model.
+    """
+    request = Request(batch_size, img_size, precision, channels_last).check()
+    with contextlib.redirect_stdout(sys.stderr):  # code that is not ours may print; results own standard output
+        module, inputs = _load(spec, request)
+        if not spec.endswith(".pt2"):  # an exported program is already as it will run
+            module, inputs = _prepare(spec, module, inputs, request)
+    return Loaded(module, inputs, spec)
+
+
+def _load(spec: str, request: Request) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    source, colon, name = spec.partition(":")
+    if source == "timm" and name:
+        return load_timm_model(name, request)
+    if source == "hf" and name:
+        return load_transformers_model(name, request)
+    if spec.endswith(".pt2"):
+        return load_exported_model(Path(spec), request)
+    if colon and spec.rpartition(":")[0] and spec.rpartition(":")[2]:
+        return load_user_model(spec, request)
+    if spec.endswith(".py"):
+        raise RequestError(f"{spec} names a file but no callable in it; write {spec}:CALLABLE")
+    if spec.endswith(_CHECKPOINTS):
+        raise RequestError(f"{spec} holds weights, not a model; give FILE.py:CALLABLE, or a torch.export file .pt2")
+    return load_torchvision_model(spec, request)
+
+
+def _prepare(
+    spec: str, module: nn.Module, inputs: tuple[torch.Tensor, ...], request: Request
+) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    """Evaluation mode, the meta device, and the precision and layout that were asked for."""
+    try:
+        module = module.eval().requires_grad_(False).to("meta", request.dtype)
+        inputs = tuple(_cast(tensor.detach().to("meta"), request) for tensor in inputs)
+        if request.channels_last:
+            module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    except (RuntimeError, NotImplementedError) as error:
+        raise RequestError(f"{spec} cannot be put as asked on the meta device: {own_words(error)}") from error
+    return module, inputs
+
+
+def _cast(tensor: torch.Tensor, request: Request) -> torch.Tensor:
+    if tensor.is_floating_point():
+        tensor = tensor.to(request.dtype)
+    images = request.channels_last and tensor.dim() == 4
+    return tensor.contiguous(memory_format=torch.channels_last) if images else tensor

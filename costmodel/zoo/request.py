@@ -1,0 +1,85 @@
+"""What is asked of a model: the size and type of its input; and the words for what cannot be served."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from costmodel.errors import RequestError
+
+PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+DEFAULT_SIZE = 224
+"""Height and width of an image for a model that names none."""
+
+MAX_BATCH = 1 << 20
+MAX_SIZE = 1 << 15
+"""Beyond these, the request is a slip of the hand: one input alone would fill no GPU's memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for; None where the model decides.
+
+    Attributes:
+        batch_size: images in one forward pass; None means 1, or what an exported program was exported with.
+        img_size: height and width in pixels; None means the model's own.
+        precision: a key of PRECISIONS, of parameters and floating-point inputs.
+        channels_last: whether parameters and inputs are laid out nhwc.
+    """
+
+    batch_size: int | None = None
+    img_size: int | None = None
+    precision: str = "float32"
+    channels_last: bool = False
+
+    def check(self) -> Request:
+        """The request itself.
+
+        Raises:
+            RequestError: a size below 1 or beyond reason, or an unknown precision.
+        """
+        _check_range("batch size", self.batch_size, MAX_BATCH)
+        _check_range("image size", self.img_size, MAX_SIZE)
+        if self.precision not in PRECISIONS:
+            raise RequestError(f"unknown precision {self.precision!r}; choose one of {', '.join(PRECISIONS)}")
+        return self
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision as torch's dtype."""
+        return PRECISIONS[self.precision]
+
+    def image(self, size: int = DEFAULT_SIZE, channels: int = 3, frames: int | None = None) -> torch.Tensor:
+        """A meta tensor [batch, channels, size, size], or with `frames` [batch, channels, frames, size, size]."""
+        side = self.img_size or size
+        clip = () if frames is None else (frames,)
+        return torch.empty(self.batch_size or 1, channels, *clip, side, side, device="meta")
+
+    def fixed_inputs(self, what: str) -> None:
+        """Makes sure that nothing was asked that inputs which come with the model would contradict.
+
+        Raises:
+            RequestError: a batch or image size was given.
+        """
+        if self.batch_size is not None or self.img_size is not None:
+            raise RequestError(f"{what} brings its own inputs; leave out the batch size and the image size")
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """`; did you mean a, b?` for the names that look like it; empty if none does."""
+    near = difflib.get_close_matches(name, list(names), n=3)
+    return f"; did you mean {', '.join(near)}?" if near else ""
+
+
+def own_words(error: BaseException) -> str:
+    """An exception's type and message, on one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _check_range(what: str, value: int | None, most: int) -> None:
+    if value is not None and not 1 <= value <= most:
+        raise RequestError(f"impossible {what} {value}; it must be from 1 to {most}")

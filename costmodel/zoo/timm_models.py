@@ -1,0 +1,53 @@
+"""Models of timm (an optional extra), by the names of `timm.list_models()`, tag and all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from costmodel.errors import RequestError, UnknownModelError
+from costmodel.zoo.build import build
+from costmodel.zoo.request import DEFAULT_SIZE, Request, did_you_mean, own_words
+from costmodel.zoo.torchvision_models import load_torchvision
+
+
+def load_timm_model(name: str, request: Request) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    """The model of that name, with random weights, and an input of its own size; nothing is downloaded.
+
+    Raises:
+        UnknownModelError: there is no such model; near names are suggested.
+        RequestError: timm is not installed, or the model cannot be built as asked.
+    """
+    load_torchvision()  # timm imports it, and may find it broken
+    try:
+        import timm
+    except ImportError as error:
+        raise RequestError(f"timm:{name} needs timm: pip install 'costmodel[timm]' ({error})") from error
+    architecture = name.partition(".")[0]
+    if not timm.is_model(architecture):
+        hint = did_you_mean(architecture, timm.list_models())
+        raise UnknownModelError(f"unknown model 'timm:{name}'{hint}")
+    try:
+        module: nn.Module = build(lambda: _create(timm.create_model, name, request.img_size))
+    except Exception as error:  # timm's constructors raise whatever the architecture's author chose
+        raise RequestError(f"timm:{name} cannot be built: {own_words(error)}") from error
+    channels, size = _own_input(module)
+    return module, (request.image(size, channels),)
+
+
+def _create(create: Any, name: str, img_size: int | None) -> nn.Module:
+    """The model, told its image size where it wants to know: convolutional ones take any and have no such option."""
+    if img_size is not None:
+        try:
+            return create(name, pretrained=False, img_size=img_size)  # type: ignore[no-any-return]
+        except TypeError:
+            pass
+    return create(name, pretrained=False)  # type: ignore[no-any-return]
+
+
+def _own_input(module: nn.Module) -> tuple[int, int]:
+    config = getattr(module, "pretrained_cfg", None) or {}
+    channels, _, size = config.get("input_size") or (3, DEFAULT_SIZE, DEFAULT_SIZE)
+    return int(channels), int(size)

@@ -1,0 +1,106 @@
+"""Models of torchvision, by the names of `torchvision.models.get_model`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from costmodel.errors import RequestError, UnknownModelError
+from costmodel.zoo.build import build
+from costmodel.zoo.request import DEFAULT_SIZE, Request, did_you_mean, own_words
+
+VIDEO_FRAMES = 16
+"""Frames in the clip that a video model is given; torchvision's own evaluation uses it for most of them."""
+
+_MISSING_SCHEMAS = tuple(
+    f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor" for name in ("nms", "qnms")
+)
+_libraries: list[torch.library.Library] = []
+"""Declared operators live as long as the library object that declared them."""
+
+_SIZE_OPTIONS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "vision_transformer": lambda size: {"image_size": size},
+    "maxvit": lambda size: {"input_size": (size, size)},
+}
+"""Families that are built for one image size -> the builder's option for it."""
+
+_SPECS = "other forms: timm:NAME, hf:CONFIG, FILE.py:CALLABLE, MODULE:CALLABLE, FILE.pt2"
+
+
+def load_torchvision() -> ModuleType:
+    """The torchvision package, even where its compiled operators do not load.
+
+    A wheel built for another torch (CUDA's torchvision beside the CPU's torch) fails on import, for it registers fake
+    implementations of operators that its library would have defined. Their schemas are declared here in its place.
+
+    Raises:
+        RequestError: torchvision is not installed or cannot be imported.
+    """
+    try:
+        return importlib.import_module("torchvision")
+    except RuntimeError as error:
+        if "torchvision::" not in str(error):
+            raise RequestError(f"torchvision cannot be imported: {error}") from error
+    except ImportError as error:
+        raise RequestError(f"torchvision cannot be imported: {error}") from error
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        del sys.modules[name]
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for schema in _MISSING_SCHEMAS:
+        library.define(schema)
+    _libraries.append(library)
+    return importlib.import_module("torchvision")
+
+
+def load_torchvision_model(name: str, request: Request) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    """The model of that name and inputs of the size that its weights were made for; nothing is downloaded.
+
+    Raises:
+        UnknownModelError: there is no such model; near names are suggested.
+        RequestError: the model takes something other than a batch of images, or cannot be built as asked.
+    """
+    models = load_torchvision().models
+    try:
+        builder = models.get_model_builder(name)
+    except ValueError:
+        hint = did_you_mean(name.lower(), models.list_models())
+        raise UnknownModelError(f"unknown model {name!r}{hint} ({_SPECS})") from None
+    family = builder.__module__.removeprefix("torchvision.models.").split(".")
+    if family[0] == "detection":
+        raise RequestError(f"{name} takes a list of images of any size; give its backbone as FILE.py:CALLABLE")
+    size = request.img_size or _own_size(models, builder)
+    options = _options(builder) | (_SIZE_OPTIONS[family[-1]](size) if family[-1] in _SIZE_OPTIONS else {})
+    try:
+        module: nn.Module = build(lambda: builder(**options))
+    except (ValueError, AssertionError) as error:
+        raise RequestError(f"{name} cannot be built for image size {size}: {own_words(error)}") from error
+    frames = VIDEO_FRAMES if family[0] == "video" else None
+    images = 2 if family[0] == "optical_flow" else 1
+    return module, tuple(request.image(size, frames=frames) for _ in range(images))
+
+
+def _options(builder: Callable[..., nn.Module]) -> dict[str, Any]:
+    """Random weights throughout, and no initialisation where the builder asks."""
+    known = inspect.signature(builder).parameters
+    options: dict[str, Any] = {name: None for name in ("weights", "weights_backbone") if name in known}
+    if builder.__name__ in ("googlenet", "inception_v3"):
+        options["init_weights"] = False
+    return options
+
+
+def _own_size(models: ModuleType, builder: Callable[..., nn.Module]) -> int:
+    """The crop that the model's default weights are evaluated with; DEFAULT_SIZE for a model without weights."""
+    try:
+        transforms = models.get_model_weights(builder).DEFAULT.transforms
+    except (ValueError, AttributeError):
+        return DEFAULT_SIZE
+    options = getattr(transforms, "keywords", {})
+    size = options.get("crop_size") or options.get("resize_size") or DEFAULT_SIZE
+    return int(size[-1] if isinstance(size, tuple | list) else size)

@@ -1,0 +1,119 @@
+"""Modules made by the user's own code: `path/to/file.py:callable` and `package.module:callable`.
+
+Such a path comes from the command line or a caller, never from a data or model file.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from costmodel.errors import RequestError
+from costmodel.zoo.build import build
+from costmodel.zoo.request import Request, did_you_mean, own_words
+
+T = TypeVar("T")
+_HERE = Path(__file__).parent
+
+
+def load_user_model(spec: str, request: Request) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    """What the callable returns: a module, or `(module, inputs)` with a tensor or a tuple of tensors.
+
+    A module that comes without inputs is given a batch of images with three channels.
+
+    Raises:
+        RequestError: the message says which part failed: the file or module, the name in it, the call, or what it
+            returned; an exception of the user's code keeps its own message.
+    """
+    place, _, name = spec.rpartition(":")
+    directory = Path(place).resolve().parent if place.endswith(".py") else Path.cwd()
+    with _importable(directory):
+        namespace = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
+        found = _find(namespace, name, place)
+        if isinstance(found, nn.Module):
+            return copy.deepcopy(found), (request.image(),)
+        if not callable(found):
+            raise RequestError(f"{spec} is of type {type(found).__name__}, not a callable that returns an nn.Module")
+        built = _users(lambda: build(found), f"{spec} raised")
+    if isinstance(built, nn.Module):
+        return built, (request.image(),)
+    return _with_inputs(built, spec, request)
+
+
+def _with_inputs(built: object, spec: str, request: Request) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    if not (isinstance(built, tuple) and len(built) == 2 and isinstance(built[0], nn.Module)):
+        raise RequestError(f"{spec} returned {type(built).__name__}, not an nn.Module or (nn.Module, inputs)")
+    module, inputs = built
+    tensors = (inputs,) if isinstance(inputs, torch.Tensor) else inputs
+    if not isinstance(tensors, tuple | list) or not all(isinstance(item, torch.Tensor) for item in tensors):
+        raise RequestError(f"{spec} returned inputs that are not a tensor or a tuple of tensors")
+    request.fixed_inputs(spec)
+    return module, tuple(tensors)
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise RequestError(f"no file {path}; expected path/to/file.py:callable")
+    name = f"_costmodel_user_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise RequestError(f"{path} cannot be imported as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickling look a class's module up by name
+    _users(lambda: spec.loader.exec_module(module), f"{path} raised while it was loaded:")  # type: ignore[union-attr]
+    return module
+
+
+def _load_module(name: str) -> ModuleType:
+    try:
+        return _users(lambda: importlib.import_module(name), f"module {name} raised while it was imported:")
+    except RequestError as error:
+        cause = error.__cause__
+        if isinstance(cause, ModuleNotFoundError) and cause.name and f"{name}.".startswith(f"{cause.name}."):
+            raise RequestError(f"no module {cause.name!r}; {name}:... is looked up from {os.getcwd()}") from cause
+        raise
+
+
+def _find(namespace: ModuleType, name: str, place: str) -> Any:
+    found: Any = namespace
+    for part in name.split("."):
+        if not hasattr(found, part):
+            hint = did_you_mean(part, (known for known in dir(found) if not known.startswith("_")))
+            raise RequestError(f"{place} has no {name!r}{hint}")
+        found = getattr(found, part)
+    return found
+
+
+def _users(call: Callable[[], T], failed: str) -> T:
+    """Calls code that is not ours; whatever it raises, an exit included, becomes one line that quotes it."""
+    try:
+        return call()
+    except (Exception, SystemExit) as error:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent != _HERE]
+        where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+        if isinstance(error, SyntaxError | ModuleNotFoundError):
+            where = ""  # its message says where, or the frame is the import system's
+        raise RequestError(f"{failed} {own_words(error)}{where}") from error
+
+
+@contextmanager
+def _importable(directory: Path) -> Iterator[None]:
+    """Within it, modules beside the user's are found first, as when Python runs a file there."""
+    before = list(sys.path)
+    sys.path.insert(0, str(directory))
+    try:
+        yield
+    finally:
+        sys.path[:] = before

@@ -1,0 +1,55 @@
+"""Compares a cold `costmodel predict densenet121` with importing torch and torchvision: wall time and peak memory.
+
+Both run in turn, in processes of their own; the first pair warms the file cache and is not counted. Where torchvision's
+compiled extension does not fit the torch build, its import is repaired in the same way on both sides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+IMPORT = "import torch, torchvision"
+REPAIRED = "from costmodel.zoo import load_torchvision; import torch; load_torchvision()"
+
+
+def run(command: list[str]) -> tuple[float, float]:
+    """Wall seconds and peak MiB of one process."""
+    start = time.perf_counter()
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    seconds = time.perf_counter() - start
+    if os.waitstatus_to_exitcode(status):
+        raise SystemExit(f"failed: {' '.join(command)}")
+    return seconds, usage.ru_maxrss / (1024 if sys.platform != "darwin" else 1 << 20)
+
+
+def main() -> None:
+    """Prints both commands' medians and their ratio."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--model", default="densenet121")
+    args = parser.parse_args()
+    plain = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, check=False).returncode == 0
+    baseline = [sys.executable, "-c", IMPORT if plain else REPAIRED]
+    predict = [sys.executable, "-m", "costmodel", "predict", args.model, "--hardware", "nvidia-h200", "-q"]
+    pairs = [(run(predict), run(baseline)) for _ in range(args.runs + 1)][1:]
+    figures = {}
+    for index, name in enumerate(("seconds", "peak_mib")):
+        ours, theirs = ([pair[side][index] for pair in pairs] for side in (0, 1))
+        ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
+        figures[name] = {
+            "predict": round(statistics.median(ours), 3),
+            "import": round(statistics.median(theirs), 3),
+            "ratio": round(statistics.median(ratios), 3),
+        }
+    print(json.dumps({"runs": args.runs, "baseline": baseline[-1], **figures}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

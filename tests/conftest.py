@@ -1,0 +1,60 @@
+"""Shared by all tests: GPU tests are skipped, with the reason, where there is no GPU; golden files; captured models."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from costmodel.ir import Graph
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden/ anew instead of comparing")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    import torch
+
+    if torch.version.cuda is None or not torch.cuda.is_available():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU and a CUDA build of torch"))
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compares a text with the golden file of a name; a missing file fails unless --update-golden is given."""
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / f"{name}.txt"
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text + "\n")
+        if not path.exists():
+            pytest.fail(f"{path} is missing; look at what --update-golden writes, and commit it")
+        assert text + "\n" == path.read_text(), f"{path} differs; --update-golden if that is meant"
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def graph_of() -> Callable[..., Graph]:
+    """The captured graph of a model spec at a batch size, each made once."""
+    from costmodel import zoo
+    from costmodel.capture import capture
+
+    @functools.cache
+    def make(spec: str, batch_size: int = 1) -> Graph:
+        loaded = zoo.load(spec, batch_size=batch_size)
+        return capture(loaded.module, loaded.inputs, spec)
+
+    return make

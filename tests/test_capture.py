@@ -1,0 +1,401 @@
+"""Capture: what is recorded, what is refused and in which words, and that the module is left as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from costmodel import zoo
+from costmodel.capture import capture, lower, trace
+from costmodel.errors import CaptureError
+from costmodel.ir import Graph, parse
+from costmodel.kernels import eager_kernels
+from costmodel.ops import UNKNOWN, lookup
+
+X = torch.empty(2, 3, 8, 8, device="meta")
+
+
+class Calls(nn.Module):
+    """A module whose forward pass is a function of itself and its inputs."""
+
+    def __init__(self, function: Callable[..., Any], **attributes: Any) -> None:
+        super().__init__()
+        self.function = function
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.function(self, *inputs)
+
+
+@dataclasses.dataclass
+class Output:
+    logits: torch.Tensor
+    hidden: tuple[torch.Tensor, ...] = ()
+    loss: float | None = None
+
+
+class Plain:
+    """An output class that is no dataclass, and that knows itself."""
+
+    def __init__(self, logits: torch.Tensor) -> None:
+        self.me = self
+        self.logits = logits
+
+
+class Named(dict[str, torch.Tensor]):
+    pass
+
+
+def bases(graph: Graph) -> list[str]:
+    return [op.base for op in graph.ops]
+
+
+def captured(function: Callable[..., Any], *inputs: Any, **attributes: Any) -> Graph:
+    return capture(Calls(function, **attributes).eval(), inputs or (X,), "g")
+
+
+def refusal(module: nn.Module, *inputs: Any) -> str:
+    with pytest.raises(CaptureError) as caught:
+        capture(module, inputs or (X,))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("model", ["alexnet", "densenet121", "googlenet", "mobilenet_v2", "resnet50", "squeezenet1_1"])
+def test_golden(graph_of: Callable[..., Graph], golden: Callable[[str, str], None], model: str) -> None:
+    graph = graph_of(model)
+    assert parse(str(graph)) == graph
+    golden(model, str(graph))
+
+
+class TestRecords:
+    def test_operators_with_types_and_modules(self) -> None:
+        graph = capture(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), (X,), "tiny")
+        assert str(graph) == (
+            "graph tiny calls 3 {\n"
+            "  input %x: float32[2,3,8,8]\n"
+            "  param %0.weight: float32[4,3,3,3]\n"
+            "  param %0.bias: float32[4]\n"
+            "  %0 = convolution(input=%x, weight=%0.weight, bias=%0.bias, stride=[1, 1], padding=[0, 0], "
+            "dilation=[1, 1], transposed=False, output_padding=[0, 0], groups=1) : float32[2,4,6,6] @0\n"
+            "  %1 = relu(self=%0) : float32[2,4,6,6] @1\n"
+            "  return %1\n"
+            "}"
+        )
+
+    def test_the_same_graph_from_real_weights(self) -> None:
+        module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
+        real = capture(module, (torch.randn(2, 3, 8, 8),))
+        assert real == capture(module.to("meta"), (X,))
+
+    def test_layouts(self) -> None:
+        module = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+        graph = capture(module, (X.contiguous(memory_format=torch.channels_last),))
+        assert [value.type.layout for value in graph.values] == ["nhwc", "nhwc", "nchw"]
+        assert graph.ops[0].type.layout == "nhwc"
+
+    def test_a_channels_last_model_stays_so(self) -> None:
+        loaded = zoo.load("resnet18", channels_last=True)
+        graph = capture(loaded.module, loaded.inputs)
+        images = [op for op in graph.ops if len(op.type.shape) == 4 and op.type.shape[2] > 1]
+        assert len(images) > 50
+        assert {op.type.layout for op in images} == {"nhwc"}
+
+    def test_attention_whole(self) -> None:
+        tokens = torch.empty(2, 4, 10, 16, device="meta")
+        direct = captured(lambda _, q: torch.nn.functional.scaled_dot_product_attention(q, q, q), tokens)
+        assert bases(direct) == ["scaled_dot_product_attention"]
+        library = capture(
+            nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval(), (torch.empty(2, 5, 16, device="meta"),)
+        )
+        assert "scaled_dot_product_attention" in bases(library)
+
+    def test_operators_of_others_keep_their_library(self) -> None:
+        """`mylib::relu` is not ATen's, whatever it does."""
+        with torch.library._scoped_library("costmodel_test", "DEF") as library:
+            library.define("relu(Tensor x) -> Tensor")
+            library.impl("relu", torch.empty_like, "Meta")
+            graph = captured(lambda _, x: torch.ops.costmodel_test.relu(x))
+        assert bases(graph) == ["costmodel_test_relu"]
+        assert lookup(graph.ops[0]) is UNKNOWN
+
+    def test_dead_operators_are_dropped(self) -> None:
+        assert bases(captured(lambda _, x: (x.exp(), x.relu())[1])) == ["relu"]
+
+    def test_names_that_the_text_cannot_hold(self) -> None:
+        module = nn.Sequential()
+        module.add_module("my conv:1", nn.Conv2d(3, 4, 1))
+        graph = capture(module, (X,), "my model")
+        assert parse(str(graph)) == graph
+        assert graph.ops[0].module == "my_conv:1"
+
+    def test_a_parameter_called_as_the_input(self) -> None:
+        graph = captured(lambda m, x: x + m.x, X, x=nn.Parameter(torch.ones(8)))
+        assert [value.name for value in graph.values] == ["x_", "x"]
+
+
+class TestInputs:
+    def test_several(self) -> None:
+        assert str(captured(lambda _, a, b: a - b, X, X).ops[0]).startswith("%0 = sub.Tensor(self=%x, other=%x1)")
+
+    def test_nested_and_other_values(self) -> None:
+        graph = captured(lambda _, pair, factor, named: pair[0] + pair[1] * factor + named["z"], [X, X], 3, {"z": X})
+        assert [value.name for value in graph.inputs] == ["x", "x1", "x2"]
+        assert graph.ops[0].arg("other") == 3
+
+    def test_stay_as_they_were(self) -> None:
+        x = torch.ones(2, 3)
+        captured(lambda _, t: t.add_(1).unsqueeze_(0) * 2, x)
+        assert x.shape == (2, 3)
+        assert x.eq(1).all()
+
+
+class TestOutputs:
+    @pytest.mark.parametrize(
+        "wrap",
+        [
+            lambda a, b: (a, b),
+            lambda a, b: [a, [b, None, 3]],
+            lambda a, b: {"a": a, "b": {"c": b}},
+            lambda a, b: Named(a=a, b=b),
+            lambda a, b: Output(a, (b,)),
+            lambda a, b: (Plain(a), Plain(b)),
+        ],
+        ids=["tuple", "list", "dict", "mapping", "dataclass", "object"],
+    )
+    def test_of_every_kind(self, wrap: Callable[..., Any]) -> None:
+        graph = captured(lambda _, x: wrap(x.relu(), x.exp()))
+        assert bases(graph) == ["relu", "exp"]
+        assert len(graph.outputs) == 2
+
+    def test_an_empty_model_has_no_operators(self) -> None:
+        graph = capture(nn.Identity(), (X,))
+        assert graph.ops == ()
+        assert str(graph.outputs[0]) == "%x"
+
+    @pytest.mark.parametrize("result", [None, 3, [], {"a": "b"}])
+    def test_without_tensors_are_refused(self, result: Any) -> None:
+        assert refusal(Calls(lambda _, x: result)) == "the forward pass of Calls returned no tensor"
+
+
+class TestWeights:
+    def test_a_module_called_twice(self) -> None:
+        layer = nn.Linear(8, 8)
+        graph = capture(nn.Sequential(layer, layer), (X,))
+        assert bases(graph).count("addmm") == 2
+        assert sum(value.role == "param" for value in graph.values) == 2
+
+    def test_tied(self) -> None:
+        module = nn.Sequential(nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False))
+        module[1].weight = module[0].weight
+        assert sum(value.role == "param" for value in capture(module, (X,)).values) == 1
+
+    @pytest.mark.parametrize(
+        "function",
+        [
+            lambda m, x: x + m.c,
+            lambda m, x: torch.cat([x, m.c.expand(2, 3, 8, 8)]),
+            lambda m, x: x + m.c.to(x.device),
+            lambda m, x: x[..., m.c.long()],
+            lambda m, x: x + torch.tensor([1.0] * 8),
+        ],
+    )
+    def test_a_plain_tensor_elsewhere_is_a_constant(self, function: Callable[..., Any]) -> None:
+        graph = captured(function, X, c=torch.ones(8))
+        (constant,) = [value for value in graph.values if value.role == "param"]
+        assert constant.type.shape == (8,)
+
+    def test_values_of_constants_may_be_read(self) -> None:
+        graph = captured(lambda _, x: [x * rate.item() for rate in torch.linspace(0, 1, 2)])
+        assert [op.arg("other") for op in graph.ops] == [0.0, 1.0]
+
+
+class TestWrites:
+    def test_in_place_is_a_new_value(self) -> None:
+        graph = captured(lambda _, x: x.mul(2).add_(1).relu_())
+        assert [str(op.op) for op in graph.ops] == ["mul.Tensor", "add.Tensor", "relu"]
+
+    def test_through_a_view_reach_the_whole(self) -> None:
+        def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+            y = x * 1
+            y[:, 0].add_(1)
+            return y.relu()
+
+        graph = captured(forward)
+        assert bases(graph) == ["mul", "select", "add", "as_strided_scatter", "relu"]
+        assert [kernel.kind for kernel in eager_kernels(graph)] == ["mul", "add", "relu"]
+
+    def test_to_the_whole_reach_a_view(self) -> None:
+        def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+            y = x * 1
+            rows = y.view(2, -1)
+            y.exp_()
+            return rows.relu()
+
+        assert bases(captured(forward)) == ["mul", "exp", "as_strided", "relu"]
+
+    def test_assigning_a_slice_copies_it(self) -> None:
+        def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+            y = torch.zeros_like(x)
+            y[:, 1:] = x[:, :2]
+            return y
+
+        graph = captured(forward)
+        assert bases(graph)[-2:] == ["copy", "as_strided_scatter"]
+
+    def test_compute_the_same(self) -> None:
+        from collectors.run import build_module
+
+        def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+            y = x * 1
+            rows = y.view(2, -1)
+            y[:, 0].add_(1)
+            y[:, :, 2:4] = x[:, :, :2]
+            rows.mul_(2)
+            y.transpose(2, 3)[0, 1].neg_()
+            return torch.cat([y.flatten(1), rows], 1)
+
+        x = torch.randn(2, 3, 8, 8)
+        (got,) = build_module(captured(forward))(x)
+        torch.testing.assert_close(got, forward(None, x))
+
+    def test_into_a_constant_elsewhere_are_refused(self) -> None:
+        def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+            y = torch.zeros(2, 3, 8, 8)
+            y[:, 1:] = x[:, :2]
+            return y
+
+        assert refusal(Calls(forward)).startswith("Calls writes into a tensor on cpu")
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        "function",
+        [
+            lambda _, x: x * 2 if x.sum() > 0 else x,
+            lambda _, x: x * x.sum().item(),
+            lambda _, x: x.nonzero(),
+            lambda _, x: x[x > 0],
+            lambda m, x: x * m.scale.item(),
+            lambda _, x: x if torch.equal(x, x * 2) else -x,
+        ],
+    )
+    def test_what_depends_on_data(self, function: Callable[..., Any]) -> None:
+        module = nn.Sequential(nn.ReLU(), Calls(function, scale=nn.Buffer(torch.ones(()))))
+        assert refusal(module).startswith("1 needs the values of a tensor (.item(), a branch")
+
+    @pytest.mark.parametrize("function", [lambda _, x: x * x.sum().tolist(), lambda _, x: x.numpy()])
+    def test_what_copies_data_out(self, function: Callable[..., Any]) -> None:
+        assert refusal(nn.Sequential(Calls(function))).startswith("the forward pass failed in 0: ")
+
+    @pytest.mark.parametrize(
+        "layer",
+        [
+            nn.BatchNorm2d(3),
+            nn.Dropout(),
+            nn.Dropout2d(),
+            nn.InstanceNorm2d(3, track_running_stats=True),
+            Calls(lambda m, x: nn.functional.dropout(x, 0.5, m.training)),
+            Calls(lambda m, x: nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.1)),
+        ],
+        ids=lambda layer: type(layer).__name__,
+    )
+    def test_training_mode(self, layer: nn.Module) -> None:
+        assert refusal(nn.Sequential(layer)) == "0 is in training mode; call .eval() on the model"
+        if not isinstance(layer, Calls):
+            capture(nn.Sequential(layer).eval(), (X,))
+
+    def test_training_mode_that_changes_nothing_is_accepted(self) -> None:
+        graph = capture(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Dropout(0.0)), (X,))
+        assert bases(graph) == ["convolution", "relu"]
+
+    def test_errors_keep_their_words_and_name_the_module(self) -> None:
+        def boom(*_: Any) -> None:
+            raise ValueError("my own words\nand more")
+
+        module = nn.Sequential(nn.ReLU(), nn.Sequential(Calls(boom)))
+        assert refusal(module) == "the forward pass failed in 1.0: ValueError: my own words"
+
+    def test_a_wrong_shape_names_the_layer(self) -> None:
+        assert refusal(nn.Sequential(nn.ReLU(), nn.Linear(5, 5))).startswith(
+            "the forward pass failed in 1: RuntimeError"
+        )
+
+    def test_a_wrong_number_of_inputs(self) -> None:
+        assert "TypeError" in refusal(nn.ReLU(), X, X)
+
+    def test_leaving_the_program_is_an_error(self) -> None:
+        def leave(*_: Any) -> None:
+            raise SystemExit(3)
+
+        assert "SystemExit" in refusal(Calls(leave))
+
+    def test_parameters_without_a_shape(self) -> None:
+        assert "weight is not initialised" in refusal(nn.LazyLinear(3))
+
+
+class TestModuleIsUntouched:
+    @staticmethod
+    def state(module: nn.Module) -> dict[str, Any]:
+        return {
+            name: {key: dict(value) if isinstance(value, dict) else value for key, value in vars(child).items()}
+            for name, child in module.named_modules()
+        }
+
+    def test_after_success_and_failure(self) -> None:
+        def boom(*_: Any) -> None:
+            raise ValueError
+
+        for last in (nn.ReLU(), Calls(boom)):
+            module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), last).eval()
+            before = self.state(module)
+            with contextlib.suppress(CaptureError):
+                capture(module, (X,))
+            after = self.state(module)
+            assert before.keys() == after.keys()
+            for name, attributes in before.items():
+                assert attributes.keys() == after[name].keys()
+                assert all(
+                    value is after[name][key] for key, value in attributes.items() if not isinstance(value, dict)
+                )
+                for registry in ("_parameters", "_buffers", "_modules"):
+                    assert all(value is after[name][registry][key] for key, value in attributes[registry].items())
+            assert not nn.modules.module._global_forward_hooks
+            assert not nn.modules.module._global_forward_pre_hooks
+            assert torch.nn.functional.scaled_dot_product_attention.__name__ == "scaled_dot_product_attention"
+
+    def test_attributes_that_the_pass_assigns(self) -> None:
+        def forward(module: Any, x: torch.Tensor) -> torch.Tensor:
+            module.cache = x * 2
+            module.count = module.count + 1
+            return module.cache + 1
+
+        module = Calls(forward, count=nn.Buffer(torch.zeros(())))
+        capture(module, (X,))
+        assert not hasattr(module, "cache")
+        assert module.count == 0
+        assert not module.count.is_meta
+
+    def test_an_exception_that_a_module_catches_leaves_the_scopes_right(self) -> None:
+        def boom(*_: Any) -> None:
+            raise ValueError
+
+        def careful(module: Any, x: torch.Tensor) -> torch.Tensor:
+            with contextlib.suppress(ValueError):
+                module.inner(x)
+            return x.relu()
+
+        module = nn.Sequential(Calls(careful, inner=Calls(boom)), nn.ReLU())
+        assert [op.module for op in capture(module, (X,)).ops][-1] == "1"
+
+
+def test_trace_and_lower_are_the_two_halves() -> None:
+    module = nn.Linear(8, 8)
+    assert lower(trace(module, (X,)), "g") == capture(module, (X,), "g")

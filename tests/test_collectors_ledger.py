@@ -1,0 +1,166 @@
+"""The ledger: what was written stays whole, and nothing foreign is mixed in (reliability.md, rows 4 and 5)."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import costmodel
+from collectors.cases import Case
+from collectors.environment import differences, environment
+from collectors.ledger import Ledger
+from costmodel.errors import DatasetError
+
+ROOT = Path(costmodel.__file__).parent.parent
+HERE = {"device": "test"}
+
+
+def case_of(op: str, size: int = 64, unit: str = "") -> Case:
+    kind = f"float32[{size}]"
+    return Case(f"graph _ {{\n  input %a0: {kind}\n  %0 = {op}(self=%a0) : {kind}\n  return %0\n}}", "aten", unit)
+
+
+def ends(path: Path) -> list[str]:
+    with Ledger(path) as ledger:
+        return [row["status"] for row in ledger.rows()]
+
+
+FILL = """
+import resource, signal, sys
+from pathlib import Path
+from collectors.cases import Case
+from collectors.ledger import Ledger
+from costmodel.errors import DatasetError
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
+ledger = Ledger(Path(sys.argv[1]), {"device": "test"})
+try:
+    for number in range(10_000):
+        ledger.finish(Case(f"graph {number}", "aten"), "ok", {"error": "x" * 500})
+        print(number, flush=True)
+except DatasetError as error:
+    print(error, file=sys.stderr)
+    sys.exit(7)
+"""
+
+
+class TestLedger:
+    """Rows 4 and 5: what was written stays whole, and nothing foreign is mixed in."""
+
+    @pytest.mark.slow
+    def test_a_full_disk_is_named_and_loses_nothing_that_was_written(self, tmp_path: Path):
+        path = tmp_path / "ledger.sqlite"
+        command = [sys.executable, "-c", FILL, str(path), "300000"]
+        filled = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert filled.returncode == 7, filled.stderr
+        assert f"{path}: cannot be written: " in filled.stderr
+        written = len(filled.stdout.split())
+        assert written > 10
+        assert len(ends(path)) in (written, written + 1)
+        with Ledger(path, HERE) as ledger:
+            ledger.finish(case_of("relu"), "ok", {})
+
+    def test_a_half_written_file_is_refused(self, tmp_path: Path):
+        path = tmp_path / "ledger.sqlite"
+        with Ledger(path, HERE) as ledger:
+            for number in range(200):
+                ledger.finish(Case(f"graph {number}", "aten"), "ok", {"error": "x" * 500})
+        whole = path.read_bytes()
+        for size in (50, len(whole) // 3, len(whole) - 5000):
+            path.write_bytes(whole[:size])
+            with pytest.raises(DatasetError, match=r"ledger\.sqlite: (not a ledger|damaged)"):
+                Ledger(path, HERE)
+            assert path.stat().st_size == size
+
+    def test_a_file_of_another_kind_is_refused_and_left_alone(self, tmp_path: Path):
+        path = tmp_path / "ledger.sqlite"
+        path.write_text("not a database, but long enough to be taken for one\n" * 100)
+        before = path.read_bytes()
+        with pytest.raises(DatasetError, match="not a ledger"):
+            Ledger(path, HERE)
+        assert path.read_bytes() == before
+        with pytest.raises(DatasetError, match="not a ledger"):
+            Ledger(tmp_path, HERE)
+
+    def test_another_programs_database_is_refused_and_left_alone(self, tmp_path: Path):
+        path = tmp_path / "ledger.sqlite"
+        with sqlite3.connect(path) as database:
+            database.execute("CREATE TABLE bookmarks (url TEXT)")
+        database.close()
+        before = path.read_bytes()
+        with pytest.raises(DatasetError, match="it has the table bookmarks"):
+            Ledger(path, HERE)
+        assert path.read_bytes() == before
+
+    def test_another_environment_is_refused_by_what_differs(self, tmp_path: Path):
+        path = tmp_path / "ledger.sqlite"
+        Ledger(path, {"torch": "2.11.0", "driver": "570", "device": "test"}).close()
+        changed = "driver was 570 and is 580, torch was 2.11.0 and is 2.13.0"
+        with pytest.raises(DatasetError, match=f"begun in another environment: {changed}; use a new file"):
+            Ledger(path, {"torch": "2.13.0", "driver": "580", "device": "test"})
+
+    def test_another_way_of_measuring_is_another_environment(self):
+        here = environment("cpu")
+        assert differences(here, here) == ""
+        assert differences({**here, "method": "0"}, here) == "method was 0 and is 1"
+        without = {key: value for key, value in here.items() if key != "method"}
+        assert differences(without, here) == ""  # ledgers of the first method did not say so
+
+    def test_another_schema_is_refused(self, tmp_path: Path):
+        path = tmp_path / "ledger.sqlite"
+        Ledger(path, HERE).close()
+        with sqlite3.connect(path) as database:
+            database.execute("UPDATE about SET value = '9' WHERE name = 'schema'")
+        database.close()
+        with pytest.raises(DatasetError, match="a ledger of schema 9, not 1"):
+            Ledger(path, HERE)
+
+    def test_reading_one_that_is_not_there_makes_none(self, tmp_path: Path):
+        with pytest.raises(DatasetError, match="no such ledger"):
+            Ledger(tmp_path / "ledger.sqlite")
+        assert not (tmp_path / "ledger.sqlite").exists()
+
+    def test_a_crashed_case_is_retried_once(self, tmp_path: Path):
+        case = case_of("relu")
+        with Ledger(tmp_path / "ledger.sqlite", HERE) as ledger:
+            ledger.start(case)
+            ledger.settle("crashed", "killed by SIGKILL")
+            assert ledger.finished() == set()
+            assert list(ledger.rows()) == []
+            ledger.start(case)
+            ledger.settle("crashed", "killed by SIGSEGV")
+            assert ledger.finished() == {(case.key, "")}
+            (row,) = ledger.rows()
+        assert (row["status"], row["error"], row["attempt"]) == ("crashed", "killed by SIGSEGV", 2)
+
+    def test_a_hang_is_not_retried_and_an_interruption_not_held_against_a_case(self, tmp_path: Path):
+        case = case_of("relu")
+        with Ledger(tmp_path / "ledger.sqlite", HERE) as ledger:
+            ledger.start(case)
+            ledger.forget_started()
+            ledger.start(case)
+            ledger.settle("timeout", "ended nothing in 6 s, and was killed")
+            (row,) = ledger.rows()
+        assert (row["status"], row["attempt"]) == ("timeout", 1)
+
+    def test_every_write_is_seen_by_another_reader(self, tmp_path: Path):
+        path, case = tmp_path / "ledger.sqlite", case_of("relu", unit="u")
+        with Ledger(path, HERE) as ledger, Ledger(path) as reader:
+            assert reader.last_row() == 0
+            ledger.start(case)
+            first = reader.last_row()
+            assert reader.added_since(0) == [(first, case.key, "u", False)]
+            ledger.finish(case, "ok", {})
+            (row,) = reader.added_since(first)
+            assert row[1:] == (case.key, "u", True)
+
+
+def test_the_environment_names_what_numbers_depend_on():
+    found = environment("cpu")
+    assert set(found) >= {"python", "torch", "host_cpu", "cores", "device", "threads", "method"}
+    assert json.loads(json.dumps(found)) == found
+    assert all(isinstance(value, str) for value in found.values())

@@ -1,0 +1,108 @@
+"""Cases as files, workloads made of cases, and the dataset made of a ledger."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from collectors import workloads
+from collectors.cases import Case, distinct, read_cases, write_cases
+from collectors.conv import ConvUnit, unit_cases
+from collectors.export import export
+from collectors.ledger import Ledger
+from collectors.worker import size_bytes
+from costmodel.dataset import read_frame
+from costmodel.errors import DatasetError, RequestError
+from costmodel.ir import parse
+
+RELU = "graph _ {\n  input %a0: float32[4096]\n  %0 = relu(self=%a0) : float32[4096]\n  return %0\n}"
+UNIT = ConvUnit(batch=2, in_channels=8, out_channels=12, size=9, kernel=3, stride=2, padding=1)
+
+
+def test_cases_survive_a_file(tmp_path: Path):
+    cases = list(unit_cases(UNIT, position=0.5))
+    write_cases(tmp_path / "cases.jsonl", cases)
+    assert list(read_cases(tmp_path / "cases.jsonl")) == cases
+    assert [path.name for path in tmp_path.iterdir()] == ["cases.jsonl"]
+
+
+@pytest.mark.parametrize("line", ["{", '{"graph": "x"}', '{"graph": "x", "runner": "aten", "more": 1}', "3"])
+def test_a_file_of_something_else_is_refused_by_line(line: str, tmp_path: Path):
+    path = tmp_path / "cases.jsonl"
+    path.write_text('{"graph": "x", "runner": "aten"}\n' + line)
+    with pytest.raises(DatasetError, match=r"cases\.jsonl:2: not a case"):
+        list(read_cases(path))
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path):
+    with pytest.raises(DatasetError, match="cannot be read"):
+        list(read_cases(tmp_path / "none"))
+
+
+def test_the_same_case_is_kept_once_a_unit():
+    case = Case(RELU, "aten")
+    kept = distinct(
+        [case, replace(case, source="elsewhere"), replace(case, unit="u"), replace(case, runner="inductor")]
+    )
+    assert kept == [case, replace(case, unit="u"), replace(case, runner="inductor")]
+
+
+def test_a_ledger_becomes_a_dataset_with_its_environment(tmp_path: Path):
+    case = next(unit_cases(UNIT, position=0.25))
+    with Ledger(tmp_path / "ledger.sqlite", {"device": "test"}) as ledger:
+        ledger.finish(case, "ok", {"device_us": [1, 2, 3, 4, 5], "host_us": [2, 3, 4, 5, 6], "copies": 3})
+        ledger.finish(Case(RELU, "aten"), "failed", {"error": "no"})
+        ledger.start(Case(RELU, "inductor"))
+    assert export(tmp_path / "ledger.sqlite", tmp_path / "units.parquet") == 2
+    frame, about = read_frame(tmp_path / "units.parquet")
+    assert list(frame["status"]) == ["ok", "failed"]
+    assert frame["device_us_p50"][0] == 3.0
+    assert frame["host_us_p90"][0] == 6.0
+    assert frame["graph"][0] == case.graph
+    assert math.isnan(frame["device_us_p50"][1])
+    assert about == {"environment": {"device": "test"}, "cases": 2, "statuses": {"ok": 1, "failed": 1}}
+
+
+def test_an_empty_ledger_makes_no_dataset(tmp_path: Path):
+    Ledger(tmp_path / "ledger.sqlite", {}).close()
+    with pytest.raises(DatasetError, match="nothing has been measured"):
+        export(tmp_path / "ledger.sqlite", tmp_path / "units.parquet")
+    assert not (tmp_path / "units.parquet").exists()
+
+
+def test_workloads_are_named_once_and_known():
+    assert workloads.check([]) == ("conv", "matmul", "layer")
+    assert workloads.check(["layer", "conv", "layer"]) == ("layer", "conv")
+    with pytest.raises(RequestError, match="unknown workload 'cnov'; choose of conv, matmul, layer, models"):
+        workloads.check(["cnov"])
+
+
+def test_workloads_mix_but_keep_units_together():
+    cases = workloads.unit_cases(["conv", "matmul"], "cuda", quick=False, end=0.0)
+    assert cases == workloads.unit_cases(["conv", "matmul"], "cuda", quick=False, end=0.0)
+    sources = [case.source for case in cases]
+    assert {"conv", "matmul"} == set(sources[:100]) == set(sources)
+    ended: set[str] = set()
+    for before, case in itertools.pairwise(cases):
+        assert not case.unit or case.unit not in ended
+        if before.unit != case.unit:
+            ended.add(before.unit)
+
+
+def test_quick_workloads_are_few_and_tiny_and_for_the_device():
+    cases = workloads.unit_cases(["conv", "matmul"], "cpu", quick=True, end=0.0)
+    assert 8 <= len(cases) <= 20
+    assert all(case.way != "cudnn" for case in cases)
+    assert all(size_bytes(parse(case.graph)) < 16 << 20 for case in cases)
+
+
+def test_a_request_that_was_made_before_is_remembered(tmp_path: Path):
+    path, cases = tmp_path / "cases.jsonl", list(unit_cases(UNIT))
+    assert workloads.remembered(path, {"quick": True}) is None
+    workloads.remember(path, {"quick": True}, cases)
+    assert workloads.remembered(path, {"quick": True}) == cases
+    assert workloads.remembered(path, {"quick": False}) is None

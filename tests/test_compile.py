@@ -1,0 +1,280 @@
+"""What Inductor makes of a graph: kernels counted by hand, and against those that an H200 was seen to launch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from costmodel.capture import capture
+from costmodel.compile import compiled_kernels, prefers_channels_last, split_reduction
+from costmodel.ir import Graph, Op, Ref, TensorType, Value
+from costmodel.kernels import Kernel
+from costmodel.ops import Role, lookup
+from costmodel.realize import split_count
+
+IMAGE = (8, 16, 32, 32)
+
+
+def kernels_of(module: nn.Module, *shapes: tuple[int, ...]) -> tuple[Kernel, ...]:
+    """Compiled kernels of a module that lies in channels-last order already, so that nothing need be converted."""
+    module = module.eval().to(memory_format=torch.channels_last)
+    inputs = [torch.empty(shape, device="meta") for shape in shapes or (IMAGE,)]
+    return compiled_kernels(
+        capture(module, [x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs])
+    )
+
+
+def summary(kernels: tuple[Kernel, ...]) -> list[tuple[str, list[str]]]:
+    """Backend and operators, views left out."""
+    return [
+        (kernel.backend, [op.base for op in kernel.graph.ops if lookup(op).role is not Role.VIEW]) for kernel in kernels
+    ]
+
+
+class Residual(nn.Module):
+    """Convolution, batch norm, addition of the input, ReLU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(16, 16, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.norm(self.conv(x)) + x)
+
+
+class DenseLayer(nn.Module):
+    """Norm, ReLU and convolution of everything so far, which its result is joined to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.BatchNorm2d(16), nn.BatchNorm2d(24)
+        self.conv1, self.conv2 = nn.Conv2d(16, 8, 3, padding=1, bias=False), nn.Conv2d(24, 8, 1, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        grown = torch.cat([x, self.conv1(torch.relu(self.norm1(x)))], 1)
+        return self.conv2(torch.relu(self.norm2(grown)))
+
+
+class SqueezeExcite(nn.Module):
+    """Scales channels by what two convolutions make of their means."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.down, self.up = nn.Conv2d(16, 4, 1), nn.Conv2d(4, 16, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.sigmoid(self.up(torch.relu(self.down(self.pool(x)))))
+
+
+class TestFusion:
+    def test_convolution_batch_norm_relu(self) -> None:
+        module = nn.Sequential(nn.Conv2d(16, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU())
+        assert summary(kernels_of(module)) == [("aten", ["convolution"]), ("triton", ["native_batch_norm", "relu"])]
+
+    def test_a_convolutions_bias_is_added_by_the_kernel_after_it(self) -> None:
+        module = nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.ReLU())
+        assert summary(kernels_of(module)) == [("aten", ["convolution"]), ("triton", ["add", "relu"])]
+
+    def test_residual_addition(self) -> None:
+        assert summary(kernels_of(Residual())) == [
+            ("aten", ["convolution"]),
+            ("triton", ["native_batch_norm", "add", "relu"]),
+        ]
+
+    def test_dense_layer_joins_inside_the_next_norm(self) -> None:
+        assert summary(kernels_of(DenseLayer())) == [
+            ("triton", ["native_batch_norm", "relu"]),
+            ("aten", ["convolution"]),
+            ("triton", ["cat", "native_batch_norm", "relu"]),
+            ("aten", ["convolution"]),
+        ]
+
+    def test_squeeze_and_excite(self) -> None:
+        assert summary(kernels_of(SqueezeExcite())) == [
+            ("triton", ["mean"]),
+            ("aten", ["convolution"]),
+            ("triton", ["add", "relu"]),
+            ("aten", ["convolution"]),
+            ("triton", ["add", "sigmoid", "mul"]),
+        ]
+
+    def test_layer_norm_linear_gelu(self) -> None:
+        module = nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 256), nn.GELU())
+        assert summary(kernels_of(module, (8, 49, 64))) == [
+            ("triton", ["var_mean", "sub", "add", "rsqrt", "mul", "mul", "add"]),
+            ("aten", ["mm"]),
+            ("triton", ["add", "gelu"]),
+        ]
+
+    def test_a_linear_layer_that_is_returned_keeps_its_bias(self) -> None:
+        assert summary(kernels_of(nn.Linear(64, 10), (8, 64))) == [("aten", ["addmm"])]
+
+    def test_views_cost_nothing(self) -> None:
+        assert kernels_of(nn.Flatten(), (8, 16, 32)) == ()
+
+    def test_a_view_of_another_layout_is_a_copy(self) -> None:
+        assert summary(kernels_of(nn.Flatten())) == [("triton", ["clone"])]
+
+    def test_a_model_without_operators_has_no_kernels(self) -> None:
+        assert kernels_of(nn.Identity()) == ()
+
+    def test_pooling_keeps_its_input_in_memory(self) -> None:
+        assert summary(kernels_of(nn.Sequential(nn.ReLU(), nn.MaxPool2d(2), nn.ReLU()))) == [
+            ("triton", ["relu"]),
+            ("triton", ["max_pool2d_with_indices", "relu"]),
+        ]
+
+
+class TestSplitReduction:
+    def test_one_long_sum(self) -> None:
+        """All of an image to one number: too few results to fill a GPU, so that parts are summed first."""
+        graph = capture(Sum(), (torch.empty(1, 64, 64, 64, device="meta"),))
+        assert split_reduction(graph, graph.ops[0])
+        (kernel,) = compiled_kernels(graph)
+        assert kernel.launches == 2
+
+    def test_many_short_sums(self) -> None:
+        graph = capture(nn.AdaptiveAvgPool2d(1), (torch.empty(8, 64, 32, 32, device="meta"),))
+        (kernel,) = compiled_kernels(graph)
+        assert kernel.launches == 1
+
+    @pytest.mark.parametrize(
+        ("outer", "inner", "contiguous", "parts"),
+        [
+            (264, 10**6, True, 1),  # 2 x 132 multiprocessors have work
+            (263, 8193, True, 2),
+            (263, 8192, True, 1),
+            (1, 8193, False, 2),  # one result: how it is read does not matter
+            (64, 32, False, 1),
+            (8448, 1000, False, 1),  # 64 results for each of 132 multiprocessors
+            (512, 49, False, 1),  # ceil(49 / 128)
+            (64, 3136, False, 25),  # ceil(3136 / 128)
+        ],
+    )
+    def test_thresholds(self, outer: int, inner: int, contiguous: bool, parts: int) -> None:
+        assert split_count(outer, inner, contiguous) == parts
+
+
+class Sum(nn.Module):
+    """Sums everything."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum()
+
+
+class TestLayout:
+    def test_grouped_convolutions_stay_as_they_are(self) -> None:
+        """1.358 for grouped convolutions is above 1; depthwise ones are not grouped in that sense."""
+        x = (torch.empty(1, 128, 16, 16, device="meta"),)
+        assert not prefers_channels_last(capture(nn.Conv2d(128, 128, 3, groups=4), x))
+        assert prefers_channels_last(capture(nn.Conv2d(128, 128, 3, groups=128), x))
+        assert prefers_channels_last(capture(nn.Conv2d(128, 128, 3), x))
+
+    def test_flops_decide_between_them(self) -> None:
+        """Plain 128 -> 128: 0.823 of F; grouped by 2: 1.358 of F / 2. Two grouped: (0.823 + 1.358) / 2 = 1.09 > 1."""
+        x = (torch.empty(1, 128, 16, 16, device="meta"),)
+        plain, grouped = nn.Conv2d(128, 128, 1), nn.Conv2d(128, 128, 1, groups=2)
+        # (0.823 + 0.5 * 1.358) / 1.5 = 1.0013
+        assert not prefers_channels_last(capture(nn.Sequential(plain, grouped), x))
+        # (2 * 0.823 + 0.5 * 1.358) / 2.5 = 0.930
+        assert prefers_channels_last(capture(nn.Sequential(plain, grouped, nn.Conv2d(128, 128, 1)), x))
+
+    def test_models_without_convolutions_stay_as_they_are(self) -> None:
+        graph = capture(nn.Linear(4, 4), (torch.empty(2, 4, device="meta"),))
+        assert not prefers_channels_last(graph)
+
+    def test_a_contiguous_model_is_converted_on_every_call(self) -> None:
+        """The input once, the weight once; the weight's copy belongs to no input."""
+        module = nn.Sequential(nn.Conv2d(16, 16, 3, padding=1, bias=False), nn.ReLU())
+        graph = capture(module, (torch.empty(IMAGE, device="meta"),))
+        assert summary(compiled_kernels(graph)) == [
+            ("triton", ["clone"]),
+            ("triton", ["clone"]),
+            ("aten", ["convolution"]),
+            ("triton", ["relu"]),
+        ]
+
+    def test_a_pointwise_weight_needs_no_conversion(self) -> None:
+        """1 x 1 kernels lie alike in both orders."""
+        graph = capture(nn.Conv2d(16, 16, 1, bias=False), (torch.empty(IMAGE, device="meta"),))
+        assert summary(compiled_kernels(graph)) == [("triton", ["clone"]), ("aten", ["convolution"])]
+
+    def test_resnets_are_converted(self, graph_of: Callable[..., Graph]) -> None:
+        assert prefers_channels_last(graph_of("resnet50"))
+        assert prefers_channels_last(graph_of("densenet121"))
+
+
+MEASURED = {
+    "resnet50": 68,
+    "resnet18": 36,
+    "mobilenet_v2": 54,
+    "vgg11": 24,
+    "resnext50_32x4d": 68,
+    "alexnet": 16,
+    "regnet_x_1_6gf": 75,
+    "squeezenet1_1": 31,
+    "timm:repvgg_a2": 45,
+}
+"""Triton kernels launched in one forward pass on an H200 (torch 2.11, batch 32, float32, nchw)."""
+
+
+class TestMeasuredCounts:
+    @staticmethod
+    def launches(graph: Graph) -> int:
+        return sum(kernel.launches for kernel in compiled_kernels(graph) if kernel.backend == "triton")
+
+    @pytest.mark.parametrize("model", MEASURED)
+    def test_exact(self, graph_of: Callable[..., Graph], model: str) -> None:
+        if model.startswith("timm:"):
+            pytest.importorskip("timm")
+        assert self.launches(graph_of(model, 32)) == MEASURED[model]
+
+    def test_densenet121_within_five_percent(self, graph_of: Callable[..., Graph]) -> None:
+        assert self.launches(graph_of("densenet121", 32)) == pytest.approx(326, rel=0.05)
+
+
+@pytest.mark.parametrize("model", ["densenet121", "swin_t", "mobilenet_v3_small", "googlenet"])
+def test_kernels_are_whole(graph_of: Callable[..., Graph], model: str) -> None:
+    """Each kernel's graph is valid, and every operator that computes is in one kernel at least."""
+    graph = graph_of(model)
+    kernels = compiled_kernels(graph)
+    for kernel in kernels:
+        kernel.graph.verify()
+    covered = {name.partition(".")[0] for kernel in kernels for name in kernel.ops}
+    idle = (Role.VIEW, Role.SOURCE)
+    assert {op.name for op in graph.ops if lookup(op).role not in idle} <= covered
+
+
+@pytest.mark.parametrize("length", [5000])
+@pytest.mark.parametrize("pattern", ["convolutions", "pointwise", "reductions", "views"])
+def test_long_models_take_seconds(pattern: str, length: int) -> None:
+    """5,000 operators, each reading the one before; about 0.5 s on a laptop, quadratic growth would take minutes."""
+    graph = long_chain(pattern, length)
+    start = time.perf_counter()
+    assert compiled_kernels(graph)
+    assert time.perf_counter() - start < 10
+
+
+def long_chain(pattern: str, length: int) -> Graph:
+    image, mean = TensorType("float32", (8, 16, 32, 32)), TensorType("float32", (8, 16, 1, 1))
+    weight = Value("w", TensorType("float32", (16, 16, 3, 3)), "param")
+    filters = (("weight", Ref("w")), ("bias", None), ("stride", (1, 1)), ("padding", (1, 1)), ("groups", 1))
+    operators = [Op("0", "relu", (("self", Ref("x")),), (image,))]
+    for index in range(1, length):
+        last, name = Ref(operators[-1].name), str(index)
+        earlier = Ref(str(max(0, index - 3)))
+        addition = Op(name, "add.Tensor", (("self", last), ("other", earlier)), (image,))
+        made = {
+            "convolutions": addition if index % 2 else Op(name, "convolution", (("input", last), *filters), (image,)),
+            "pointwise": addition,
+            "reductions": addition if index % 2 else Op(name, "mean.dim", (("self", last), ("dim", (2, 3))), (mean,)),
+            "views": Op(name, "transpose.int", (("self", last), ("dim0", 2)), (image,)),
+        }
+        operators.append(made[pattern])
+    return Graph(pattern, (Value("x", image), weight), tuple(operators), (Ref(operators[-1].name),)).verify()

@@ -1,0 +1,60 @@
+"""Tables of measurements: rows become columns, files keep what they are about, damage is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from costmodel.dataset import COLUMNS, kernel_of, read_frame, units_frame, write_frame
+from costmodel.errors import DatasetError
+
+RELU = "graph _ {\n  input %a0: float32[8]\n  %0 = relu(self=%a0) : float32[8]\n  return %0\n}"
+ROWS = [
+    {"key": "k1", "graph": RELU, "runner": "aten", "status": "ok", "device_us": [1, 2, 3, 4, 5], "host_us": [9] * 5},
+    {"key": "k2", "graph": RELU, "runner": "aten", "status": "oom", "error": "not a column"},
+]
+
+
+def test_quantiles_become_columns_and_what_was_not_measured_is_missing():
+    frame = units_frame(ROWS)
+    assert tuple(frame.columns) == tuple(COLUMNS)
+    assert frame.loc[0, ["device_us_p10", "device_us_p50", "device_us_p90", "host_us_p25"]].tolist() == [1, 3, 5, 9]
+    assert frame.loc[1, [name for name in COLUMNS if "_us_" in name]].isna().all()
+    assert frame["device_us_p50"].dtype == "float32"
+
+
+def test_quantiles_of_another_number_are_refused():
+    with pytest.raises(ValueError, match="zip"):
+        units_frame([{**ROWS[0], "device_us": [1, 2]}])
+
+
+def test_a_file_keeps_the_table_and_what_it_is_about(tmp_path: Path):
+    path = tmp_path / "units.parquet"
+    frame = units_frame(ROWS)
+    write_frame(frame, path, {"environment": {"device": "Ärm"}})
+    again, about = read_frame(path)
+    assert again.equals(frame)
+    assert about == {"environment": {"device": "Ärm"}}
+    assert [item.name for item in tmp_path.iterdir()] == ["units.parquet"]
+
+
+@pytest.mark.parametrize("data", [None, b"", b"PAR1", b"no table" * 40])
+def test_what_is_no_dataset_is_refused_in_one_line(tmp_path: Path, data: bytes | None):
+    path = tmp_path / "units.parquet"
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(DatasetError, match="not a dataset") as caught:
+        read_frame(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_row_names_its_kernel():
+    assert kernel_of(RELU, "aten").backend == "aten"
+    assert kernel_of(RELU, "inductor").backend == "triton"
+    assert str(kernel_of(RELU, "aten").graph) == RELU
+
+
+def test_a_damaged_graph_is_refused():
+    with pytest.raises(DatasetError, match="a row's graph is damaged"):
+        kernel_of("graph _ {", "aten")

@@ -1,0 +1,221 @@
+"""What the predictor is told: traffic, bounds and features against numbers worked out by hand; names that stay."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from collectors.conv import ConvUnit, fused_graph
+from collectors.matmul import batched_graph, linear_graph
+from costmodel.features import GROUPS, Roofline, anchor_flops, featurize, group_of, traffic_bytes
+from costmodel.ir import parse
+from costmodel.kernels import Kernel
+
+ROOFLINE = Roofline(bytes_per_us=1000.0, peak={"conv.float32": 100.0, "matmul.float32": 4.0}, floor_us=1.0)
+
+
+def conv_text(dtype: str = "float32") -> str:
+    """A 1x1 convolution of 8 channels to 16 on two images of 4 x 4 pixels."""
+    return f"""graph _ {{
+      input %a0: {dtype}[2,8,4,4]
+      param %p0: {dtype}[16,8,1,1]
+      %0 = convolution(input=%a0, weight=%p0, bias=None, stride=[1, 1], padding=[0, 0], dilation=[1, 1], \
+transposed=False, output_padding=[0, 0], groups=1) : {dtype}[2,16,4,4]
+      return %0
+    }}"""
+
+
+NORM_RELU = """graph _ {
+  input %a0: float32[1,4,2,2]
+  param %p0: float32[4]
+  param %p1: float32[4]
+  param %p2: float32[4]
+  param %p3: float32[4]
+  %0 = native_batch_norm(input=%a0, weight=%p0, bias=%p1, running_mean=%p2, running_var=%p3, training=False, \
+momentum=0.1, eps=1e-05) : float32[1,4,2,2], float32[0], float32[0]
+  %1 = relu(self=%0) : float32[1,4,2,2]
+  return %1
+}"""
+SLICED = """graph _ {
+  input %a0: float32[4,4]
+  param %p0: float32[12,4]
+  %0 = slice.Tensor(self=%p0, dim=0, start=4, end=8) : float32[4,4] strided
+  %1 = add.Tensor(self=%a0, other=%0) : float32[4,4]
+  return %1
+}"""
+ATTENTION = """graph _ {
+  input %a0: float16[2,3,130,64]
+  input %a1: float16[2,3,50,64]
+  input %a2: float16[2,3,50,64]
+  %0 = scaled_dot_product_attention(query=%a0, key=%a1, value=%a2) : float16[2,3,130,64] strided
+  return %0
+}"""
+
+
+def aten(text: str) -> Kernel:
+    return Kernel("aten", parse(text), ())
+
+
+def triton(text: str) -> Kernel:
+    return Kernel("triton", parse(text), ())
+
+
+LINEAR = Kernel("aten", linear_graph(rows=4, inner=8, columns=16, dtype="float32", bias=True), ())
+FUSED = Kernel("aten", fused_graph(ConvUnit(2, 8, 16, 4, batch_norm=False)), ())
+KERNELS = {
+    "conv": aten(conv_text()),
+    "cudnn": FUSED,
+    "gemm": LINEAR,
+    "attention": aten(ATTENTION),
+    "aten": aten(SLICED),
+    "triton": triton(NORM_RELU),
+}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "traffic", "flops", "bound_us"),
+    [
+        # 2*8*16*4 read, 16*8*4 of weights, 2*16*16*4 written; 2 * 512 outputs * 8; 8192 / 100 is above 3.584
+        pytest.param(aten(conv_text()), 1024 + 512 + 2048, 8192, 1 + 81.92, id="conv"),
+        # half of the bytes; no peak is known for float16, so traffic binds
+        pytest.param(aten(conv_text("float16")), 512 + 256 + 1024, 8192, 1 + 1.792, id="conv-float16"),
+        # 4*8*4 read, 16*8*4 of weights through a transposition, 16*4 of bias, 4*16*4 written; 2 * 64 outputs * 8
+        pytest.param(LINEAR, 128 + 512 + 64 + 256, 1024, 1 + 1024 / 4, id="linear"),
+        # 16 elements in and out, four parameters of four elements; a fused group's arithmetic is free
+        pytest.param(triton(NORM_RELU), 64 + 4 * 16 + 64, 0, 1 + 0.192, id="bn-relu"),
+        # 64 of the parameter's 192 bytes
+        pytest.param(aten(SLICED), 64 + 64 + 64, 0, 1 + 0.192, id="slice-of-parameter"),
+    ],
+)
+def test_traffic_arithmetic_and_bound_by_hand(kernel: Kernel, traffic: int, flops: int, bound_us: float):
+    assert traffic_bytes(kernel.graph) == traffic
+    assert anchor_flops(kernel) == flops
+    assert ROOFLINE.bound_us(kernel) == pytest.approx(bound_us)
+
+
+def test_a_value_that_two_operators_read_is_fetched_once():
+    text = """graph _ {
+      input %a0: float32[100]
+      %0 = relu(self=%a0) : float32[100]
+      %1 = sigmoid(self=%a0) : float32[100]
+      %2 = add.Tensor(self=%0, other=%1) : float32[100]
+      return %2
+    }"""
+    assert traffic_bytes(parse(text)) == 400 + 400
+
+
+def test_three_slices_of_one_projection_count_as_the_whole():
+    text = """graph _ {
+      input %a0: float32[12,4]
+      %0 = slice.Tensor(self=%a0, dim=0, start=0, end=4) : float32[4,4] strided
+      %1 = slice.Tensor(self=%a0, dim=0, start=4, end=8) : float32[4,4] strided
+      %2 = slice.Tensor(self=%a0, dim=0, start=8, end=12) : float32[4,4] strided
+      %3 = add.Tensor(self=%0, other=%1) : float32[4,4]
+      %4 = add.Tensor(self=%3, other=%2) : float32[4,4]
+      return %4
+    }"""
+    assert traffic_bytes(parse(text)) == 12 * 4 * 4 + 64
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_kernel_goes_to_its_group(group: str):
+    assert group_of(KERNELS[group]) == group
+
+
+def test_sizes_enter_as_logarithms_and_tiles_as_waves():
+    kernel = Kernel("aten", batched_graph(2, 200, 96, 6, "float32"), ())
+    named = featurize(kernel, ROOFLINE, 3)
+    assert named["log_m"] == math.log2(201)
+    assert named["log_n"] == math.log2(7)
+    assert named["log_k"] == math.log2(97)
+    assert named["log_products"] == math.log2(3)
+    assert named["log_waves_64"] == pytest.approx(math.log2(2 * 4 * 1 / 3))  # ceil(200/64) x ceil(6/64) tiles
+    assert named["wave_loss_64"] == pytest.approx(3 / (8 / 3))
+    assert named["log_waves_128"] == pytest.approx(math.log2(2 * 2 * 1 / 3))
+    assert named["wave_loss_128"] == pytest.approx(2 / (4 / 3))
+    assert (named["n_odd"], named["n_by_32"]) == (2.0, 0.0)  # 6 is no multiple of 8 or of 4
+    assert (named["k_odd"], named["k_by_32"]) == (0.0, 1.0)
+
+
+def test_less_than_a_wave_loses_nothing():
+    named = featurize(LINEAR, ROOFLINE, 132)
+    assert named["wave_loss_64"] == named["wave_loss_128"] == 1.0
+    assert named["log_waves_64"] == pytest.approx(-math.log2(132))
+
+
+def test_what_all_groups_share():
+    named = featurize(KERNELS["conv"], ROOFLINE, 132, position=0.25)
+    assert named["position"] == 0.25
+    assert named["log_traffic"] == math.log2(3585)
+    assert named["log_flops"] == math.log2(8193)
+    assert named["log_intensity"] == pytest.approx(math.log2(8192 / 3584 + 1))
+    assert named["log_written"] == math.log2(2049)
+    assert named["log_params"] == math.log2(513)
+    assert named["log_bound_us"] == pytest.approx(math.log2(1 + 82.92))
+    assert (named["compute_bound"], named["dtype_bytes"], named["bfloat16"], named["nhwc"]) == (1.0, 4.0, 0.0, 0.0)
+
+
+def test_a_convolution_in_words():
+    unit = ConvUnit(2, 12, 12, 9, kernel=3, stride=2, padding=1, groups=12, batch_norm=False)
+    named = featurize(Kernel("aten", fused_graph(unit), ()), ROOFLINE, 132)
+    assert named["depthwise"] == 1.0
+    assert named["grouped"] == 0.0
+    assert (named["kernel_h"], named["kernel_w"], named["stride"], named["padding"]) == (3.0, 3.0, 2.0, 1.0)
+    assert (named["log_batch"], named["log_groups"]) == (math.log2(3), math.log2(13))
+    assert (named["bias"], named["in_nhwc"], named["dims"], named["pointwise"]) == (1.0, 1.0, 2.0, 0.0)
+    assert named["log_out_pixels"] == math.log2(26)
+
+
+def test_attention_blocks_by_hand():
+    named = featurize(KERNELS["attention"], ROOFLINE, 132)
+    assert named["log_blocks"] == pytest.approx(math.log2(6 * 3 / 132 + 1))  # 6 heads, ceil(130/64) blocks of queries
+    assert (named["log_queries"], named["log_keys"]) == (math.log2(131), math.log2(51))
+    assert named["dtype_bytes"] == 2.0
+
+
+COMMON = (
+    "position log_bound_us log_traffic log_flops log_intensity log_written log_params compute_bound dtype_bytes "
+    "bfloat16 nhwc"
+)
+GOLDEN = {
+    "conv": (
+        "log_weight_bytes residual log_batch log_in_channels log_out_channels log_in_pixels log_out_pixels "
+        "kernel_h kernel_w pointwise stride padding dilation log_groups depthwise grouped transposed bias "
+        "in_nhwc in_strided weight_nhwc dims in_channels_odd log_m log_n log_k log_products log_waves_64 "
+        "wave_loss_64 log_waves_128 wave_loss_128 n_odd n_by_32 k_odd k_by_32"
+    ),
+    "cudnn": (
+        "log_weight_bytes residual log_batch log_in_channels log_out_channels log_in_pixels log_out_pixels "
+        "kernel_h kernel_w pointwise stride padding dilation log_groups depthwise grouped transposed bias "
+        "in_nhwc in_strided weight_nhwc dims in_channels_odd log_m log_n log_k log_products log_waves_64 "
+        "wave_loss_64 log_waves_128 wave_loss_128 n_odd n_by_32 k_odd k_by_32"
+    ),
+    "gemm": (
+        "batched bias left_strided right_strided weights single_row log_m log_n log_k log_products "
+        "log_waves_64 wave_loss_64 log_waves_128 wave_loss_128 n_odd n_by_32 k_odd k_by_32"
+    ),
+    "attention": ("log_heads log_queries log_keys log_head_size masked strided log_blocks"),
+    "aten": (
+        "is_batch_norm is_add is_mul is_relu is_cat is_copy is_silu is_gelu is_sigmoid is_hardswish "
+        "is_hardsigmoid is_hardtanh is_mean is_layer_norm is_group_norm is_softmax is_max_pool2d "
+        "is_avg_pool2d is_pad is_roll is_leaky_relu is_div is_sub is_index is_sum is_adaptive_avg_pool2d "
+        "other_kind inputs log_largest log_out log_reduced log_last log_rows log_pixels strided broadcast "
+        "window work blocks"
+    ),
+    "triton": (
+        "operators work inputs large_inputs outputs log_domain log_outer log_inner reductions reduces_nhwc "
+        "split windows cats cat_inputs copies to_nhwc of_params shuffles slices strided indexing "
+        "transcendental log_last log_channels blocks"
+    ),
+}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_feature_names_and_their_order_are_those_that_shipped_predictors_were_trained_on(group: str):
+    assert tuple(featurize(KERNELS[group], ROOFLINE, 132)) == tuple(f"{COMMON} {GOLDEN[group]}".split())
+
+
+def test_no_feature_is_infinite():
+    for kernel in KERNELS.values():
+        assert all(math.isfinite(value) for value in featurize(kernel, ROOFLINE, 132).values())

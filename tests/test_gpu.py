@@ -1,0 +1,120 @@
+"""What only a GPU can show: timing under CUDA-graph replay, the sweep on a device, ATen's choice of batch norm."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import costmodel
+
+pytestmark = pytest.mark.gpu
+
+SIZE = 4096
+ROOT = Path(costmodel.__file__).parent.parent
+
+REFUSED_CAPTURE = """
+import torch
+from costmodel.errors import MeasurementError
+from costmodel.measure import NOT_CAPTURABLE, device_time
+x = torch.randn(8, device="cuda")
+try:
+    device_time(lambda: x.sum().item())
+except MeasurementError as error:
+    assert NOT_CAPTURABLE in str(error), error
+    print("refused")
+"""
+
+# after a profile, CUPTI stays attached and slows every later launch of its process
+PROFILED_BATCH_NORM = """
+import torch
+from torch.profiler import ProfilerActivity, profile
+norm = torch.nn.BatchNorm2d(8).eval().cuda()
+x = torch.randn(2, 8, 4, 4, device="cuda")
+with torch.no_grad(), profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as trace:
+    norm(x)
+print(sorted({event.name for event in trace.events()}))
+"""
+
+
+def run_apart(code: str) -> str:
+    """What code prints in a process of its own, which may come out of it unfit for anything else."""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_device_time_of_a_product_lies_between_the_roofline_and_ten_times_that():
+    import torch
+
+    from costmodel.measure import device_time, latency
+
+    x = torch.randn(SIZE, SIZE, device="cuda", dtype=torch.float16)
+    measured = device_time(lambda: x @ x)
+    least_us = 2 * SIZE**3 / 990e6  # the dense float16 peak of a Hopper SXM part, operations a microsecond
+    assert least_us < measured.median_us < 10 * least_us
+    assert latency(lambda: x @ x).median_us > measured.median_us
+
+
+def test_device_time_grows_with_the_work():
+    import torch
+
+    from costmodel.measure import device_time
+
+    small, large = (torch.randn(n << 20, device="cuda") for n in (16, 64))
+    ratio = device_time(lambda: large.add(1.0)).median_us / device_time(lambda: small.add(1.0)).median_us
+    assert 3.0 < ratio < 6.0
+
+
+def test_what_a_cuda_graph_cannot_hold_is_refused():
+    assert run_apart(REFUSED_CAPTURE).split() == ["refused"]
+
+
+def test_a_sweep_measures_what_it_can_and_names_what_it_cannot(tmp_path: Path):
+    from collectors.cases import Case
+    from collectors.conv import ConvUnit, unit_cases
+    from collectors.environment import environment
+    from collectors.ledger import Ledger
+    from collectors.worker import measure_alone
+
+    unit = ConvUnit(batch=2, in_channels=16, out_channels=32, size=14, kernel=3, padding=1)
+    cases = [*unit_cases(unit)]
+    graph = "graph _ {\n  input %a0: float32[4]\n  %0 = no_such_operator(self=%a0) : float32[4]\n  return %0\n}"
+    cases.append(Case(graph, "aten"))
+    with Ledger(tmp_path / "ledger.sqlite", environment("cuda")) as ledger:
+        assert measure_alone(cases, ledger, "cuda", end=float("inf"))
+        rows = {row["way"]: row for row in ledger.rows()}
+    assert {way for way, row in rows.items() if row["status"] in ("ok", "noisy")} == {
+        "eager",
+        "eager_nhwc",
+        "inductor",
+        "folded",
+        "cudnn",
+    }
+    assert rows[""]["status"] == "failed"
+    assert "no_such_operator" in rows[""]["error"]
+    assert all(row["device_us"][2] > 0 for way, row in rows.items() if way)
+
+
+def test_a_worker_is_replaced_after_a_case_that_cannot_be_captured(tmp_path: Path):
+    from collectors.cases import Case
+    from collectors.ledger import Ledger
+    from collectors.sweep import Settings, sweep
+
+    # the number of nonzero elements has to come to the host, which a capture forbids
+    nonzero = "graph _ {\n  input %a0: float32[8]\n  %0 = nonzero(self=%a0) : int64[8,1]\n  return %0\n}"
+    relu = "graph _ {\n  input %a0: float32[8]\n  %0 = relu(self=%a0) : float32[8]\n  return %0\n}"
+    path = tmp_path / "ledger.sqlite"
+    sweep([Case(nonzero, "aten"), Case(relu, "aten")], path, Settings("cuda", 240.0), lambda _: None)
+    with Ledger(path) as ledger:
+        first, second = ledger.rows()
+    assert first["status"] == "failed"
+    assert "not capturable" in first["error"]
+    assert second["status"] in ("ok", "noisy")
+
+
+def test_batch_norm_in_evaluation_is_cudnns_in_float32():
+    assert "'aten::cudnn_batch_norm'" in run_apart(PROFILED_BATCH_NORM)

@@ -1,0 +1,132 @@
+"""Profiles: found by name, chosen for this machine, refused when they are damaged."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from costmodel import hardware
+from costmodel.errors import ProfileError, UnknownHardwareError
+from costmodel.hardware import DEFAULT, list_profiles, load_profile, resolve_default, shipped_directory, user_directory
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's directory of profiles, empty."""
+    monkeypatch.setattr(platformdirs, "user_data_dir", lambda name: str(tmp_path / name))
+    return tmp_path / "costmodel" / "trained_models"
+
+
+def write_card(directory: Path, **card: object) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "card.json"
+    path.write_text(json.dumps({"schema": 1, **card}))
+    return path
+
+
+def test_the_shipped_profile_is_found():
+    assert DEFAULT in list_profiles()
+    profile = load_profile(DEFAULT)
+    assert profile.path == shipped_directory() / DEFAULT
+    assert profile.card["environment"]["device"] == "NVIDIA H200"
+    assert profile.predictor is profile.predictor  # read once
+    assert profile.predictor.multiprocessors == 132
+
+
+@pytest.mark.parametrize("name", ["nvidia-h2000", "", "../nvidia-h200", "/etc"])
+def test_an_unknown_name_lists_those_there_are(mine: Path, name: str):
+    write_card(mine / "my-gpu")
+    with pytest.raises(UnknownHardwareError) as caught:
+        load_profile(name)
+    assert str(caught.value) == f"no hardware profile is called {name!r}; there are: nvidia-h200, my-gpu"
+
+
+def test_without_any_profile_the_message_says_so(mine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(hardware, "shipped_directory", lambda: tmp_path / "none")
+    with pytest.raises(UnknownHardwareError, match="there are: none"):
+        load_profile("any")
+
+
+def test_a_users_profiles_come_after_those_that_ship(mine: Path):
+    write_card(mine / "another")
+    assert list_profiles() == (DEFAULT, "another")
+    assert load_profile("another").path == mine / "another"
+
+
+def test_a_users_directory_without_a_card_is_no_profile(mine: Path):
+    (mine / "half").mkdir(parents=True)
+    assert list_profiles() == (DEFAULT,)
+
+
+def test_the_users_directory_is_below_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert user_directory().is_relative_to(tmp_path)
+
+
+def test_a_name_that_ships_means_what_ships(mine: Path):
+    write_card(mine / DEFAULT)
+    assert list_profiles() == (DEFAULT,)
+    assert load_profile(DEFAULT).path == shipped_directory() / DEFAULT
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"schema": 2}', '{"schema": "1"}', "{}", "\udcff"])
+def test_a_damaged_card_or_one_of_another_schema_is_refused(mine: Path, text: str):
+    write_card(mine / "mine").write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(ProfileError, match=r"card\.json: (cannot be read|not a card of schema 1)") as caught:
+        load_profile("mine")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "costs",
+    [None, {}, {"eager_host": None}, {"eager_host": {"start": "fast"}}, {"eager_host": {"start": float("nan")}}],
+)
+def test_a_card_without_usable_costs_is_refused(mine: Path, costs: object):
+    write_card(mine / "mine", costs=costs)
+    with pytest.raises(ProfileError, match="no usable costs 'eager_host'; train the profile again"):
+        load_profile("mine").costs("eager_host")
+
+
+def test_a_card_that_lacks_a_cost_is_refused(mine: Path):
+    write_card(mine / "mine", costs={"eager_host": {"start": 1}})
+    profile = load_profile("mine")
+    assert profile.costs("eager_host") == {"start": 1.0}
+    with pytest.raises(ProfileError, match="costs 'eager_host' lack 'view'"):
+        profile.costs("eager_host", ("start", "view"))
+
+
+def test_intervals_are_read_by_kind(mine: Path):
+    write_card(mine / "mine", intervals={"latency": {"eager": 0.1}})
+    profile = load_profile("mine")
+    assert profile.intervals("latency") == {"eager": 0.1}
+    with pytest.raises(ProfileError, match="no usable intervals 'speedup'"):
+        profile.intervals("speedup")
+
+
+def test_a_predictor_that_the_card_does_not_know_is_refused(mine: Path):
+    write_card(mine / "mine")
+    shutil.copy(shipped_directory() / DEFAULT / "predictor.safetensors", mine / "mine")
+    with pytest.raises(ProfileError, match="SHA-256"):
+        _ = load_profile("mine").predictor
+
+
+@pytest.mark.parametrize(
+    ("device", "profile", "why"),
+    [
+        (None, DEFAULT, "the default; no GPU here"),
+        ("NVIDIA H200", DEFAULT, "this machine has an NVIDIA H200"),
+        ("Acme X1", "acme-x1", "this machine has an Acme X1"),
+        ("NVIDIA T4", DEFAULT, "the default; nobody has profiled this machine's NVIDIA T4"),
+    ],
+)
+def test_which_profile_is_taken_where(
+    mine: Path, monkeypatch: pytest.MonkeyPatch, device: str | None, profile: str, why: str
+):
+    write_card(mine / "acme-x1")
+    monkeypatch.setattr(hardware, "_this_device", lambda: device)
+    assert resolve_default() == (profile, why)

@@ -1,0 +1,106 @@
+"""Eager kernels, and the small graphs that kernels are described by."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from costmodel.capture import capture
+from costmodel.ir import Graph, Op, Ref, TensorType, Value
+from costmodel.kernels import Extractor, Kernel, choose_libraries, eager_kernels
+
+T = TensorType("float32", (2, 6))
+HALF = TensorType("float32", (2, 3), "strided")
+
+
+def chain(*ops: Op, outputs: tuple[Ref, ...] | None = None) -> Graph:
+    values = (Value("x", T), Value("w", T, "param"))
+    return Graph("g", values, ops, outputs or (Ref(ops[-1].name),)).verify()
+
+
+def op(name: str, base: str, *sources: str, kind: TensorType = T) -> Op:
+    return Op(name, base, tuple(zip(("self", "other"), map(Ref, sources), strict=False)), (kind,), "somewhere")
+
+
+class TestEagerKernels:
+    def test_one_for_each_operator_that_is_no_view(self) -> None:
+        graph = capture(
+            nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten()).eval(), (torch.empty(1, 3, 8, 8, device="meta"),)
+        )
+        assert [kernel.kind for kernel in eager_kernels(graph)] == ["conv2d", "relu"]
+        assert {kernel.backend for kernel in eager_kernels(graph)} == {"aten"}
+
+    def test_are_described_in_canonical_names(self) -> None:
+        (kernel,) = eager_kernels(chain(op("sum", "add.Tensor", "x", "w")))
+        assert str(kernel.graph) == (
+            "graph _ {\n"
+            "  input %a0: float32[2,6]\n"
+            "  param %p0: float32[2,6]\n"
+            "  %0 = add.Tensor(self=%a0, other=%p0) : float32[2,6]\n"
+            "  return %0\n"
+            "}"
+        )
+        assert kernel.ops == ("sum",)
+
+    def test_the_same_work_in_two_places_is_one_kernel(self) -> None:
+        first, second = eager_kernels(chain(op("a", "relu", "x"), op("b", "relu", "a")))
+        assert first == second
+        assert first.ops != second.ops
+
+    @pytest.mark.parametrize(
+        ("dtype", "shape", "base"),
+        [
+            (torch.float32, (2, 3, 8, 8), "cudnn_batch_norm"),
+            (torch.float16, (2, 3, 8, 8), "native_batch_norm"),
+            (torch.float32, (2, 3), "native_batch_norm"),
+            (torch.float32, (70000, 3, 1), "native_batch_norm"),
+        ],
+    )
+    def test_batch_norm_goes_where_aten_sends_it(self, dtype: torch.dtype, shape: tuple[int, ...], base: str) -> None:
+        layer = (nn.BatchNorm2d(3) if len(shape) == 4 else nn.BatchNorm1d(3)).eval().to(dtype)
+        graph = choose_libraries(capture(layer, (torch.empty(shape, dtype=dtype, device="meta"),)))
+        assert [op.base for op in graph.ops] == [base]
+
+
+class TestExtractor:
+    graph = chain(
+        op("a", "relu", "x"),
+        op("v", "slice.Tensor", "a", kind=HALF),
+        op("b", "neg", "v", kind=HALF),
+        op("c", "exp", "b", kind=HALF),
+        op("d", "add.Tensor", "c", "b", kind=HALF),
+        outputs=(Ref("d"),),
+    )
+
+    def test_views_between_come_along(self) -> None:
+        text = str(Extractor(self.graph).extract(["b"]))
+        assert "input %a0: float32[2,6]" in text
+        assert "%0 = slice.Tensor(self=%a0)" in text
+        assert "%1 = neg(self=%0)" in text
+
+    def test_returns_what_others_read(self) -> None:
+        assert Extractor(self.graph).extract(["b", "c"]).outputs == (Ref("1"), Ref("2"))  # d reads both
+        assert Extractor(self.graph).extract(["b", "c", "d"]).outputs == (Ref("3"),)
+
+    def test_returns_what_the_model_returns(self) -> None:
+        both = Graph("g", self.graph.values, self.graph.ops, (Ref("d"), Ref("c")))
+        assert Extractor(both).extract(["c", "d"]).outputs == (Ref("0"), Ref("1"))
+
+    def test_results_keep_their_number(self) -> None:
+        split = Op("s", "split.Tensor", (("self", Ref("x")),), (HALF, HALF))
+        last = Op("r", "relu", (("self", Ref("s", 1)),), (HALF,))
+        text = str(Extractor(chain(split, last)).extract(["r"]))
+        assert "relu(self=%0#1)" in text
+
+    def test_order_of_the_names_does_not_matter(self) -> None:
+        extractor = Extractor(self.graph)
+        assert extractor.extract(["d", "b", "c"]) == extractor.extract(["b", "c", "d"])
+
+
+def test_the_anchor_is_what_costs_most() -> None:
+    graph = chain(op("a", "relu", "x"), op("m", "mean.dim", "a"), op("b", "neg", "m"), op("v", "view", "b"))
+    assert Kernel("triton", graph, ()).anchor.name == "m"
+    pointwise = chain(op("a", "relu", "x"), op("b", "neg", "a"), op("v", "view", "b"))
+    assert Kernel("triton", pointwise, ()).anchor.name == "b"
+    assert Kernel("triton", pointwise, ()).kind == "neg"

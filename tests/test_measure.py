@@ -1,0 +1,79 @@
+"""Measurements: derived figures by hand, complaints about noise, and timing on the CPU."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+import torch
+
+from costmodel.errors import MeasurementError
+from costmodel.measure import Measurement, _shortage, device_time, host_time, latency
+
+
+def test_quantiles_are_nearest_ranks():
+    measured = Measurement((50.0, 10.0, 40.0, 20.0, 30.0))
+    assert measured.quantile(0.0) == 10.0
+    assert measured.quantile(0.25) == 20.0  # int(0.25 * 5) = 1
+    assert measured.quantile(0.99) == 50.0
+    assert measured.median_us == 30.0
+    assert measured.quantiles_us() == [10.0, 20.0, 30.0, 40.0, 50.0]
+
+
+def test_the_median_of_an_even_number_lies_between_the_middle_two():
+    assert Measurement((4.0, 1.0, 2.0, 3.0)).median_us == 2.5
+
+
+@pytest.mark.parametrize(
+    ("samples", "spread"),
+    [((100.0, 100.0, 100.0, 100.0, 100.0), 0.0), ((90.0, 99.0, 100.0, 103.0, 110.0), 0.04), ((0.0, 0.0), 0.0)],
+)
+def test_a_quiet_measurement_has_no_complaint(samples: tuple[float, ...], spread: float):
+    measured = Measurement(samples)
+    assert measured.spread == pytest.approx(spread)
+    assert measured.complaint == ""
+    assert not measured.noisy
+
+
+def test_a_noisy_measurement_says_which_condition_failed():
+    measured = Measurement((80.0, 90.0, 100.0, 115.0, 130.0))
+    assert measured.noisy
+    assert measured.complaint == "noisy: the interquartile range is 25.0% of the median, more than 5%"
+
+
+def test_a_measurement_without_samples_is_refused():
+    with pytest.raises(MeasurementError, match="without samples"):
+        Measurement(())
+
+
+def test_a_call_that_sleeps_takes_as_long_as_it_sleeps():
+    def call() -> None:
+        time.sleep(0.002)
+
+    for measured in (
+        latency(call, 0.01, least=4, device="cpu"),
+        host_time(call, repeats=4, device="cpu"),
+        device_time(call, rounds=4, copies=2, device="cpu"),
+    ):
+        assert 2000.0 <= measured.median_us < 50_000.0
+        assert len(measured.samples_us) >= 4
+
+
+def test_a_call_of_random_length_is_noisy():
+    rng = random.Random(0)
+    assert device_time(lambda: time.sleep(rng.choice((0.0, 0.003))), rounds=15, device="cpu").noisy
+
+
+def end_a_failed_capture() -> None:
+    try:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    finally:
+        raise RuntimeError("operation failed due to a previous error during capture")
+
+
+def test_a_shortage_of_memory_is_found_below_the_error_that_hid_it():
+    with pytest.raises(RuntimeError, match="previous error") as caught:
+        end_a_failed_capture()
+    assert isinstance(_shortage(caught.value), torch.OutOfMemoryError)
+    assert _shortage(RuntimeError("another")) is None

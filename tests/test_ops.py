@@ -1,0 +1,168 @@
+"""The operator table: complete for real models, and arithmetic that was done by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from costmodel import ops
+from costmodel.capture import capture
+from costmodel.errors import GraphError
+from costmodel.ir import Arg, Graph, Op, Ref, TensorType, Value
+from costmodel.ops import Role, Row
+
+
+def only_op(base: str, shapes: dict[str, tuple[int, ...]], result: tuple[int, ...], **args: Arg) -> tuple[Graph, Op]:
+    """A graph of one operator on float32 tensors of those shapes."""
+    values = tuple(Value(name, TensorType("float32", shape)) for name, shape in shapes.items())
+    refs = tuple((name, Ref(name)) for name in shapes)
+    op = Op("0", base, (*refs, *args.items()), (TensorType("float32", result),))
+    return Graph("", values, (op,), (Ref("0"),)).verify(), op
+
+
+class TestFlops:
+    @pytest.mark.parametrize(
+        ("layer", "expected"),
+        [
+            # 2 x outputs (1 x 8 x 6 x 6) x inputs of each (3 channels x 3 x 3)
+            (nn.Conv2d(3, 8, 3), 2 * 288 * 27),
+            # stride 2: outputs 1 x 8 x 3 x 3
+            (nn.Conv2d(3, 8, 3, stride=2), 2 * 72 * 27),
+            # 3 groups: each output reads one channel
+            (nn.Conv2d(3, 9, 3, groups=3), 2 * (9 * 36) * 9),
+            # transposed: each of the 1 x 3 x 8 x 8 inputs is written to 5 channels x 2 x 2
+            (nn.ConvTranspose2d(3, 5, 2, stride=2), 2 * 192 * 20),
+        ],
+    )
+    def test_convolution(self, layer: nn.Module, expected: int) -> None:
+        graph = capture(layer, (torch.empty(1, 3, 8, 8, device="meta"),))
+        (convolution,) = [op for op in graph.ops if op.base == "convolution"]
+        assert ops.flops(graph, convolution) == expected
+
+    @pytest.mark.parametrize(
+        ("base", "shapes", "result", "expected"),
+        [
+            ("mm", {"self": (4, 5), "mat2": (5, 6)}, (4, 6), 2 * 24 * 5),
+            ("addmm", {"self": (6,), "mat1": (4, 5), "mat2": (5, 6)}, (4, 6), 2 * 24 * 5),
+            ("bmm", {"self": (3, 4, 5), "mat2": (3, 5, 6)}, (3, 4, 6), 2 * 72 * 5),
+            ("baddbmm", {"self": (3, 4, 6), "batch1": (3, 4, 5), "batch2": (3, 5, 6)}, (3, 4, 6), 2 * 72 * 5),
+        ],
+    )
+    def test_products(
+        self, base: str, shapes: dict[str, tuple[int, ...]], result: tuple[int, ...], expected: int
+    ) -> None:
+        graph, op = only_op(base, shapes, result)
+        assert ops.flops(graph, op) == expected
+
+    def test_attention_is_two_products(self) -> None:
+        shapes = {"query": (1, 2, 10, 16), "key": (1, 2, 12, 16), "value": (1, 2, 12, 8)}
+        graph, op = only_op("scaled_dot_product_attention", shapes, (1, 2, 10, 8))
+        scores = 2 * 2 * 10 * 12 * 16  # heads x queries x keys x head size
+        weighted = 2 * 2 * 10 * 12 * 8  # heads x queries x keys x value size
+        assert ops.flops(graph, op) == scores + weighted
+
+    @pytest.mark.parametrize(
+        ("base", "shapes", "result", "args", "expected"),
+        [
+            ("relu", {"self": (4, 5)}, (4, 5), {}, 20),
+            ("sigmoid", {"self": (4, 5)}, (4, 5), {}, 4 * 20),
+            ("view", {"self": (4, 5)}, (20,), {}, 0),
+            ("mean.dim", {"self": (4, 5)}, (4,), {}, 20),  # every element that is read, not the four that result
+            ("max_pool2d_with_indices", {"self": (1, 2, 8, 8)}, (1, 2, 4, 4), {"kernel_size": (3, 2)}, 32 * 6),
+            ("no_such_operator", {"self": (4, 5)}, (4, 5), {}, 20),  # unknown, never free
+        ],
+    )
+    def test_others_count_their_work(
+        self,
+        base: str,
+        shapes: dict[str, tuple[int, ...]],
+        result: tuple[int, ...],
+        args: dict[str, Arg],
+        expected: int,
+    ) -> None:
+        graph, op = only_op(base, shapes, result, **args)
+        assert ops.flops(graph, op) == expected
+
+    def test_a_number_in_place_of_a_tensor_is_named(self) -> None:
+        graph, op = only_op("mm", {"mat2": (5, 6)}, (4, 6), self=3)
+        with pytest.raises(GraphError, match=r"mm %0: argument 'self' is not a tensor"):
+            ops.flops(graph, op)
+
+    # fvcore's and torchvision's published counts are of multiply-accumulates; ours count each twice
+    @pytest.mark.parametrize(("model", "gigamacs"), [("resnet18", 1.814), ("resnet50", 4.089), ("vit_b_16", 17.564)])
+    def test_whole_models(self, graph_of: Callable[..., Graph], model: str, gigamacs: float) -> None:
+        graph = graph_of(model)
+        library = [op for op in graph.ops if ops.lookup(op).role is Role.EXTERN]
+        assert sum(ops.flops(graph, op) for op in library) == pytest.approx(2e9 * gigamacs, rel=2e-2)
+
+
+class TestBytes:
+    def test_a_tensor_read_twice_is_read_once(self) -> None:
+        kind = TensorType("float16", (4, 5))
+        op = Op("0", "mul.Tensor", (("self", Ref("x")), ("other", Ref("x"))), (kind,))
+        graph = Graph("", (Value("x", kind),), (op,), (Ref("0"),))
+        assert ops.bytes_read(graph, op) == 40  # 20 elements of 2 bytes
+        assert ops.bytes_written(op) == 40
+
+    def test_convolution(self) -> None:
+        graph = capture(nn.Conv2d(3, 8, 3), (torch.empty(1, 3, 8, 8, device="meta"),))
+        assert ops.bytes_read(graph, graph.ops[0]) == 4 * (192 + 216 + 8)  # image, weight, bias
+        assert ops.bytes_written(graph.ops[0]) == 4 * 288
+
+    def test_every_result_is_written(self) -> None:
+        kinds = (TensorType("float32", (4,)), TensorType("int64", (4,)), TensorType("uint8", (0,)))
+        assert ops.bytes_written(Op("0", "max.dim", (), kinds)) == 16 + 32
+
+
+class TestTable:
+    def test_two_rows_for_one_operator_are_refused(self) -> None:
+        with pytest.raises(GraphError, match="two rows for relu"):
+            ops.table_of((Row("relu", "relu", Role.POINTWISE), Row("relu", "relu", Role.VIEW)))
+
+    def test_an_operator_without_a_row_is_unknown(self) -> None:
+        assert ops.lookup(Op("0", "relu_squared", (), ())) is ops.UNKNOWN
+        assert ops.lookup(Op("0", "relu.out", (), ())).name == "relu"
+
+    @pytest.mark.parametrize("row", ops.TABLE.values(), ids=lambda row: row.name)
+    def test_rows_make_sense(self, row: Row) -> None:
+        assert row.kind
+        assert not row.kind.startswith("_")
+        assert row.uses in (1, 2)
+        if row.role in (Role.VIEW, Role.SOURCE, Role.CONCAT, Role.JOINED):
+            assert row.work == 0
+        assert (row.flops is not None) == (row.role is Role.EXTERN)
+
+    def test_rows_name_operators_that_exist(self) -> None:
+        """Every row is an ATen operator, but for the one that decompositions invent."""
+        invented = {"concat_in_place"}
+        ours = {"channel_shuffle", "unsafe_chunk", "contiguous", "repeat_interleave"}  # composite, of every version
+        missing = {name for name in ops.TABLE if not hasattr(torch.ops.aten, name)}
+        assert missing - ours == invented
+
+    @pytest.mark.parametrize(
+        "model",
+        [
+            "alexnet",
+            "convnext_tiny",
+            "densenet121",
+            "efficientnet_b0",
+            "googlenet",
+            "inception_v3",
+            "maxvit_t",
+            "mnasnet0_5",
+            "mobilenet_v3_small",
+            "regnet_y_400mf",
+            "resnet18",
+            "shufflenet_v2_x0_5",
+            "squeezenet1_1",
+            "swin_t",
+            "swin_v2_t",
+            "vgg11_bn",
+            "vit_b_16",
+        ],
+    )
+    def test_every_operator_of_real_models_has_a_row(self, graph_of: Callable[..., Graph], model: str) -> None:
+        assert {op.base for op in graph_of(model).ops} <= ops.TABLE.keys()

@@ -1,0 +1,237 @@
+"""Reports from the shipped profile: whole, consistent, and never more certain than they may be."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import costmodel
+from costmodel import calibrate, hardware, ops, zoo
+from costmodel.errors import CaptureError, ProfileError, UnknownHardwareError
+from costmodel.hardware import DEFAULT, Profile, load_profile
+from costmodel.ir import Graph
+from costmodel.predict import predict_graph
+from costmodel.program import compiled_program, eager_program
+from costmodel.report.types import Report
+
+MODELS = ("densenet121", "resnet18", "alexnet", "swin_t")
+Graphs = Callable[[str], Graph]
+
+
+@pytest.fixture(scope="module")
+def profile() -> Profile:
+    return load_profile(DEFAULT)
+
+
+@pytest.fixture(scope="module")
+def report_of(graph_of: Graphs, profile: Profile) -> Callable[[str], Report]:
+    made: dict[str, Report] = {}
+
+    def make(model: str) -> Report:
+        if model not in made:
+            made[model] = predict_graph(graph_of(model), profile)
+        return made[model]
+
+    return make
+
+
+Reports = Callable[[str], Report]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_mode_with_its_interval(report_of: Reports, model: str):
+    report = report_of(model)
+    assert list(report.modes) == ["eager", "default", "reduce-overhead"]
+    eager = report.modes["eager"]
+    for name, mode in report.modes.items():
+        assert 0 < mode.low_ms < mode.latency_ms < mode.high_ms
+        assert 0 < mode.device_ms <= mode.latency_ms
+        assert mode.latency_ms >= mode.host_ms
+        if name == "eager":
+            assert mode.speedup is mode.compile_s is mode.break_even_calls is None
+            continue
+        assert mode.speedup == pytest.approx(eager.latency_ms / mode.latency_ms)
+        assert mode.speedup_low < mode.speedup < mode.speedup_high
+        assert 0.5 < mode.compile_s < 300
+        saved = eager.latency_ms - mode.latency_ms
+        assert mode.break_even_calls == (math.ceil(mode.compile_s * 1e3 / saved) if saved > 0 else None)
+    assert report.best_mode == min(report.modes, key=lambda mode: report.modes[mode].latency_ms)
+    assert report.verdict in ("compile", "leave", "uncertain")
+    assert report.unsupported == ()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_layers_times_add_up_to_the_kernels(report_of: Reports, graph_of: Graphs, profile: Profile, model: str):
+    graph, report = graph_of(model), report_of(model)
+    for program, field in ((eager_program(graph), "eager_us"), (compiled_program(graph), "compiled_us")):
+        estimates = profile.predictor.predict(program.kernels, program.positions)
+        assert sum(getattr(layer, field) or 0.0 for layer in report.layers) == pytest.approx(
+            sum(estimate.us for estimate in estimates)
+        )
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_layers_are_the_models_own(report_of: Reports, graph_of: Graphs, model: str):
+    report, modules = report_of(model), dict(zoo.load(model).module.named_modules())
+    assert all(layer.name in modules or layer.name == layer.kind for layer in report.layers)
+    computing = [op for op in graph_of(model).ops if ops.lookup(op).role is not ops.Role.VIEW]
+    assert sum(len(layer.ops) for layer in report.layers) == len(computing)
+    for layer in report.layers:
+        assert layer.kind in layer.ops
+        assert layer.speedup_low <= layer.speedup <= layer.speedup_high
+        assert layer.speedup == pytest.approx(layer.eager_us / layer.compiled_us)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_json_is_what_the_interface_promises(report_of: Reports, model: str):
+    data: dict[str, Any] = json.loads(json.dumps(report_of(model).to_dict(), allow_nan=False))
+    assert data["schema"] == 1
+    assert (data["model"], data["hardware"], data["batch_size"]) == (model, DEFAULT, 1)
+    assert (data["input_shape"], data["precision"], data["layout"]) == ([1, 3, 224, 224], "float32", "nchw")
+    common = {"latency_ms", "low_ms", "high_ms", "host_ms", "device_ms"}
+    against = {"speedup", "speedup_low", "speedup_high", "compile_s", "break_even_calls"}
+    assert data["modes"]["eager"].keys() == common
+    assert data["modes"]["default"].keys() == data["modes"]["reduce-overhead"].keys() == common | against
+    assert data["layers"][0].keys() >= {
+        *("name", "kind", "ops", "position", "eager_us", "compiled_us"),
+        *("speedup", "speedup_low", "speedup_high", "backend", "in_range"),
+    }
+    assert data.keys() >= {"best_mode", "verdict", "unsupported", "warnings"}
+
+
+def test_the_public_function_is_the_same(report_of: Reports):
+    loaded = zoo.load("resnet18")
+    report = costmodel.predict(loaded.module, loaded.inputs, hardware=DEFAULT, model_name="resnet18")
+    assert report.to_dict() == report_of("resnet18").to_dict()
+
+
+def test_without_hardware_and_without_a_gpu_the_default_is_taken(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(hardware, "_this_device", lambda: None)
+    report = costmodel.predict(nn.Conv2d(3, 8, 3).eval(), [torch.empty(1, 3, 32, 32)])
+    assert (report.hardware, report.model) == (DEFAULT, "Conv2d")
+
+
+def test_an_operator_without_a_rule_is_named_and_the_verdict_uncertain(
+    report_of: Reports, graph_of: Graphs, profile: Profile, monkeypatch: pytest.MonkeyPatch
+):
+    sure = report_of("resnet18")
+    monkeypatch.delitem(ops.TABLE, "relu")
+    report = predict_graph(graph_of("resnet18"), profile)
+    assert {item.op for item in report.unsupported} == {"relu"}
+    assert {"relu", "layer1.0.relu"} <= {item.where for item in report.unsupported}
+    assert report.verdict == "uncertain"
+    assert "without a rule" in report.warnings[0]
+    assert "relu" in report.warnings[0]
+    for name, mode in report.modes.items():
+        assert mode.high_ms / mode.low_ms > sure.modes[name].high_ms / sure.modes[name].low_ms
+
+
+class Bessel(nn.Module):
+    """Calls an operator that the table has no row for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 16, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.special.i0(self.conv(x))
+
+
+def test_a_module_with_a_rare_operator_is_predicted_with_reserve():
+    report = costmodel.predict(Bessel().eval(), [torch.empty(1, 3, 64, 64)], hardware=DEFAULT)
+    assert [item.op for item in report.unsupported] == ["i0"]
+    assert report.verdict == "uncertain"
+    assert json.dumps(report.to_dict(), allow_nan=False)
+
+
+def test_kernels_unlike_any_measured_are_named_and_the_verdict_uncertain():
+    odd = nn.Conv3d(1, 700, (1, 13, 2), stride=(1, 7, 1), groups=1).eval()
+    report = costmodel.predict(odd, [torch.empty(3, 1, 4, 1000, 900)], hardware=DEFAULT)
+    assert report.verdict == "uncertain"
+    assert any("unlike any that was measured" in warning for warning in report.warnings)
+    assert not all(layer.in_range for layer in report.layers)
+
+
+@pytest.mark.parametrize("module", [nn.Identity(), nn.Flatten(), nn.Sequential()], ids=lambda m: type(m).__name__)
+def test_a_model_that_computes_nothing_is_refused(module: nn.Module):
+    with pytest.raises(CaptureError) as caught:
+        costmodel.predict(module.eval(), [torch.empty(2, 3, 4)], hardware=DEFAULT)
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_hardware_is_refused():
+    with pytest.raises(UnknownHardwareError, match="nvidia-h200"):
+        costmodel.predict(nn.ReLU(), [torch.empty(2)], hardware="nvidia-h900")
+
+
+@pytest.fixture
+def copied(profile: Profile, tmp_path: Path) -> Profile:
+    """The shipped profile with a predictor of its own."""
+    data = (profile.path / "predictor.safetensors").read_bytes()
+    (tmp_path / "predictor.safetensors").write_bytes(data)
+    return Profile("copy", tmp_path, profile.card)
+
+
+def test_a_copied_profile_predicts_the_same(copied: Profile, graph_of: Graphs, report_of: Reports):
+    assert predict_graph(graph_of("alexnet"), copied).modes == report_of("alexnet").modes
+
+
+@pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data[:99], lambda data: data + b"\0"])
+def test_a_damaged_predictor_is_refused(copied: Profile, graph_of: Graphs, change: Callable[[bytes], bytes]):
+    path = copied.path / "predictor.safetensors"
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(ProfileError, match="SHA-256"):
+        predict_graph(graph_of("alexnet"), copied)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"costs": {}}, "no usable costs"),
+        ({"intervals": {}}, "no usable intervals"),
+        ({"intervals": {"latency": {"default": 0.1}, "speedup": {"default": 0.1}}}, "no interval for eager"),
+    ],
+)
+def test_a_damaged_card_is_refused(profile: Profile, graph_of: Graphs, change: dict[str, Any], match: str):
+    with pytest.raises(ProfileError, match=match):
+        predict_graph(graph_of("alexnet"), replace(profile, card={**profile.card, **change}))
+
+
+def test_a_profile_that_lacks_a_cost_is_refused(profile: Profile, graph_of: Graphs):
+    costs = {name: dict.fromkeys(needed, 1.0) for name, needed in calibrate.COSTS.items()}
+    del costs["graph_host"]["node"]
+    with pytest.raises(ProfileError, match="costs 'graph_host' lack 'node'"):
+        predict_graph(graph_of("alexnet"), replace(profile, card={**profile.card, "costs": costs}))
+
+
+def test_a_mode_that_the_profile_cannot_predict_is_left_out(profile: Profile, graph_of: Graphs):
+    intervals = {"latency": {"eager": 0.1, "default": 0.1}, "speedup": {"default": 0.1}}
+    report = predict_graph(graph_of("alexnet"), replace(profile, card={**profile.card, "intervals": intervals}))
+    assert list(report.modes) == ["eager", "default"]
+    alone = {"latency": {"eager": 0.1}, "speedup": {"default": 0.1}}
+    report = predict_graph(graph_of("alexnet"), replace(profile, card={**profile.card, "intervals": alone}))
+    assert list(report.modes) == ["eager"]
+    assert (report.best_mode, report.verdict) == ("eager", "uncertain")
+
+
+@pytest.mark.slow
+def test_predicting_imports_nothing_that_is_slow_to_import():
+    heavy = ("sklearn", "pandas", "pyarrow", "joblib", "torch._inductor", "torch._dynamo", "triton")
+    program = (
+        "import sys, costmodel; from costmodel import zoo; loaded = zoo.load('alexnet');"
+        "report = costmodel.predict(loaded.module, loaded.inputs, hardware='nvidia-h200');"
+        f"assert report.modes; print([name for name in {heavy} if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.strip() == "[]"

@@ -1,0 +1,103 @@
+"""What the host issues: counts, footprints, positions and classes of calls, by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from collectors.conv import ConvUnit, unit_graph
+from collectors.matmul import linear_graph
+from costmodel.capture import capture
+from costmodel.ir import Graph, Op, Ref, TensorType, Value, parse
+from costmodel.kernels import Kernel, eager_kernels
+from costmodel.program import compile_counts, compiled_program, dispatch_class, eager_program, origin_of, squeezes
+
+UNIT = ConvUnit(2, 8, 12, 10, kernel=3, padding=1)
+
+
+@pytest.fixture(scope="module")
+def small() -> Graph:
+    """Convolution, batch norm, ReLU, flatten, linear."""
+    layers = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 5))
+    return capture(layers.eval(), [torch.empty(2, 3, 6, 6)], "small")
+
+
+def test_eager_issues_every_operator_that_is_no_view(small: Graph):
+    program = eager_program(small)
+    assert [kernel.kind for kernel in program.kernels] == ["conv2d", "batch_norm", "relu", "linear"]
+    assert program.module_calls == 6  # five layers and what holds them
+    assert program.views >= 1
+    assert program.positions[0] == 0.0
+    assert program.positions[-1] == 1.0
+    assert list(program.positions) == sorted(program.positions)
+
+
+def test_parameters_and_footprint_by_hand(small: Graph):
+    program = eager_program(small)
+    weights = 4 * 27 + 4 * 4 + 5 * 64 + 5  # convolution, four of batch norm, linear
+    assert program.parameters == 7
+    values = 2 * 3 * 36 + weights
+    results = 3 * 2 * 4 * 16 + 2 * 5  # convolution, batch norm, ReLU; linear
+    assert program.footprint == 4 * (values + results)
+
+
+def test_compiled_issues_fewer_calls_and_neither_views_nor_modules(small: Graph):
+    program = compiled_program(small)
+    assert len([k for k in program.kernels if k.graph.ops[-1].base != "clone"]) == 3
+    assert (program.views, program.module_calls) == (0, 0)
+    assert len(program.positions) == len(program.kernels)
+
+
+@pytest.mark.parametrize(("name", "origin"), [("12", "12"), ("12.3", "12"), ("12.0.nhwc", "12")])
+def test_an_operator_of_a_rewrite_comes_from_its_origin(name: str, origin: str):
+    assert origin_of(name) == origin
+
+
+def convolution(unit: ConvUnit, layout: str = "nchw") -> Kernel:
+    return eager_kernels(unit_graph(unit, layout, layout))[0]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name"),
+    [
+        (convolution(UNIT), "conv.nchw.spatial.32"),
+        (convolution(UNIT, "nhwc"), "conv.nhwc.spatial.32"),
+        (convolution(replace(UNIT, batch_norm=False)), "conv.nchw.spatial+bias.32"),
+        (convolution(replace(UNIT, kernel=1, padding=0, dtype="float16")), "conv.nchw.pointwise.16"),
+        (convolution(replace(UNIT, kernel=1, padding=0, size=1)), "conv.nchw.one_pixel.32"),
+        (convolution(replace(UNIT, out_channels=8, groups=8)), "conv.nchw.depthwise.32"),
+        (convolution(replace(UNIT, groups=4, dtype="bfloat16")), "conv.nchw.grouped.16"),
+        (Kernel("aten", linear_graph(4, 8, 8, "float32", bias=True), ()), "linear.32"),
+        (Kernel("triton", unit_graph(UNIT, "nchw", "nchw"), ()), "triton"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_decides_the_host_time_of_a_call(kernel: Kernel, name: str):
+    assert dispatch_class(kernel) == name
+
+
+@pytest.mark.parametrize(
+    ("unit", "squeezing"),
+    [
+        (ConvUnit(1, 256, 16, 1), True),
+        (ConvUnit(1, 240, 16, 1), False),  # 15 times fewer
+        (ConvUnit(1, 256, 16, 2), False),  # four pixels
+        (ConvUnit(1, 256, 16, 1, dtype="float16"), False),
+    ],
+)
+def test_which_convolutions_squeeze(unit: ConvUnit, squeezing: bool):
+    assert squeezes(convolution(unit)) is squeezing
+
+
+def test_compile_time_counts_equal_kernels_once():
+    text = "graph _ {\n  input %a0: float32[8]\n  %0 = relu(self=%a0) : float32[8]\n  return %0\n}"
+    fused = Kernel("triton", parse(text), ("0",))
+    values = (Value("x", TensorType("float32", (8,))),)
+    program = eager_program(
+        Graph("g", values, (Op("0", "relu", (("self", Ref("x")),), (values[0].type,)),), (Ref("0"),))
+    )
+    program = replace(program, kernels=(fused, fused, *program.kernels))
+    assert compile_counts(program) == {"operator": 3, "distinct_kernel": 1, "start": 1.0}

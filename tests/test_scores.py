@@ -1,0 +1,27 @@
+"""README's accuracy tables are those of the shipped profile."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from costmodel.errors import DatasetError
+from costmodel.hardware import load_profile
+from costmodel.scores import accuracy_markdown, replace_section
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def test_readme_shows_the_shipped_profiles_figures():
+    profile = load_profile("nvidia-h200")
+    units = json.loads((profile.path / "units_scores.json").read_text())
+    assert replace_section(README, accuracy_markdown(profile.card, units)) == README.read_text()
+
+
+def test_a_file_without_the_marks_is_refused(tmp_path: Path):
+    file = tmp_path / "README.md"
+    file.write_text("no marks")
+    with pytest.raises(DatasetError, match="are missing"):
+        replace_section(file, "text")

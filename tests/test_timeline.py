@@ -1,0 +1,145 @@
+"""The queue of host and device against times worked out by hand, and what a queue can never do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costmodel import timeline
+from costmodel.calibrate import PRIORS
+from costmodel.ir import parse
+from costmodel.kernels import Kernel
+from costmodel.program import Program
+from costmodel.timeline import CACHE_BYTES, Queue, coldness, device_times, dispatch_us, queue_us
+
+RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
+CALL = Kernel("aten", parse(RELU), ("0",))
+FUSED = Kernel("triton", parse(RELU), ("1",), launches=2)
+PROGRAM = Program((CALL, FUSED), (0.0, 1.0), views=3, module_calls=4, parameters=10, footprint=0)
+TABLES = {
+    "dispatch": {"other": 7.0, "relu": 4.0},
+    "eager_host": dict.fromkeys(PRIORS["eager_host"], 9.0)
+    | {"dispatch": 2.0, "call": 1.0, "view": 0.5, "module": 0.25, "start": 20.0},
+    "eager_device": {"cold_launch": 1.0},
+    "eager_wall": {"gap": 0.0, "synchronise": 5.0},
+    "default_host": {
+        "dispatch": 2.0,
+        "extern": 1.0,
+        "triton": 6.0,
+        "squeeze": 70.0,
+        "parameter": 0.5,
+        "start": 30.0,
+    },
+    "default_device": {"cold_launch": 1.0},
+    "default_wall": {"gap": 0.0, "synchronise": 8.0},
+    "graph_host": {"parameter": 0.5, "node": 2.0, "start": 40.0},
+}
+
+
+@pytest.mark.parametrize(
+    ("host", "device", "prologue", "gap", "end"),
+    [
+        pytest.param([10, 10, 10], [1, 1, 1], 0, 0, 31, id="host-bound"),  # the last kernel after the last issue
+        pytest.param([1, 1, 1], [10, 10, 10], 0, 0, 31, id="device-bound"),  # the first issue, then three kernels
+        pytest.param([3, 1, 1], [10, 10, 10], 0, 2, 37, id="gap"),  # the first issue, three kernels, two gaps between
+        pytest.param([10, 10, 10], [1, 1, 1], 5, 0, 36, id="prologue"),
+        pytest.param([5, 20], [10, 0], 0, 0, 25, id="host-ends-last"),  # the second call launches nothing
+        pytest.param([2, 2, 30, 2], [10, 10, 5, 5], 0, 0, 44, id="mixed"),  # device idle from 22 until 34
+        pytest.param([], [], 7, 1, 7, id="nothing"),
+    ],
+)
+def test_the_queue_by_hand(host: list[float], device: list[float], prologue: float, gap: float, end: float):
+    assert queue_us(host, device, prologue, gap) == end
+
+
+def test_as_many_host_times_as_device_times():
+    with pytest.raises(ValueError, match="zip"):
+        queue_us([1.0], [1.0, 2.0])
+
+
+times = st.floats(0, 1e4)
+calls = st.lists(st.tuples(times, times), max_size=12)
+
+
+@given(calls, times, st.floats(0, 5))
+def test_never_faster_than_either_side(pairs: list[tuple[float, float]], prologue: float, gap: float):
+    host, device = [h for h, _ in pairs], [d for _, d in pairs]
+    end = queue_us(host, device, prologue, gap)
+    most = max(prologue + sum(host), sum(device))
+    assert end >= most * (1 - 1e-9)
+    assert end <= prologue + sum(host) + sum(device) + gap * len(device) + 1e-6
+
+
+@given(calls.filter(bool), times, st.floats(0, 5), st.data())
+def test_more_of_anything_never_ends_earlier(
+    pairs: list[tuple[float, float]], prologue: float, gap: float, data: st.DataObject
+):
+    host, device = [h for h, _ in pairs], [d for _, d in pairs]
+    end = queue_us(host, device, prologue, gap) - 1e-6
+    index, more = data.draw(st.integers(0, len(pairs) - 1)), data.draw(times)
+    slower = [us + more * (i == index) for i, us in enumerate(host)]
+    longer = [us + more * (i == index) for i, us in enumerate(device)]
+    assert queue_us(slower, device, prologue, gap) >= end
+    assert queue_us(host, longer, prologue, gap) >= end
+    assert queue_us(host, device, prologue + more, gap) >= end
+    assert queue_us(host, device, prologue, gap + more) >= end
+
+
+@pytest.mark.parametrize(("share", "cold"), [(0.0, 0.0), (0.5, 0.0), (1.25, 0.5), (2.0, 1.0), (9.0, 1.0)], ids=str)
+def test_a_pass_is_cold_by_what_outgrows_the_cache(share: float, cold: float):
+    assert coldness(share * CACHE_BYTES) == pytest.approx(cold)
+
+
+def test_a_cold_cache_costs_every_launch():
+    half = replace(PROGRAM, footprint=int(1.25 * CACHE_BYTES))
+    assert device_times(half, [10.0, 20.0], {"cold_launch": 2.0}) == pytest.approx([11.0, 22.0])
+    assert device_times(PROGRAM, [10.0, 20.0], {"cold_launch": 2.0}) == [10.0, 20.0]
+
+
+@pytest.mark.parametrize(
+    ("kernel_class", "us"),
+    [("conv.nhwc.spatial.16", 3.0), ("conv.nhwc.spatial.32", 2.0), ("conv.nchw.depthwise.32", 1.0), ("linear.32", 9.0)],
+)
+def test_a_class_not_measured_falls_back_to_a_coarser_one(kernel_class: str, us: float):
+    table = {"conv": 1.0, "conv.nhwc.spatial": 2.0, "conv.nhwc.spatial.16": 3.0, "other": 9.0}
+    assert dispatch_us(kernel_class, table) == us
+
+
+def test_eager_by_hand():
+    # dispatch 2 x (4 of relu + 7 of what is not measured), 2 calls, 3 views, 4 modules, start
+    host = 2 * 11 + 2 * 1 + 3 * 0.5 + 4 * 0.25 + 20
+    timing = timeline.eager_timing(PROGRAM, [3.0, 3.0], TABLES)
+    assert timing.host_us == pytest.approx(host)
+    assert timing.device_us == 6.0
+    assert timing.latency_us == pytest.approx(host + 3.0 + 5.0)  # the last kernel and the synchronisation
+
+
+def test_default_by_hand():
+    # start and 10 parameters; a library call of 2 x 4 + 1; two launches of 6
+    timing = timeline.default_timing(PROGRAM, [100.0, 50.0], TABLES)
+    assert timing.host_us == pytest.approx(30 + 5 + 9 + 12)
+    assert timing.latency_us == pytest.approx(35 + 9 + 150 + 8)
+
+
+def test_a_graph_replays_at_the_devices_speed():
+    timing = timeline.graph_timing(PROGRAM, [100.0, 50.0], TABLES)
+    assert timing.host_us == pytest.approx(10 * 0.5 + 3 * 2.0 + 40)
+    assert timing.latency_us == pytest.approx(150 + 51)
+
+
+def test_the_host_time_of_a_queue_is_what_its_counts_cost():
+    tables = TABLES
+    eager = timeline.eager_queue(PROGRAM, [1.0, 1.0], tables)
+    default = timeline.default_queue(PROGRAM, [1.0, 1.0], tables)
+    eager_counts = timeline.eager_counts(PROGRAM, tables["dispatch"])
+    default_counts = timeline.default_counts(PROGRAM, tables["dispatch"])
+    assert eager.host_total_us == pytest.approx(timeline.total(eager_counts, tables["eager_host"]))
+    assert default.host_total_us == pytest.approx(timeline.total(default_counts, tables["default_host"]))
+
+
+def test_scaling_a_queue():
+    queue = Queue(1.0, [2.0, 3.0], [4.0, 5.0]).scaled(2.0, 10.0)
+    assert (queue.prologue_us, queue.host_us, queue.device_us) == (2.0, [4.0, 6.0], [40.0, 50.0])

@@ -1,0 +1,222 @@
+"""Training: what counts as one shape, folds that never share one, intervals that hold, and the baselines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from collectors.conv import ConvUnit, unit_graph
+from collectors.conv import sample as sample_units
+from collectors.matmul import linear_graph
+from costmodel.features import Roofline, featurize
+from costmodel.kernels import Kernel, eager_kernels
+from costmodel.predictor import Array
+from costmodel.train import (
+    BASELINES,
+    EDGES_US,
+    Settings,
+    Table,
+    cross_validate,
+    fit_group,
+    fit_roofline,
+    interval_widths,
+    network_fit,
+    score_group,
+    shape_group,
+    tabulate,
+    trusted,
+    without,
+)
+
+SMALL = Settings(hidden=(12,), epochs=30, ensemble=1)
+UNIT = ConvUnit(8, 32, 48, 14, kernel=3, padding=1, residual=True)
+
+
+def group_of_unit(unit: ConvUnit, layout: str = "nchw") -> int:
+    return shape_group(str(unit_graph(unit, layout, layout)))
+
+
+@pytest.mark.parametrize("batch", [1, 2, 64, 256])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_batch_precision_and_layout_do_not_make_another_shape(batch: int, dtype: str, layout: str):
+    assert group_of_unit(replace(UNIT, batch=batch, dtype=dtype), layout) == group_of_unit(UNIT)
+
+
+def test_a_linear_layer_of_more_rows_is_the_same_shape():
+    one, many = linear_graph(197, 96, 64, "float32", bias=True), linear_graph(32 * 197, 96, 64, "float16", bias=True)
+    assert shape_group(str(one)) == shape_group(str(many))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(UNIT, in_channels=40),
+        replace(UNIT, out_channels=40),
+        replace(UNIT, size=28),
+        replace(UNIT, kernel=5, padding=2),
+        replace(UNIT, residual=False),
+        replace(UNIT, out_channels=32, groups=32),
+    ],
+    ids=lambda unit: unit.name,
+)
+def test_other_sizes_are_other_shapes(other: ConvUnit):
+    assert group_of_unit(other) != group_of_unit(UNIT)
+
+
+def synthetic(rows: int = 400, seed: int = 0, noise: float = 0.1, shapes: int = 80) -> Table:
+    """Kernels whose utilisation is a smooth function of three features, and noise."""
+    rng = np.random.default_rng(seed)
+    raw = rng.normal(size=(rows, 4)).astype(np.float32)
+    target = 0.6 * raw[:, 0] - 0.3 * np.abs(raw[:, 1]) + rng.normal(0, noise, rows)
+    bound = np.exp(rng.uniform(0, 6, rows))
+    names = ("a", "b", "c", "position")
+    return Table(names, raw, bound, bound * np.exp(target), rng.integers(0, shapes, rows))
+
+
+def test_no_shape_is_on_both_sides_of_a_fold():
+    table = synthetic()
+    seen: list[tuple[set[int], set[int]]] = []
+    tested: list[np.ndarray] = []
+
+    def spy(train: Table):
+        def predict(test: Table) -> Array:
+            seen.append((set(train.shape.tolist()), set(test.shape.tolist())))
+            tested.append(test.time_us)
+            return test.target
+
+        return predict
+
+    prediction = cross_validate(table, spy)
+    assert len(seen) == 5
+    assert all(not trained & held for trained, held in seen)
+    assert sorted(np.concatenate(tested)) == sorted(table.time_us)  # every row is tested once
+    np.testing.assert_array_equal(prediction, table.target)
+
+
+def test_half_widths_by_hand():
+    # 39 errors of kernels below 4 us: rank ceil(40 x 0.9) / 39 of 0.01 ... 0.39
+    error = np.concatenate([np.arange(1, 40) / 100, [0.5] * 5]).astype(np.float32)
+    time = np.array([2.0] * 39 + [1000.0] * 5)
+    widths = interval_widths(error, time)
+    assert len(widths) == len(EDGES_US) + 1
+    assert widths[0] == pytest.approx(np.quantile(error[:39], 36 / 39), abs=1e-6)
+    # five kernels are too few for a width of their own; so are none: all 44 stand in
+    assert widths[1] == widths[-1] == pytest.approx(np.quantile(error, 41 / 44), abs=1e-6)
+
+
+def test_nominal_90_percent_intervals_hold_85_to_95_percent():
+    table, new = synthetic(900, seed=1), synthetic(900, seed=2)
+    held = cross_validate(table, network_fit(SMALL))
+    model = fit_group(table, SMALL, held)
+    ratio, _ = model.log_ratio(((new.raw - model.mean) / model.scale).astype(np.float32))
+    widths = model.widths[np.searchsorted(model.edges, new.bound_us * np.exp(ratio))]
+    assert 0.85 <= float((np.abs(ratio - new.target) <= widths).mean()) <= 0.95
+
+
+def test_networks_beat_the_constant_and_the_roofline():
+    table = synthetic(600)
+    errors = {
+        name: score_group(table, cross_validate(table, fit))["mean_error"]
+        for name, fit in {"network": network_fit(SMALL), **BASELINES}.items()
+        if name != "boosting"
+    }
+    assert errors["network"] < 0.5 * errors["constant"]
+    assert errors["network"] < 0.5 * errors["roofline"]
+    assert errors["network"] < errors["neighbour"]
+
+
+def table_of(target: list[float]) -> Table:
+    raw = np.arange(len(target), dtype=np.float32)[:, None]
+    return Table(("x",), raw, np.ones(len(target)), np.exp(target), np.arange(len(target)))
+
+
+@pytest.mark.parametrize(("name", "expected"), [("constant", 2.0), ("roofline", 0.0), ("neighbour", 3.0)])
+def test_baselines_by_hand(name: str, expected: float):
+    predict = BASELINES[name](table_of([1.0, 2.0, 3.0]))
+    new = replace(table_of([0.0]), raw=np.array([[7.0]], np.float32))  # nearest to the last
+    assert predict(new) == pytest.approx([expected])
+
+
+def test_boosting_learns_a_step():
+    table = table_of([0.0] * 60 + [1.0] * 60)
+    assert BASELINES["boosting"](table)(table) == pytest.approx(table.target, abs=0.05)
+
+
+def test_an_ablation_hides_features_in_training_and_in_testing():
+    seen = []
+
+    def spy(train: Table):
+        seen.append(train)
+        return lambda test: seen.append(test) or np.zeros(len(test.time_us), np.float32)
+
+    table = synthetic(20)
+    without(("position", "b"), spy)(table)(table)
+    assert [part.names for part in seen] == [("a", "c")] * 2
+    np.testing.assert_array_equal(seen[1].raw, table.raw[:, [0, 2]])
+
+
+def test_scores_by_hand():
+    table = Table(("x",), np.zeros((4, 1), np.float32), np.ones(4), np.array([1.0, 10.0, 10.0, 10.0]), np.arange(4))
+    score = score_group(table, np.log([1.3, 10.0, 10.4, 10.8]).astype(np.float32))  # 30 %, 0, 4 %, 8 %
+    assert score["mean_error"] == pytest.approx(0.105, abs=1e-4)
+    assert score["median_error"] == pytest.approx(0.06, abs=1e-4)
+    assert (score["within_5"], score["within_10"]) == (0.5, 0.75)
+    assert score["large_within_5"] == pytest.approx(2 / 3)
+    assert score["large_median_error"] == pytest.approx(0.04, abs=1e-4)
+
+
+def test_a_group_model_recalls_its_kernels_and_knows_what_is_far():
+    table = synthetic(300)
+    model = fit_group(table, SMALL)
+    x = ((table.raw - model.mean) / model.scale).astype(np.float32)
+    ratio, nearest = model.log_ratio(x)
+    np.testing.assert_allclose(ratio, table.target, atol=2e-3)
+    assert (nearest <= model.far).all()
+    assert model.log_ratio(x[:1] + 50)[1] > model.far
+
+
+def convolutions(count: int = 60) -> list[Kernel]:
+    return [eager_kernels(unit_graph(unit, "nchw", "nchw"))[0] for unit in sample_units(count, seed=5)]
+
+
+def test_ceilings_are_what_the_fastest_kernels_reached():
+    kernels = convolutions()
+    truth = Roofline(4e6, {}, 2.0)
+    times = [truth.bound_us(kernel) for kernel in kernels]  # bound by traffic alone
+    found = fit_roofline(kernels, times)
+    assert found.bytes_per_us <= 4e6
+    assert found.bytes_per_us >= 2e6
+    assert found.floor_us >= 2.0
+    assert set(found.peak) <= {f"conv.{dtype}" for dtype in ("float32", "float16", "bfloat16")}
+
+
+def test_tables_hold_features_by_name_and_small_groups_are_left_out():
+    kernels = [*convolutions(40), Kernel("aten", linear_graph(4, 8, 8, "float32", bias=True), ())]
+    positions = [0.25, None, *[float("nan")] * 39]
+    frame = pd.DataFrame({"device_us_p50": 5.0, "position": positions, "graph": [str(k.graph) for k in kernels]})
+    roofline = Roofline(4e6, {"conv.float32": 1e8}, 2.0)
+    tables = tabulate(kernels, frame, roofline, 132)
+    assert list(tables) == ["conv"]  # one linear layer is no group
+    table = tables["conv"]
+    named = featurize(kernels[0], roofline, 132, 0.25)
+    assert table.names == tuple(named)
+    np.testing.assert_allclose(table.raw[0], list(named.values()), rtol=1e-6)
+    assert table.raw[1:, table.names.index("position")] == pytest.approx(0.5)  # unknown positions are the middle
+    assert table.target[0] == pytest.approx(np.log(5.0 / roofline.bound_us(kernels[0])), rel=1e-5)
+
+
+def test_only_faultless_measurements_are_trained_on():
+    frame = pd.DataFrame(
+        {
+            "key": ["a", "a", "b", "c", "d", "e"],
+            "status": ["ok", "ok", "noisy", "ok", "ok", "failed"],
+            "device_us_p50": [1.0, 2.0, 3.0, np.nan, 0.0, 4.0],
+        }
+    )
+    kept = trusted(frame)
+    assert kept["key"].tolist() == ["a"]
+    assert kept["device_us_p50"].tolist() == [1.0]

@@ -1,0 +1,349 @@
+"""Model specs: what they build, and one line for each that names no model."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from costmodel import zoo
+from costmodel.errors import RequestError, UnknownModelError
+from costmodel.zoo.build import skipped_initialisation
+
+NET = """
+import torch
+from torch import nn
+
+print("noise on standard output")
+
+def build():
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
+
+def pair():
+    return nn.Linear(5, 6), torch.zeros(7, 5)
+
+def reads_values():
+    return nn.Conv2d(3, int(torch.tensor([8]).sum()), 3)
+
+def boom():
+    raise ValueError("the user's own\\nwords")
+
+def leaves():
+    raise SystemExit(3)
+
+def needs(width):
+    return nn.Linear(width, width)
+
+def wrong():
+    return 3
+
+class Net(nn.Conv2d):
+    def __init__(self):
+        super().__init__(3, 8, 3)
+
+instance = build()
+number = 3
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "usernet.py").write_text(NET)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "usernet", raising=False)
+    return tmp_path
+
+
+def one_line(spec: str, kind: type[RequestError] = RequestError, **options: object) -> str:
+    with pytest.raises(kind) as caught:
+        zoo.load(spec, **options)  # type: ignore[arg-type]
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+class TestTorchvision:
+    @pytest.mark.parametrize(
+        ("name", "shape"),
+        [
+            ("alexnet", (1, 3, 224, 224)),
+            ("densenet121", (1, 3, 224, 224)),
+            ("googlenet", (1, 3, 224, 224)),
+            ("inception_v3", (1, 3, 299, 299)),
+            ("regnet_x_400mf", (1, 3, 224, 224)),  # its constructor reads values, which a meta tensor does not have
+            ("vit_h_14", (1, 3, 518, 518)),
+            ("swin_v2_t", (1, 3, 256, 256)),
+            ("r3d_18", (1, 3, 16, 112, 112)),
+            ("fcn_resnet50", (1, 3, 520, 520)),
+        ],
+    )
+    def test_builds_on_meta_at_its_own_size_and_runs_there(self, name: str, shape: tuple[int, ...]) -> None:
+        loaded = zoo.load(name)
+        assert [tuple(tensor.shape) for tensor in loaded.inputs] == [shape]
+        assert loaded.name == name
+        assert not loaded.module.training
+        tensors = [*loaded.module.parameters(), *loaded.module.buffers(), *loaded.inputs]
+        assert {tensor.device.type for tensor in tensors} == {"meta"}
+        with torch.no_grad():
+            loaded.module(*loaded.inputs)
+
+    def test_has_the_published_number_of_parameters(self) -> None:
+        # torchvision's documentation: 7,978,856 for densenet121
+        assert sum(tensor.numel() for tensor in zoo.load("densenet121").module.parameters()) == 7_978_856
+
+    def test_batch_size_and_image_size(self) -> None:
+        assert zoo.load("resnet18", batch_size=5, img_size=97).inputs[0].shape == (5, 3, 97, 97)
+
+    def test_a_transformer_is_built_for_the_image_size(self) -> None:
+        loaded = zoo.load("vit_b_16", img_size=64)
+        assert loaded.module(*loaded.inputs).shape == (1, 1000)
+        assert loaded.module.encoder.pos_embedding.shape[1] == 17  # type: ignore[union-attr, index] # (64/16)^2 + 1
+
+    def test_names_ignore_case_and_near_ones_are_suggested(self) -> None:
+        assert zoo.load("ResNet18").name == "ResNet18"
+        assert "did you mean densenet121" in one_line("densnet121", UnknownModelError)
+
+    def test_a_detector_is_refused(self) -> None:
+        assert "list of images" in one_line("fasterrcnn_resnet50_fpn")
+
+    def test_an_image_size_that_the_model_cannot_have(self) -> None:
+        assert "vit_b_16 cannot be built for image size 50" in one_line("vit_b_16", img_size=50)
+
+    def test_survives_operators_that_do_not_load(self) -> None:
+        # a torchvision whose library is missing fails on import as one built for another torch does
+        code = (
+            "import sys, torch; load = torch.ops.load_library\n"
+            "def fail(path):\n"
+            "    if 'torchvision' in str(path): raise OSError('undefined symbol')\n"
+            "    return load(path)\n"
+            "torch.ops.load_library = fail\n"
+            "from costmodel import zoo; assert 'torchvision' not in sys.modules\n"
+            "print(zoo.load_torchvision() is zoo.load_torchvision(), zoo.load('alexnet').inputs[0].shape[0])"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert done.stdout.split() == ["True", "1"], done.stderr
+
+
+class TestPrecisionAndLayout:
+    @pytest.mark.parametrize("precision", ["float16", "bfloat16", "float32"])
+    def test_of_parameters_and_inputs(self, precision: str) -> None:
+        loaded = zoo.load("alexnet", precision=precision)
+        assert {tensor.dtype for tensor in [*loaded.module.parameters(), *loaded.inputs]} == {getattr(torch, precision)}
+
+    def test_channels_last(self) -> None:
+        loaded = zoo.load("alexnet", channels_last=True)
+        weight = loaded.module.get_parameter("features.3.weight")  # [192, 64, 5, 5]: the channel's stride is 1
+        assert weight.stride() == (1600, 1, 320, 64)
+        assert loaded.inputs[0].stride() == (150528, 1, 672, 3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"batch_size": value} for value in (0, -1, 10**9)),
+        *({"img_size": value} for value in (0, -1, 10**9)),
+        {"precision": "float8"},
+    ],
+)
+def test_absurd_requests_are_refused(options: dict[str, object]) -> None:
+    message = one_line("alexnet", **options)
+    assert str(next(iter(options.values()))) in message
+
+
+def test_initialisation_is_skipped_and_restored() -> None:
+    before = nn.init.ones_
+    with skipped_initialisation():
+        tensor = torch.zeros(3)
+        assert nn.init.ones_(tensor) is tensor
+        assert tensor.sum() == 0
+    assert nn.init.ones_ is before
+    assert nn.init.ones_(torch.zeros(3)).sum() == 3
+
+
+class TestUserCode:
+    @pytest.mark.parametrize(
+        "spec",
+        ["usernet.py:build", "usernet:build", "usernet.py:Net", "usernet.py:instance", "usernet.py:reads_values"],
+    )
+    def test_a_module_is_given_images(self, here: Path, spec: str, capsys: pytest.CaptureFixture[str]) -> None:
+        loaded = zoo.load(spec, batch_size=2, img_size=10)
+        assert loaded.module(*loaded.inputs).shape[2:] == (8, 8)  # 10 - 3 + 1
+        assert {tensor.device.type for tensor in loaded.module.parameters()} == {"meta"}
+        assert capsys.readouterr().out == ""  # standard output is for results
+
+    def test_an_absolute_path(self, here: Path) -> None:
+        assert zoo.load(f"{here}/usernet.py:build").inputs[0].shape == (1, 3, 224, 224)
+
+    def test_a_file_finds_its_neighbours_and_leaves_the_path_as_it_was(self, here: Path) -> None:
+        (here / "sub").mkdir()
+        (here / "sub" / "neighbour.py").write_text("from torch import nn\n")
+        (here / "sub" / "net.py").write_text("from neighbour import nn\ndef build(): return nn.Conv2d(3, 4, 1)\n")
+        before = list(sys.path)
+        assert isinstance(zoo.load("sub/net.py:build").module, nn.Conv2d)
+        assert sys.path == before
+
+    def test_it_may_bring_its_inputs(self, here: Path) -> None:
+        loaded = zoo.load("usernet.py:pair", precision="float16")
+        assert loaded.inputs[0].shape == (7, 5)
+        assert loaded.inputs[0].dtype is torch.float16
+        assert "brings its own inputs" in one_line("usernet.py:pair", batch_size=2)
+
+    @pytest.mark.parametrize(
+        ("spec", "parts"),
+        [
+            ("absent.py:build", ["no file absent.py"]),
+            ("usernet.py:biuld", ["usernet.py has no 'biuld'", "did you mean build"]),
+            ("usernet.py:boom", ["usernet.py:boom raised ValueError: the user's own words", "usernet.py, line 17"]),
+            ("usernet.py:leaves", ["usernet.py:leaves raised SystemExit: 3"]),
+            ("usernet.py:needs", ["usernet.py:needs raised TypeError", "'width'"]),
+            ("usernet.py:wrong", ["returned int", "nn.Module"]),
+            ("usernet.py:number", ["usernet.py:number is of type int"]),
+            ("usernet.py", ["usernet.py:CALLABLE"]),
+            ("absent_package.part:build", ["no module 'absent_package'"]),
+            ("usernet.part:build", ["no module 'usernet.part'"]),
+            ("weights.pth", ["weights.pth holds weights"]),
+        ],
+    )
+    def test_says_which_part_failed(self, here: Path, spec: str, parts: list[str]) -> None:
+        message = one_line(spec)
+        assert all(part in message for part in parts), message
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("raise OSError('too early')", "OSError: too early"),
+            ("def build(:", "SyntaxError: invalid syntax"),
+            ("import absent_dependency", "ModuleNotFoundError: No module named 'absent_dependency'"),
+            ("import sys; sys.exit('bye')", "SystemExit: bye"),
+        ],
+    )
+    @pytest.mark.parametrize("spec", ["broken_{}.py:build", "broken_{}:build"])
+    def test_an_error_while_loading_keeps_its_words(self, here: Path, text: str, said: str, spec: str) -> None:
+        number = abs(hash((text, spec)))
+        (here / f"broken_{number}.py").write_text(text)
+        message = one_line(spec.format(number))
+        assert said in message
+        assert f"broken_{number}" in message
+
+
+class Payload:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("exported") / "m.pt2"
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()
+    torch.export.save(torch.export.export(module, (torch.zeros(2, 3, 8, 8),)), path)
+    return path
+
+
+def rewritten(source: Path, target: Path, change: Callable[[str, bytes], bytes], **extra: bytes) -> Path:
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as new:
+        for name in old.namelist():
+            new.writestr(name, change(name, old.read(name)))
+        for name, data in extra.items():
+            new.writestr(f"m/{name}", data)
+    return target
+
+
+def as_pickled_weights(name: str, data: bytes, payload: bytes) -> bytes:
+    if "/data/weights/weight_" in name:
+        return payload
+    if not name.endswith("weights_config.json"):
+        return data
+    config = json.loads(data)
+    for entry in config["config"].values():
+        entry["use_pickle"] = True
+    return json.dumps(config).encode()
+
+
+class TestExported:
+    def test_keeps_the_sizes_it_was_exported_with(self, exported: Path) -> None:
+        loaded = zoo.load(str(exported))
+        assert loaded.module(*loaded.inputs).shape == (2, 4, 6, 6)
+        assert {tensor.device.type for tensor in [*loaded.module.parameters(), *loaded.inputs]} == {"meta"}
+        assert zoo.load(str(exported), batch_size=2).inputs[0].shape[0] == 2
+        assert "exported for an input of 2x3x8x8" in one_line(str(exported), batch_size=3)
+        assert "as it was exported" in one_line(str(exported), precision="float16")
+
+    def test_no_pickle_in_it_is_executed(self, exported: Path, tmp_path: Path) -> None:
+        proof = tmp_path / "executed"
+        plain = pickle.dumps(Payload(proof))
+        buffer = io.BytesIO()
+        torch.save(Payload(proof), buffer)
+        saved = buffer.getvalue()
+        cases = {
+            "inputs": rewritten(
+                exported, tmp_path / "a.pt2", lambda name, old: saved if "sample_inputs" in name else old
+            ),
+            "weights": rewritten(exported, tmp_path / "b.pt2", lambda name, old: as_pickled_weights(name, old, saved)),
+            "legacy": rewritten(exported, tmp_path / "c.pt2", lambda _, old: old, **{"data/weights/model.pt": saved}),
+            "opaque": rewritten(
+                exported, tmp_path / "d.pt2", lambda _, old: old, **{"data/constants/opaque_obj_0": plain}
+            ),
+            "native": rewritten(exported, tmp_path / "e.pt2", lambda _, old: old, **{"data/aotinductor/m/x.so": b"x"}),
+        }
+        for case, path in cases.items():
+            assert "runs no code from a model file" in one_line(str(path)), case
+            assert not proof.exists(), case
+        assert "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
+
+    @pytest.mark.parametrize("kind", ["pickle", "torch.save", "empty", "truncated", "zip", "text", "directory"])
+    def test_a_file_that_is_not_a_model_is_refused(self, exported: Path, tmp_path: Path, kind: str) -> None:
+        path = tmp_path / "fake.pt2"
+        if kind == "directory":
+            path.mkdir()
+        elif kind == "torch.save":
+            torch.save({"weight": torch.zeros(3)}, path)
+        elif kind == "zip":
+            zipfile.ZipFile(path, "w").close()
+        else:
+            whole = exported.read_bytes()
+            contents = {"pickle": pickle.dumps([1]), "empty": b"", "truncated": whole[: len(whole) // 2], "text": b"hi"}
+            path.write_bytes(contents[kind])
+        assert "fake.pt2" in one_line(str(path))
+
+
+class TestTimm:
+    @pytest.fixture(autouse=True)
+    def _needs_timm(self) -> None:
+        zoo.load_torchvision()
+        pytest.importorskip("timm")
+
+    def test_builds_at_its_own_size(self) -> None:
+        assert zoo.load("timm:resnet18").inputs[0].shape == (1, 3, 224, 224)
+        assert zoo.load("timm:inception_v4.tf_in1k", batch_size=3).inputs[0].shape == (3, 3, 299, 299)
+
+    def test_image_size(self) -> None:
+        loaded = zoo.load("timm:vit_tiny_patch16_224", img_size=64)
+        assert loaded.module(*loaded.inputs).shape == (1, 1000)
+
+    def test_unknown_names(self) -> None:
+        assert "did you mean resnet18" in one_line("timm:resnet188", UnknownModelError)
+        assert "no_such_tag" in one_line("timm:resnet18.no_such_tag")
+
+
+def test_transformers_is_optional() -> None:
+    try:
+        import transformers  # noqa: F401
+    except ImportError:
+        assert "costmodel[hf]" in one_line("hf:vit")
+    else:
+        assert zoo.load("hf:vit").inputs[0].shape == (1, 3, 224, 224)
+        assert "did you mean" in one_line("hf:vitt", UnknownModelError)
+        assert "not images" in one_line("hf:bert")
