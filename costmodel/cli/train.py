@@ -33,7 +33,7 @@ def train(
 
     place = directory or user_directory() / hardware
     if directory is None and (shipped_directory() / hardware / "card.json").exists():
-        raise RequestError(f"{hardware!r} ships with costmodel and is read-only; choose another name, or pass --directory")
+        raise RequestError(f"{hardware!r} ships with costmodel, read-only; choose another name, or pass --directory")
     if not (place / "units.parquet").exists():
         _export(place)
     card = make_profile(place, hardware, Settings(), lambda line: note(line, quiet), jobs)
