@@ -155,7 +155,8 @@ def warm(job: tuple[Case, str]) -> None:
     """Compiles one case in this process, so that the cache on disk holds it."""
     import torch
 
-    from collectors.run import build_module, compile_module, make_tensor
+    from collectors.run import compile_module, make_tensor
+    from costmodel.emit import build_module
 
     case, device = job
     warnings.filterwarnings("ignore")

@@ -33,7 +33,6 @@ GROUPS = ("conv", "triton", "gemm")
 def ablate(frame: pd.DataFrame, predictor: Predictor, settings: Settings) -> list[dict[str, Any]]:
     """One row a group and ablation: errors on shape groups left out."""
     kept = trusted(frame)
-    kept = kept[kept["unit"] == ""].reset_index(drop=True)
     kernels = [kernel_of(graph, runner) for graph, runner in zip(kept["graph"], kept["runner"], strict=True)]
     tables = tabulate(kernels, kept, predictor.roofline, predictor.multiprocessors)
     rows = []

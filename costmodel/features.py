@@ -72,25 +72,20 @@ def traffic_bytes(graph: Graph) -> int:
     return sum(touched.values()) + sum(graph.type_of(ref).nbytes for ref in graph.outputs)
 
 
-CONVOLUTIONS = {
-    "convolution": "conv",
-    "cudnn_convolution_relu": "cudnn",
-    "cudnn_convolution_add_relu": "cudnn",
-}
-"""Convolution operators and the group that predicts each: as they are, or fused with what follows."""
+CONVOLUTIONS = frozenset({"convolution", "cudnn_convolution_relu", "cudnn_convolution_add_relu"})
+"""Convolutions as they are, and those that cuDNN fuses with what follows: what holds for one tells of the others."""
 
 
 def group_of(kernel: Kernel) -> str:
     """Which predictor a kernel belongs to, one of `GROUPS`.
 
-    `conv`, `gemm` and `attention` are library calls, `cudnn` convolutions fused with what follows, `triton` fused
-    groups, `aten` the rest.
+    `conv`, `gemm` and `attention` are library calls, `triton` fused groups, `aten` the rest.
     """
     if kernel.backend == "triton":
         return "triton"
     anchor = kernel.anchor
     if anchor.base in CONVOLUTIONS:
-        return CONVOLUTIONS[anchor.base]
+        return "conv"
     if anchor.base == "scaled_dot_product_attention":
         return "attention"
     return "gemm" if ops.lookup(anchor).flops is ops.matmul_flops else "aten"
@@ -166,6 +161,7 @@ def _conv_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
     kernel_sizes = weight.shape[2:] or (1,)
     return {
         "log_weight_bytes": _log(weight.nbytes),
+        "fused": float(op.base != "convolution"),
         "residual": float(op.base == "cudnn_convolution_add_relu"),
         "log_batch": _log(source.shape[0]),
         "log_in_channels": _log(source.shape[1]),
@@ -335,7 +331,6 @@ def _triton_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
 
 _SPECIFIC: Mapping[str, Callable[[Kernel, int], dict[str, float]]] = {
     "conv": _conv_features,
-    "cudnn": _conv_features,
     "gemm": _gemm_features,
     "attention": _attention_features,
     "aten": _aten_features,

@@ -51,7 +51,6 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
     """
     frame, about = read_frame(directory / "units.parquet")
     kept = trusted(frame)
-    kept = kept[kept["unit"] == ""].reset_index(drop=True)
     if len(kept) < LEAST_UNITS:
         raise DatasetError(
             f"{directory / 'units.parquet'}: {len(kept)} usable units; at least {LEAST_UNITS} are needed"

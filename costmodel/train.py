@@ -70,9 +70,13 @@ Fit = Callable[[Table], Predict]
 
 
 def trusted(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows that may be trained on: measured without fault, of one kernel each."""
-    keep = (frame["status"] == TRUSTED) & frame["device_us_p50"].notna() & (frame["device_us_p50"] > 0)
-    return frame[keep].drop_duplicates("key").reset_index(drop=True)
+    """The rows that may be trained on: measured without fault, each of one kernel.
+
+    Units are made of several kernels, except where cuDNN runs a whole one as its own.
+    """
+    clean = (frame["status"] == TRUSTED) & frame["device_us_p50"].notna() & (frame["device_us_p50"] > 0)
+    single = (frame["unit"] == "") | (frame["way"] == "cudnn")
+    return frame[clean & single].drop_duplicates("key").reset_index(drop=True)
 
 
 def fit_roofline(kernels: Sequence[Kernel], time_us: Sequence[float]) -> Roofline:

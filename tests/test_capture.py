@@ -251,7 +251,7 @@ class TestWrites:
         assert bases(graph)[-2:] == ["copy", "as_strided_scatter"]
 
     def test_compute_the_same(self) -> None:
-        from collectors.run import build_module
+        from costmodel.emit import build_module
 
         def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
             y = x * 1

@@ -16,9 +16,10 @@ from collectors import conv, matmul
 from collectors.cases import Case
 from collectors.conv import ConvUnit, unit_cases, unit_graph
 from collectors.harvest import harvest
-from collectors.run import argument_sets, build_module, make_tensor, relative_error
+from collectors.run import argument_sets, make_tensor, relative_error
 from collectors.worker import estimate_us, measure_case, size_bytes, warm
 from costmodel.capture import capture
+from costmodel.emit import build_module
 from costmodel.errors import GraphError, MeasurementError
 from costmodel.ir import parse
 

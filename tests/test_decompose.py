@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from collectors.run import build_module
 from costmodel.capture import capture
 from costmodel.decompose import decompose
+from costmodel.emit import build_module
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
 from costmodel.kernels import Extractor
 

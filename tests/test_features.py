@@ -62,10 +62,8 @@ def triton(text: str) -> Kernel:
 
 
 LINEAR = Kernel("aten", linear_graph(rows=4, inner=8, columns=16, dtype="float32", bias=True), ())
-FUSED = Kernel("aten", fused_graph(ConvUnit(2, 8, 16, 4, batch_norm=False)), ())
 KERNELS = {
     "conv": aten(conv_text()),
-    "cudnn": FUSED,
     "gemm": LINEAR,
     "attention": aten(ATTENTION),
     "aten": aten(SLICED),
@@ -158,8 +156,10 @@ def test_what_all_groups_share():
 
 def test_a_convolution_in_words():
     unit = ConvUnit(2, 12, 12, 9, kernel=3, stride=2, padding=1, groups=12, batch_norm=False)
-    named = featurize(Kernel("aten", fused_graph(unit), ()), ROOFLINE, 132)
-    assert named["depthwise"] == 1.0
+    kernel = Kernel("aten", fused_graph(unit), ())
+    named = featurize(kernel, ROOFLINE, 132)
+    assert group_of(kernel) == "conv"
+    assert (named["fused"], named["residual"], named["depthwise"]) == (1.0, 0.0, 1.0)
     assert named["grouped"] == 0.0
     assert (named["kernel_h"], named["kernel_w"], named["stride"], named["padding"]) == (3.0, 3.0, 2.0, 1.0)
     assert (named["log_batch"], named["log_groups"]) == (math.log2(3), math.log2(13))
@@ -180,13 +180,7 @@ COMMON = (
 )
 GOLDEN = {
     "conv": (
-        "log_weight_bytes residual log_batch log_in_channels log_out_channels log_in_pixels log_out_pixels "
-        "kernel_h kernel_w pointwise stride padding dilation log_groups depthwise grouped transposed bias "
-        "in_nhwc in_strided weight_nhwc dims in_channels_odd log_m log_n log_k log_products log_waves_64 "
-        "wave_loss_64 log_waves_128 wave_loss_128 n_odd n_by_32 k_odd k_by_32"
-    ),
-    "cudnn": (
-        "log_weight_bytes residual log_batch log_in_channels log_out_channels log_in_pixels log_out_pixels "
+        "log_weight_bytes fused residual log_batch log_in_channels log_out_channels log_in_pixels log_out_pixels "
         "kernel_h kernel_w pointwise stride padding dilation log_groups depthwise grouped transposed bias "
         "in_nhwc in_strided weight_nhwc dims in_channels_odd log_m log_n log_k log_products log_waves_64 "
         "wave_loss_64 log_waves_128 wave_loss_128 n_odd n_by_32 k_odd k_by_32"

@@ -209,14 +209,16 @@ def test_tables_hold_features_by_name_and_small_groups_are_left_out():
     assert table.target[0] == pytest.approx(np.log(5.0 / roofline.bound_us(kernels[0])), rel=1e-5)
 
 
-def test_only_faultless_measurements_are_trained_on():
+def test_only_faultless_measurements_of_single_kernels_are_trained_on():
     frame = pd.DataFrame(
         {
-            "key": ["a", "a", "b", "c", "d", "e"],
-            "status": ["ok", "ok", "noisy", "ok", "ok", "failed"],
-            "device_us_p50": [1.0, 2.0, 3.0, np.nan, 0.0, 4.0],
+            "key": ["a", "a", "b", "c", "d", "e", "f", "g"],
+            "unit": ["", "", "", "", "", "", "u", "u"],
+            "way": ["", "", "", "", "", "", "eager", "cudnn"],  # cuDNN runs a whole unit as one kernel
+            "status": ["ok", "ok", "noisy", "ok", "ok", "failed", "ok", "ok"],
+            "device_us_p50": [1.0, 2.0, 3.0, np.nan, 0.0, 4.0, 5.0, 6.0],
         }
     )
     kept = trusted(frame)
-    assert kept["key"].tolist() == ["a"]
-    assert kept["device_us_p50"].tolist() == [1.0]
+    assert kept["key"].tolist() == ["a", "g"]
+    assert kept["device_us_p50"].tolist() == [1.0, 6.0]
