@@ -46,14 +46,17 @@ def capture(module: nn.Module, inputs: Sequence[Any], name: str = "model") -> ir
     return lower(trace(module, inputs), name)
 
 
-def trace(module: nn.Module, inputs: Sequence[Any]) -> fx.Graph:
+def trace(module: nn.Module, inputs: Sequence[Any], exact: bool = False) -> fx.Graph:
     """The FX graph of one forward pass; `meta["types"]` holds result types, `meta["module"]` where a node ran.
+
+    The output node's `meta["result"]` is what the pass returned. With `exact`, the graph computes what the pass does,
+    constants included; without, it is what costs time.
 
     Raises:
         CaptureError: the forward pass failed.
     """
     state = _state_on_meta(module)
-    recorder = Recorder(module, {id(tensor): key for key, tensor in state.items()})
+    recorder = Recorder(module, {id(tensor): key for key, tensor in state.items()}, exact)
     names: list[str] = []
 
     def placeholder(tensor: torch.Tensor) -> torch.Tensor:
@@ -66,10 +69,10 @@ def trace(module: nn.Module, inputs: Sequence[Any]) -> fx.Graph:
     args = tree_map_only(torch.Tensor, placeholder, tuple(inputs))
     recorder.follow_layout([*state.values(), *(leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor))])
     result = _run(module, state, args, recorder)
-    outputs = [recorder.node_of(tensor) for tensor in _tensors_in(result, set())]
+    outputs = [recorder.node_of(tensor) for tensor in tensors_in(result)]
     if not outputs:
         raise CaptureError(f"the forward pass of {type(module).__name__} returned no tensor")
-    recorder.graph.output(tuple(outputs)).meta["module_calls"] = recorder.module_calls
+    recorder.graph.output(tuple(outputs)).meta.update(module_calls=recorder.module_calls, result=result)
     return recorder.graph
 
 
@@ -98,8 +101,12 @@ def _run(module: nn.Module, state: dict[str, torch.Tensor], args: tuple[Any, ...
             ) from error
 
 
-def _tensors_in(result: Any, seen: set[int]) -> Iterator[torch.Tensor]:
+def tensors_in(result: Any) -> Iterator[torch.Tensor]:
     """The tensors of a result, however it is nested: sequences, mappings, dataclasses, plain objects."""
+    return _tensors_in(result, set())
+
+
+def _tensors_in(result: Any, seen: set[int]) -> Iterator[torch.Tensor]:
     if isinstance(result, torch.Tensor):
         yield result
         return

@@ -19,7 +19,7 @@ def build_module(graph: Graph) -> fx.GraphModule:
         GraphError: an operator is none of ATen's, here.
     """
     made = fx.Graph()
-    nodes: dict[str, fx.Node] = {value.name: made.placeholder(value.name) for value in graph.values}
+    nodes: dict[str, fx.Node] = {value.name: made.placeholder(f"v{i}") for i, value in enumerate(graph.values)}
 
     def resolve(arg: Arg) -> Any:
         if isinstance(arg, Ref):

@@ -31,6 +31,10 @@ class ProfileError(CostmodelError):
     """A hardware profile or one of its files is damaged, foreign or of another version."""
 
 
+class PlanError(CostmodelError):
+    """A plan is damaged, of another version, or was made for another model, shape or machine."""
+
+
 class DatasetError(CostmodelError):
     """A table of measurements is missing, damaged, or too small for what was asked."""
 

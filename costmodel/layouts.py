@@ -37,8 +37,11 @@ def _convolution_class(graph: Graph, op: Op) -> str:
 
 def lay_out(graph: Graph) -> Graph:
     """The graph with the layouts that Inductor gives its tensors; conversions appear as `clone` operators."""
-    if not prefers_channels_last(graph):
-        return graph
+    return in_channels_last(graph) if prefers_channels_last(graph) else graph
+
+
+def in_channels_last(graph: Graph) -> Graph:
+    """The graph with every convolution in channels-last order; what is not gets a `clone` operator before it."""
     conversion = _Conversion(graph)
     for op in graph.ops:
         conversion.add(op)

@@ -71,14 +71,18 @@ class Recorder(TorchDispatchMode):
 
     Tensors are kept alive, so that their identities stay unique.
 
+    With `exact`, what is written into constants is recorded too: the graph can then be run; without, such writes are
+    folded away as a compiler does, for they cost a pass nothing.
+
     Attributes:
         graph: the nodes so far; `meta["types"]` holds what a node returns, `meta["module"]` where it ran.
         module_calls: how many submodules were called.
     """
 
-    def __init__(self, root: nn.Module, names: Mapping[int, str]) -> None:
+    def __init__(self, root: nn.Module, names: Mapping[int, str], exact: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
         self.graph = fx.Graph()
+        self._exact = exact
         self.module_calls = 0
         self._scopes = [_Scope("", root)]
         self._paths = {child: path for path, child in root.named_modules()}
@@ -120,6 +124,7 @@ class Recorder(TorchDispatchMode):
         if id(tensor) not in self._nodes:
             name = self._names.get(id(tensor), f"{CONSTANT}{len(self._alive)}")
             self._bind(tensor, self.graph.create_node("get_attr", name))
+            self._nodes[id(tensor)].meta["value"] = tensor
         memory = self._memories[_memory_of(tensor)]
         if self._seen[id(tensor)] < len(memory.writes):
             self._bind(tensor, self._reread(memory, tensor))
@@ -167,7 +172,7 @@ class Recorder(TorchDispatchMode):
         given = {id(leaf) for leaf in tree_leaves((args, kwargs))}
         for tensor in results:
             node = self._nodes[id(tensor)]
-            if id(tensor) not in given or _is_constant(node):
+            if id(tensor) not in given or (not self._exact and _is_constant(node)):
                 continue
             memory = self._memories[_memory_of(tensor)]
             memory.writes.append((_geometry(tensor), node))

@@ -1,0 +1,162 @@
+"""Model and plan -> an nn.Module that runs the plan, checked against the model before it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from costmodel import gate
+from costmodel.capture import tensors_in
+from costmodel.errors import CostmodelError, PlanError
+from costmodel.exact import Exact, capture_exactly
+from costmodel.execute import Call, Program, Replay, prepare
+from costmodel.freeze import freeze
+from costmodel.gate import random_like
+from costmodel.ir import Graph
+from costmodel.moves import rewrite
+from costmodel.plan import Plan, Region
+
+MOST_SIGNATURES = 4
+"""Kinds of input that are made ready; a CUDA graph of each holds memory. Inputs of further kinds run eagerly."""
+Signature = tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype, torch.device], ...]
+
+
+def apply(module: nn.Module, plan: Plan, inputs: Sequence[Any], *, check: bool = True) -> Planned:
+    """A module that computes what `module` does, as the plan says.
+
+    Args:
+        module: in evaluation mode, its parameters where it is to run; it is not changed.
+        plan: made for this module and inputs of these shapes.
+        inputs: positional inputs; only shapes, types and strides are used.
+        check: whether to compare outputs with the module's, and with float64's, on random inputs, before use.
+
+    Raises:
+        PlanError: the plan is for another module, shape or kind of device; or its outputs are wrong and no region
+            is to blame.
+        CaptureError: the module cannot be captured.
+    """
+    if module.training:
+        raise PlanError(f"{type(module).__name__} is in training mode; call .eval() on it")
+    planned = Planned(module, plan, device_of(module, inputs))
+    planned.make_ready(inputs, check)
+    return planned
+
+
+def device_of(module: nn.Module, inputs: Sequence[Any]) -> torch.device:
+    """Where a module lies: its parameters, or if it has none its inputs."""
+    held = [*module.parameters(), *module.buffers(), *_tensors(inputs)]
+    devices = {tensor.device for tensor in held if tensor.device.type != "meta"}
+    if len(devices) != 1:
+        found = ", ".join(sorted(map(str, devices))) or "no device"
+        raise PlanError(f"the module's parameters must lie on one device to run there; they lie on {found}")
+    return devices.pop()
+
+
+class Planned(nn.Module):
+    """A module run as a plan says. Inference only.
+
+    Attributes:
+        plan: the plan, its regions as they really run.
+        replaced: regions that failed the check and run eagerly, with their errors.
+    """
+
+    def __init__(self, module: nn.Module, plan: Plan, device: torch.device) -> None:
+        super().__init__()
+        self.plan = plan
+        self.replaced: tuple[tuple[Region, float], ...] = ()
+        self._original = (module,)  # in a tuple, or it would be registered as a submodule and moved with this one
+        self._device = device
+        self._ready: dict[Signature, tuple[Exact, Program | Replay]] = {}
+        self._calls: dict[str, Call] = {}
+        self.eval()
+        if device.type == "cpu" and any(region.backend == "cudnn" for region in plan.regions):
+            raise PlanError(f"the plan is for {plan.hardware}, a GPU, and the module lies on the CPU; plan for the CPU")
+
+    def forward(self, *inputs: Any) -> Any:
+        """What the original returns, in memory of its own."""
+        if self.training:
+            raise PlanError("a plan is for inference; call .eval()")
+        tensors = _tensors(inputs)
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            raise PlanError("a plan computes no gradients; call it under torch.no_grad(), or train the original module")
+        with torch.no_grad():
+            signature = signature_of(tensors)
+            if signature not in self._ready and not self._take_on(inputs):
+                return self._original[0](*inputs)
+            exact, program = self._ready[signature]
+            return exact.nest(program.run(tensors))
+
+    def refresh(self) -> None:
+        """Takes over parameters that the original has been given since; what is ready is made anew when needed."""
+        self._ready.clear()
+
+    def make_ready(self, inputs: Sequence[Any], check: bool) -> None:
+        """Prepares to run inputs of one kind.
+
+        Raises:
+            PlanError: the plan does not fit, or computes something else than the module.
+        """
+        module = self._original[0]
+        exact = capture_exactly(module, inputs, self.plan.model)
+        frozen = freeze(rewrite(exact.graph, self.plan.moves))
+        self.plan.check_regions(frozen.main)
+        params = prepare(frozen, exact, state_of(module), self._device)
+        example = tree_map_only(torch.Tensor, lambda tensor: random_like(tensor, self._device), tuple(inputs))
+        with torch.no_grad():
+            program = Program(frozen.main, self.plan.regions, params, self._calls)
+            if check:
+                program = self._checked(program, frozen.main, params, example)
+            on_graph = self.plan.launch == "graph" and self._device.type == "cuda"
+            tensors = _tensors(example)
+            self._ready[signature_of(tensors)] = (exact, Replay(program, tensors) if on_graph else program)
+
+    def _checked(
+        self, program: Program, main: Graph, params: Mapping[str, torch.Tensor], example: tuple[Any, ...]
+    ) -> Program:
+        """The program, its faulty regions replaced by eager ones."""
+        module, tensors = self._original[0], _tensors(example)
+        eager = list(tensors_in(module(*example)))
+        exact = gate.reference(module, example)
+        if gate.passes(lambda: program.run(tensors), eager, exact):
+            return program
+        self.replaced = program.faulty(tensors)
+        faulty = {region.ops for region, _ in self.replaced}
+        regions = tuple(
+            replace(region, backend="eager", why="its outputs were wrong") if region.ops in faulty else region
+            for region in self.plan.regions
+        )
+        self.plan = replace(self.plan, regions=regions)
+        program = Program(main, regions, params, self._calls)
+        if not gate.passes(lambda: program.run(tensors), eager, exact):
+            raise PlanError(f"the plan computes something else than {self.plan.model}; make it anew, and report this")
+        return program
+
+    def _take_on(self, inputs: Sequence[Any]) -> bool:
+        """Whether the plan could be made ready for inputs of another kind."""
+        if len(self._ready) >= MOST_SIGNATURES:
+            return False
+        try:
+            self.make_ready(inputs, check=True)
+        except CostmodelError:
+            return False
+        return True
+
+
+def state_of(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers by every name that they have."""
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    return parameters | dict(module.named_buffers(remove_duplicate=False))
+
+
+def signature_of(tensors: Sequence[torch.Tensor]) -> Signature:
+    """What must be equal for inputs to run on what was made ready."""
+    return tuple((tuple(t.shape), t.stride(), t.dtype, t.device) for t in tensors)
+
+
+def _tensors(inputs: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]

@@ -1,0 +1,88 @@
+"""nn.Module -> a graph that can be run in the module's place: constants, and how its result is nested, included."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+from costmodel.capture import lower, tensors_in, trace
+from costmodel.errors import PlanError
+from costmodel.ir import Graph
+from costmodel.record import CONSTANT
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """A pass, captured so that it can be run.
+
+    Attributes:
+        graph: what it computes.
+        constants: tensors that it reads and that are neither inputs nor parameters, by name.
+        spec: how the result is nested.
+        leaves: the leaves of the result: an index into the graph's outputs, or None and a value that is no tensor.
+    """
+
+    graph: Graph
+    constants: Mapping[str, torch.Tensor]
+    spec: TreeSpec
+    leaves: tuple[tuple[int | None, Any], ...]
+
+    def nest(self, outputs: Sequence[torch.Tensor]) -> Any:
+        """The graph's outputs as the module returns them."""
+        return tree_unflatten([other if i is None else outputs[i] for i, other in self.leaves], self.spec)
+
+
+def capture_exactly(module: nn.Module, inputs: Sequence[Any], name: str) -> Exact:
+    """One pass with its constants, fit to be run; nothing is run now.
+
+    Args:
+        module: in evaluation mode.
+        inputs: as for `costmodel.capture.capture`.
+        name: what the graph is called.
+
+    Raises:
+        CaptureError: the pass cannot be captured.
+        PlanError: the pass changes what outlives it, or returns what cannot be put together again.
+    """
+    traced = trace(module, inputs, exact=True)
+    for node in traced.nodes:
+        _refuse_writes(node)
+    attributes = [node for node in traced.nodes if node.op == "get_attr" and str(node.target).startswith(CONSTANT)]
+    constants = {str(node.target): node.meta["value"] for node in attributes}
+    if lost := next((key for key, tensor in constants.items() if tensor.is_meta), None):
+        raise PlanError(f"{name} reads a tensor ({lost}) that is no parameter; register it as a buffer")
+    result = next(node for node in reversed(traced.nodes) if node.op == "output").meta["result"]
+    order = {id(tensor): index for index, tensor in enumerate(tensors_in(result))}
+    leaves, spec = tree_flatten(result)
+    known = tuple((order.get(id(leaf)), None if isinstance(leaf, torch.Tensor) else leaf) for leaf in leaves)
+    if {index for index, _ in known if index is not None} != set(order.values()):
+        raise PlanError(f"{name} returns a {type(result).__name__}; return tensors in tuples, lists or dicts")
+    return Exact(lower(traced, name), constants, spec, known)
+
+
+def _refuse_writes(node: fx.Node) -> None:
+    """Refuses a pass that writes into an input, a parameter or a buffer: a replay would do so at another time."""
+    if not _writes(node.target):
+        return
+    written = node.all_input_nodes[0]
+    while _shares_memory(written.target):
+        written = written.all_input_nodes[0]
+    if written.op in ("placeholder", "get_attr") and not str(written.target).startswith(CONSTANT):
+        raise PlanError(f"the forward pass writes into {written.target}; a plan is for passes that change nothing")
+
+
+def _writes(target: object) -> bool:
+    return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+
+
+def _shares_memory(target: object) -> bool:
+    """Whether an operator's result lies in the memory of its first operand."""
+    return (
+        target is operator.getitem or _writes(target) or (isinstance(target, torch._ops.OpOverload) and target.is_view)
+    )

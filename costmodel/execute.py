@@ -1,0 +1,153 @@
+"""Plan -> nn.Module. On a GPU one CUDA graph replays the whole plan; on a CPU call follows call.
+
+The module is captured once more, exactly; the plan's moves rewrite that graph; what depends on parameters alone is
+computed once; each region becomes a callable, equal regions the same one. The module itself is never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from costmodel.emit import build_module
+from costmodel.exact import Exact
+from costmodel.freeze import Frozen
+from costmodel.gate import allowed_error, worst_error
+from costmodel.ir import Graph, Ref
+from costmodel.plan import Region
+from costmodel.regions import Part, cut, fused_part
+
+Call = Callable[..., Sequence[torch.Tensor]]
+REGION_ERROR = 5e-4
+"""What two ways of running a region may differ by, before the gate's factor: a rounding to TF32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One region made ready: it reads and writes values by name; `last` are those that nothing reads after it."""
+
+    region: Region
+    call: Call
+    inputs: tuple[Ref, ...]
+    outputs: tuple[Ref, ...]
+    last: tuple[Ref, ...]
+
+
+class Program:
+    """The regions of a plan made ready for inputs of one kind, on one device.
+
+    Attributes:
+        steps: in the order in which they run.
+    """
+
+    def __init__(
+        self, main: Graph, regions: Sequence[Region], params: Mapping[str, torch.Tensor], calls: dict[str, Call]
+    ) -> None:
+        self._main = main
+        self._params = {Ref(value.name): params[value.name] for value in main.values if value.role == "param"}
+        self._calls = calls
+        self.steps = self._steps(regions)
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs of one pass, call after call."""
+        values = self._params | {Ref(value.name): x for value, x in zip(self._main.inputs, inputs, strict=True)}
+        for step in self.steps:
+            values.update(zip(step.outputs, step.call(*[values[ref] for ref in step.inputs]), strict=True))
+            for ref in step.last:
+                del values[ref]
+        return [values[ref] for ref in self._main.outputs]
+
+    def faulty(self, inputs: Sequence[torch.Tensor]) -> tuple[tuple[Region, float], ...]:
+        """Regions whose results differ from those of the same operators run eagerly, on the same operands; how much."""
+        values = self._params | {Ref(value.name): x for value, x in zip(self._main.inputs, inputs, strict=True)}
+        found = []
+        for step in self.steps:
+            operands = [values[ref] for ref in step.inputs]
+            expected = build_module(cut(self._main, step.region.ops).graph)(*operands)
+            if step.region.backend != "eager":
+                error = worst_error(step.call(*operands), expected)
+                if error > allowed_error(expected, REGION_ERROR):
+                    found.append((step.region, error))
+            values.update(zip(step.outputs, expected, strict=True))
+        return tuple(found)
+
+    def _steps(self, regions: Sequence[Region]) -> tuple[Step, ...]:
+        parts = [cut(self._main, region.ops) for region in regions]
+        kept = set(self._main.outputs) | self._params.keys()
+        steps: list[Step] = []
+        for region, part in zip(reversed(regions), reversed(parts), strict=True):
+            last = tuple(ref for ref in dict.fromkeys((*part.inputs, *part.outputs)) if ref not in kept)
+            kept.update(last)
+            steps.append(Step(region, self._call(region.backend, part), part.inputs, part.outputs, last))
+        return tuple(reversed(steps))
+
+    def _call(self, backend: str, part: Part) -> Call:
+        key = f"{backend}\n{part.graph}"
+        if key not in self._calls:
+            self._calls[key] = _made(backend, part)
+        return self._calls[key]
+
+
+def _made(backend: str, part: Part) -> Call:
+    if backend == "inductor":
+        return _Compiled(part.graph)
+    fused = fused_part(part) if backend == "cudnn" else None
+    return build_module((fused or part).graph)
+
+
+class _Compiled:
+    """A region that Inductor compiles when it is first called, for arguments like those of that call."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._call: Call | None = None
+
+    def __call__(self, *arguments: torch.Tensor) -> Sequence[torch.Tensor]:
+        if self._call is None:
+            from torch._inductor import compile as compile_with_inductor
+
+            self._call = compile_with_inductor(build_module(self._graph), list(arguments))
+        return self._call(*arguments)
+
+
+def prepare(frozen: Frozen, exact: Exact, state: Mapping[str, torch.Tensor], device: torch.device) -> dict[str, Any]:
+    """The parameters of a frozen graph's main part, by name: original ones, and those computed of them now.
+
+    Args:
+        frozen: the graph, split.
+        exact: where its constants are.
+        state: parameters and buffers of the module by name.
+        device: where constants are made.
+    """
+    known = {key: tensor.detach() for key, tensor in state.items()}
+    known |= {key: tensor.to(device) for key, tensor in exact.constants.items()}
+    with torch.no_grad(), device:
+        made = build_module(frozen.preparation)(*[known[value.name] for value in frozen.preparation.values])
+    new = [value.name for value in frozen.main.values if value.role == "param" and value.name not in known]
+    return known | dict(zip(new, made, strict=True))
+
+
+class Replay:
+    """A program captured in one CUDA graph with inputs of its own; a call copies into them, replays, and copies out."""
+
+    def __init__(self, program: Program, inputs: Sequence[torch.Tensor]) -> None:
+        self._inputs = [tensor.clone(memory_format=torch.preserve_format) for tensor in inputs]
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(2):  # the first call compiles; libraries make their workspaces
+                program.run(self._inputs)
+        torch.cuda.current_stream().wait_stream(stream)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._outputs = program.run(self._inputs)
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs of one pass, in memory of their own."""
+        for static, given in zip(self._inputs, inputs, strict=True):
+            static.copy_(given)
+        self._graph.replay()
+        return [output.clone() for output in self._outputs]

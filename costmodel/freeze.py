@@ -1,0 +1,79 @@
+"""Graph -> what is computed once, of parameters alone, and what is left for each pass."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from costmodel import ops
+from costmodel.ir import Arg, Graph, Op, Ref, Value
+from costmodel.ops import Role
+
+RANDOM = frozenset(
+    {"bernoulli", "multinomial", "normal", "rand", "rand_like", "randint", "randn", "randn_like", "randperm"}
+)
+"""Operators that draw anew at each call, and so are constant in no sense."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """A graph in two parts.
+
+    Attributes:
+        preparation: run once; from original parameters to the parameters `frozen.*` of `main`, in their order there.
+        main: run at each pass; its other parameters are original ones.
+    """
+
+    preparation: Graph
+    main: Graph
+
+
+def freeze(graph: Graph) -> Frozen:
+    """Splits off the operators whose operands are constant; views of constants stay, for they launch no kernel."""
+    constant = _constant(graph)
+    computed = {op.name for op in graph.ops if op.name in constant and ops.lookup(op).role is not Role.VIEW}
+    kept = _reached(graph, graph.outputs, {op.name for op in graph.ops} - computed)
+    read = dict.fromkeys([*(ref for op in kept for ref in op.refs()), *graph.outputs])
+    given = {ref: Ref(f"frozen.{ref.name}.{ref.index}") for ref in read if ref.name in computed}
+    main = replace(
+        graph,
+        values=(
+            *_values(graph, {ref.name for ref in read}, keep_inputs=True),
+            *(Value(new.name, graph.type_of(old), "param") for old, new in given.items()),
+        ),
+        ops=tuple(replace(op, args=tuple((key, _replaced(arg, given)) for key, arg in op.args)) for op in kept),
+        outputs=tuple(given.get(ref, ref) for ref in graph.outputs),
+    )
+    before = _reached(graph, given, constant)
+    sources = _values(graph, {ref.name for op in before for ref in op.refs()}, keep_inputs=False)
+    return Frozen(Graph(f"{graph.name}.preparation", sources, before, tuple(given)).verify(), main.verify())
+
+
+def _constant(graph: Graph) -> set[str]:
+    """Names of the operators and parameters that no input has a part in."""
+    constant = {value.name for value in graph.values if value.role == "param"}
+    for op in graph.ops:
+        if op.base not in RANDOM and all(ref.name in constant for ref in op.refs()):
+            constant.add(op.name)
+    return constant
+
+
+def _reached(graph: Graph, targets: Iterable[Ref], among: Collection[str]) -> tuple[Op, ...]:
+    """Those operators that the targets depend on without leaving `among`, in order."""
+    wanted = {ref.name for ref in targets}
+    found: list[Op] = []
+    for op in reversed(graph.ops):
+        if op.name in wanted and op.name in among:
+            found.append(op)
+            wanted.update(ref.name for ref in op.refs())
+    return tuple(reversed(found))
+
+
+def _values(graph: Graph, names: Collection[str], keep_inputs: bool) -> tuple[Value, ...]:
+    return tuple(value for value in graph.values if value.name in names or (keep_inputs and value.role == "input"))
+
+
+def _replaced(arg: Arg, given: Mapping[Ref, Ref]) -> Arg:
+    if isinstance(arg, Ref):
+        return given.get(arg, arg)
+    return tuple(_replaced(item, given) for item in arg) if isinstance(arg, tuple) else arg

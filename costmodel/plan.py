@@ -1,0 +1,195 @@
+"""Plans: what was decided for a model, region by region, and the file that holds it. Loading one runs no code.
+
+A plan names its model by the hash of its captured graph, its moves by their names, and its operators by theirs in the
+graph that the moves make. Whoever applies it makes that graph anew and checks that everything fits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from costmodel.errors import PlanError
+from costmodel.ir import Graph
+
+SCHEMA = 1
+Backend = Literal["eager", "inductor", "cudnn"]
+Launch = Literal["stream", "graph"]
+BACKENDS: tuple[str, ...] = get_args(Backend)
+LAUNCHES: tuple[str, ...] = get_args(Launch)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Consecutive operators that run the same way.
+
+    Attributes:
+        backend: `eager` (ATen calls), `inductor` (compiled together), `cudnn` (one fused convolution).
+        ops: their names, in the order in which they run.
+        layers: the modules that they belong to.
+        us: predicted device time, microseconds.
+        why: the reason for the choice, for people.
+    """
+
+    backend: str
+    ops: tuple[str, ...]
+    layers: tuple[str, ...]
+    us: float
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a model is to run.
+
+    Attributes:
+        model: what it is called.
+        graph: hash of the captured graph that the plan was made for: model, input shapes, precision and layout.
+        hardware: the profile whose predictions decided.
+        strategy: the oracle that decided.
+        moves: rewrites of the whole graph, in order.
+        launch: `graph` (captured once, replayed as one CUDA graph) or `stream` (call after call).
+        regions: every operator of the rewritten graph exactly once, in the order in which they run.
+        latency_ms: predicted latency of the plan, and of each mode that it was compared with.
+        build_s: predicted time to compile the plan's regions.
+        torch: version of torch that the plan was made with.
+    """
+
+    model: str
+    graph: str
+    hardware: str
+    strategy: str
+    moves: tuple[str, ...]
+    launch: str
+    regions: tuple[Region, ...]
+    latency_ms: Mapping[str, float]
+    build_s: float
+    torch: str
+
+    def check(self, graph: Graph) -> Plan:
+        """The plan itself, if it was made for this captured graph.
+
+        Raises:
+            PlanError: it was made for another model, shape, precision or layout.
+        """
+        if fingerprint(graph) != self.graph:
+            raise PlanError(
+                f"the plan was made for {self.model} with other weights' shapes, inputs or precision than "
+                f"{graph.name or 'this model'}; make a plan for this model and these inputs"
+            )
+        return self
+
+    def check_regions(self, main: Graph) -> Plan:
+        """The plan itself, if its regions hold each operator of the rewritten graph once, none before its operands.
+
+        Raises:
+            PlanError: an operator is missing, unknown, repeated, or comes too early.
+        """
+        planned = [name for region in self.regions for name in region.ops]
+        made = {op.name: op for op in main.ops}
+        odd = sorted(set(planned) ^ made.keys()) or sorted({name for name in planned if planned.count(name) > 1})
+        if odd:
+            raise PlanError(f"the plan's regions do not fit the model at operator {odd[0]}; make the plan again")
+        done = {value.name for value in main.values}
+        for name in planned:
+            if any(ref.name not in done for ref in made[name].refs()):
+                raise PlanError(f"the plan runs operator {name} before its operands; make the plan again")
+            done.add(name)
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON's types."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the plan as JSON; the file appears whole or not at all.
+
+        Raises:
+            PlanError: it cannot be written.
+        """
+        target = Path(path)
+        temporary = target.with_name(target.name + ".tmp")
+        try:
+            temporary.write_text(json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+            temporary.replace(target)
+        except OSError as error:
+            raise PlanError(f"{target}: the plan cannot be written: {error.strerror}") from error
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Plan:
+        """The plan that `save` wrote.
+
+        Raises:
+            PlanError: the file cannot be read, or is no plan of this version.
+        """
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise PlanError(f"{path}: cannot be read: {error.strerror}") from error
+        except ValueError as error:
+            raise PlanError(f"{path}: not a plan: {error}") from error
+        return cls.from_dict(data, str(path))
+
+    @classmethod
+    def from_dict(cls, data: Any, where: str = "the plan") -> Plan:
+        """The plan that `to_dict` made.
+
+        Raises:
+            PlanError: something is missing, unknown or of the wrong type; the message names it.
+        """
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+            raise PlanError(f"{where}: not a plan of schema {SCHEMA}; make the plan again")
+        expected = {"schema", *cls.__dataclass_fields__}
+        if odd := sorted(expected ^ data.keys()):
+            raise PlanError(f"{where}: {odd[0]!r} is missing or unknown; make the plan again")
+        for key in ("model", "graph", "hardware", "strategy", "launch", "torch"):
+            _need(isinstance(data[key], str), where, key)
+        _need(data["launch"] in LAUNCHES, where, "launch")
+        _need(_are_strings(data["moves"]), where, "moves")
+        _need(_is_time(data["build_s"]), where, "build_s")
+        latency = data["latency_ms"]
+        _need(isinstance(latency, dict) and all(map(_is_time, latency.values())), where, "latency_ms")
+        _need(isinstance(data["regions"], list), where, "regions")
+        fields = {key: value for key, value in data.items() if key != "schema"}
+        return cls(
+            **fields
+            | {
+                "moves": tuple(data["moves"]),
+                "regions": tuple(_region(item, f"{where}: region {i}") for i, item in enumerate(data["regions"])),
+            }
+        )
+
+
+def fingerprint(graph: Graph) -> str:
+    """What identifies a captured graph: a hash of its operators, types and wiring, not of any name in it."""
+    text = str(Graph("", graph.values, graph.ops, graph.outputs))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _region(data: Any, where: str) -> Region:
+    _need(isinstance(data, dict) and data.keys() == set(Region.__dataclass_fields__), where, "keys")
+    _need(data["backend"] in BACKENDS, where, "backend")
+    _need(_are_strings(data["ops"]) and bool(data["ops"]), where, "ops")
+    _need(_are_strings(data["layers"]), where, "layers")
+    _need(_is_time(data["us"]), where, "us")
+    _need(isinstance(data["why"], str), where, "why")
+    return Region(data["backend"], tuple(data["ops"]), tuple(data["layers"]), float(data["us"]), data["why"])
+
+
+def _need(holds: bool, where: str, key: str) -> None:
+    if not holds:
+        raise PlanError(f"{where}: {key!r} is not what a plan has there; make the plan again")
+
+
+def _are_strings(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0

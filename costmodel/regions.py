@@ -1,0 +1,94 @@
+"""Parts of a graph as graphs of their own: what a plan's regions run, and cuDNN's fused form of a convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from costmodel.ir import Arg, Graph, Op, Ref, Value
+
+RELU = "relu"
+FUSED, FUSED_ADD = "cudnn_convolution_relu", "cudnn_convolution_add_relu"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some operators of a graph, cut out.
+
+    Attributes:
+        graph: in canonical names; equal parts have equal graphs, whatever their parameters are called.
+        inputs: what its values are, in the whole graph, in order.
+        outputs: what its outputs are, in the whole graph, in order.
+    """
+
+    graph: Graph
+    inputs: tuple[Ref, ...]
+    outputs: tuple[Ref, ...]
+
+
+def cut(graph: Graph, names: Sequence[str]) -> Part:
+    """The part of a graph that consists of the named operators, which keep the order of the graph."""
+    chosen = set(names)
+    ops = [op for op in graph.ops if op.name in chosen]
+    inputs = tuple(dict.fromkeys(ref for op in ops for ref in op.refs() if ref.name not in chosen))
+    read = [ref for op in graph.ops if op.name not in chosen for ref in op.refs()]
+    outputs = tuple(dict.fromkeys(ref for ref in [*read, *graph.outputs] if ref.name in chosen))
+    params = {value.name for value in graph.values if value.role == "param"}
+    renamed = {ref: Ref(f"a{index}") for index, ref in enumerate(inputs)}
+    values = tuple(
+        Value(renamed[ref].name, graph.type_of(ref), "param" if ref.name in params else "input") for ref in inputs
+    )
+    made: list[Op] = []
+    new_names: dict[str, str] = {}
+    for index, op in enumerate(ops):
+        args = tuple((key, _renamed(arg, renamed, new_names)) for key, arg in op.args)
+        made.append(Op(str(index), op.op, args, op.types))
+        new_names[op.name] = str(index)
+    returned = tuple(Ref(new_names[ref.name], ref.index) for ref in outputs)
+    return Part(Graph("", values, tuple(made), returned), inputs, outputs)
+
+
+def _renamed(arg: Arg, values: Mapping[Ref, Ref], names: Mapping[str, str]) -> Arg:
+    if isinstance(arg, Ref):
+        return Ref(names[arg.name], arg.index) if arg.name in names else values[arg]
+    return tuple(_renamed(item, values, names) for item in arg) if isinstance(arg, tuple) else arg
+
+
+def fused_part(part: Part) -> Part | None:
+    """The part as one call of cuDNN, if it is a convolution with a bias, perhaps an addition, and a ReLU.
+
+    cuDNN's runtime fusion takes two-dimensional convolutions with a bias; torch calls it `cudnn_convolution_relu`
+    and, with the addend as `z`, `cudnn_convolution_add_relu`.
+    """
+    graph = part.graph
+    convolution, *rest = graph.ops
+    if convolution.base != "convolution" or not _fusible(convolution) or not rest:
+        return None
+    if rest[-1].base != RELU or rest[-1].arg("self") != Ref(graph.ops[-2].name) or len(graph.outputs) != 1:
+        return None
+    addend = _addend(rest[0], convolution) if len(rest) == 2 else None
+    if len(rest) > 2 or (len(rest) == 2 and addend is None):
+        return None
+    geometry = tuple((key, convolution.arg(key)) for key in ("stride", "padding", "dilation", "groups"))
+    operands = (("self", convolution.arg("input")), ("weight", convolution.arg("weight")))
+    bias = ("bias", convolution.arg("bias"))
+    if addend is None:
+        fused = Op("0", FUSED, (*operands, bias, *geometry), graph.ops[-1].types)
+    else:
+        fused = Op("0", FUSED_ADD, (*operands, ("z", addend), ("alpha", 1.0), bias, *geometry), graph.ops[-1].types)
+    return Part(Graph("", graph.values, (fused,), (Ref("0"),)), part.inputs, part.outputs)
+
+
+def _fusible(convolution: Op) -> bool:
+    plain = convolution.arg("transposed") is False and isinstance(convolution.arg("bias"), Ref)
+    return plain and len(convolution.type.shape) == 4
+
+
+def _addend(op: Op, convolution: Op) -> Ref | None:
+    """What an addition adds to the convolution's result, if it is of the same shape and scaled by one."""
+    pair = (op.arg("self"), op.arg("other"))
+    result = Ref(convolution.name)
+    if op.op != "add.Tensor" or op.arg("alpha", 1) != 1 or op.type.shape != convolution.type.shape:
+        return None
+    others = [item for item in pair if item != result]
+    return others[0] if len(others) == 1 and isinstance(others[0], Ref) else None
