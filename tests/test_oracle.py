@@ -1,0 +1,171 @@
+"""The oracle against brute force on random trees, and the study's oracles by hand."""
+
+import itertools
+import math
+import random
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costmodel import oracle
+from costmodel.oracle import STRATEGIES, cost_of, decide
+from costmodel.tree import SOURCE, Leaf, Pipeline, SplitJoin, Tangle, stream_tree, units_of
+
+
+@dataclass
+class Random:
+    """Costs drawn by a seed; `fork` is what starting branches side by side costs, infinite for never."""
+
+    seed: int
+    ways: int = 2
+    fork: float = 1.0
+
+    def draw(self, *what) -> float:
+        return random.Random(f"{self.seed} {what}").uniform(0, 10)
+
+    def choices(self, unit):
+        return tuple("abc"[: self.ways]) if self.draw("ways", unit) > 2 else ("a",)
+
+    def run(self, unit, choice):
+        return self.draw("run", unit, choice)
+
+    def edge(self, producer, before, consumer, after):
+        return 0.0 if before in (None, after) else self.draw("edge", producer, before, consumer, after)
+
+    def together(self, branches):
+        return max(branches) + self.fork
+
+
+def cost_by_definition(tree, made, costs):
+    """A decision's cost, straight from the meaning of the tree."""
+
+    def walk(pipeline, last, end):
+        total = 0.0
+        for element in pipeline.elements:
+            join = element if isinstance(element, Leaf) else element.join
+            target = end if join is None else join.unit
+            if isinstance(element, Leaf):
+                total += passed(last, target)
+            elif isinstance(element, Tangle):
+                total += sum(costs.run(unit, made[unit]) for unit in element.units)
+                total += sum(passed(last if a == SOURCE else a, b) for a, b in element.edges)
+            else:
+                each = [walk(branch, last, target) for branch in element.branches]
+                total += min(sum(each), costs.together(each))
+            if join is None:
+                return total
+            total += costs.run(target, made[target])
+            last = target
+        return total if end is None else total + passed(last, end)
+
+    def passed(start, stop):
+        return costs.edge(start, made.get(start), stop, made[stop])
+
+    return walk(tree, SOURCE, None)
+
+
+def brute_force(tree, costs):
+    units = list(units_of(tree))
+    return min(
+        cost_by_definition(tree, dict(zip(units, made, strict=True)), costs)
+        for made in itertools.product(*map(costs.choices, units))
+    )
+
+
+@st.composite
+def trees(draw):
+    count = draw(st.integers(1, 8))
+    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
+    edges = [(i, i + 1) for i in range(count - 1) if draw(st.booleans())]
+    return stream_tree(count, edges + (draw(st.lists(st.sampled_from(pairs), max_size=8)) if pairs else []))
+
+
+@settings(max_examples=400, deadline=None)
+@given(trees(), st.integers(0, 10**6), st.sampled_from([0.0, 1.0, 5.0, math.inf]), st.sampled_from([2, 3]))
+def test_the_program_finds_what_brute_force_finds(tree, seed, fork, ways):
+    costs = Random(seed, ways if sum(1 for _ in units_of(tree)) < 8 else 2, fork)
+    decision = decide(tree, costs)
+    assert decision.cost == pytest.approx(brute_force(tree, costs))
+    assert cost_by_definition(tree, decision.choices, costs) == pytest.approx(decision.cost)
+    assert cost_of(tree, decision.choices, costs) == pytest.approx(decision.cost)
+    assert list(decision.choices) == sorted(units_of(tree))
+
+
+@settings(max_examples=50, deadline=None)
+@given(trees(), st.integers(0, 10**6))
+def test_no_other_strategy_is_cheaper_and_the_bound_is_one(tree, seed):
+    costs = Random(seed, fork=math.inf)
+    costs_of = {name: strategy(tree, costs).cost for name, strategy in STRATEGIES.items()}
+    assert costs_of["theoretical"] <= costs_of["exact"] + 1e-9
+    assert costs_of["exact"] <= min(costs_of["best-of-two"], costs_of["published"]) + 1e-9
+
+
+@dataclass
+class Table:
+    """Two ways of running each unit, and a price for every switch between them."""
+
+    eager: tuple[float, ...]
+    compiled: tuple[float, ...]
+    switch: float = 0.0
+
+    def choices(self, unit):
+        return ("eager", "compiled")
+
+    def run(self, unit, choice):
+        return (self.eager if choice == "eager" else self.compiled)[unit]
+
+    def edge(self, producer, before, consumer, after):
+        return self.switch if before not in (None, after) else 0.0
+
+    def together(self, branches):
+        return math.inf
+
+
+ROW = Pipeline((Leaf(0), Leaf(1), Leaf(2)))
+
+
+@pytest.mark.parametrize(
+    ("switch", "theoretical", "carried_out", "exact"),
+    [
+        # minima 1 + 1 + 2; carried out they switch twice; eager throughout 1 + 3 + 2, compiled throughout 4 + 1 + 5
+        (0.0, 4.0, 4.0, 4.0),
+        (0.5, 4.0, 5.0, 5.0),
+        (3.0, 4.0, 10.0, 6.0),
+    ],
+)
+def test_the_studys_oracles_by_hand(switch, theoretical, carried_out, exact):
+    costs = Table((1.0, 3.0, 2.0), (4.0, 1.0, 5.0), switch)
+    assert STRATEGIES["theoretical"](ROW, costs).cost == theoretical
+    assert STRATEGIES["best-of-two"](ROW, costs).cost == carried_out
+    assert STRATEGIES["published"](ROW, costs).cost == carried_out
+    assert STRATEGIES["exact"](ROW, costs).cost == exact
+
+
+def test_branches_run_side_by_side_where_that_is_less():
+    tree = Pipeline((Leaf(0), SplitJoin((Pipeline((Leaf(1),)), Pipeline((Leaf(2),))), Leaf(3))))
+
+    @dataclass
+    class Forking(Table):
+        def together(self, branches):
+            return max(branches) + 2.0
+
+    times = (1.0, 5.0, 4.0, 1.0)
+    assert decide(tree, Forking(times, times)).cost == 1 + 5 + 2 + 1
+    short = (1.0, 1.5, 1.0, 1.0)
+    assert decide(tree, Forking(short, short)).cost == 1 + 1.5 + 1 + 1  # 2.5 in turn, 3.5 together
+
+
+def test_a_large_tangle_is_searched_unit_by_unit(monkeypatch):
+    count = 7
+    tree = stream_tree(count, [(i, j) for i in range(count) for j in range(i + 1, count)])
+    assert "Tangle" in repr(tree)
+    costs = Table((1.0,) * count, (0.5,) * count, switch=4.0)
+    monkeypatch.setattr(oracle, "MOST_COMBINATIONS", 1)
+    assert decide(tree, costs).cost == pytest.approx(0.5 * count)  # compiled throughout; any switch costs 4
+
+
+def test_a_row_of_five_thousand_units():
+    tree = Pipeline(tuple(map(Leaf, range(5000))))
+    assert decide(tree, Table((2.0,) * 5000, (1.0,) * 5000, 1.0)).cost == 5000.0
