@@ -62,11 +62,11 @@ def fused_part(part: Part) -> Part | None:
     """
     graph = part.graph
     convolution, *rest = graph.ops
-    if convolution.base != "convolution" or not _fusible(convolution) or not rest:
+    if not is_fusible(convolution) or not rest:
         return None
     if rest[-1].base != RELU or rest[-1].arg("self") != Ref(graph.ops[-2].name) or len(graph.outputs) != 1:
         return None
-    addend = _addend(rest[0], convolution) if len(rest) == 2 else None
+    addend = addend_of(rest[0], convolution) if len(rest) == 2 else None
     if len(rest) > 2 or (len(rest) == 2 and addend is None):
         return None
     geometry = tuple((key, convolution.arg(key)) for key in ("stride", "padding", "dilation", "groups"))
@@ -79,16 +79,16 @@ def fused_part(part: Part) -> Part | None:
     return Part(Graph("", graph.values, (fused,), (Ref("0"),)), part.inputs, part.outputs)
 
 
-def _fusible(convolution: Op) -> bool:
-    plain = convolution.arg("transposed") is False and isinstance(convolution.arg("bias"), Ref)
-    return plain and len(convolution.type.shape) == 4
+def is_fusible(op: Op) -> bool:
+    """Whether an operator is a convolution that cuDNN can fuse with what follows: two-dimensional, with a bias."""
+    plain = op.base == "convolution" and op.arg("transposed") is False and isinstance(op.arg("bias"), Ref)
+    return plain and len(op.type.shape) == 4
 
 
-def _addend(op: Op, convolution: Op) -> Ref | None:
-    """What an addition adds to the convolution's result, if it is of the same shape and scaled by one."""
+def addend_of(op: Op, convolution: Op) -> Ref | None:
+    """What an operator adds to a convolution's result, if it is of the same shape and scaled by one."""
     pair = (op.arg("self"), op.arg("other"))
-    result = Ref(convolution.name)
     if op.op != "add.Tensor" or op.arg("alpha", 1) != 1 or op.type.shape != convolution.type.shape:
         return None
-    others = [item for item in pair if item != result]
+    others = [item for item in pair if item != Ref(convolution.name)]
     return others[0] if len(others) == 1 and isinstance(others[0], Ref) else None

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 SOURCE = -1
 """What the first units read; inside a tangle, the unit before it."""
-_Edges = Mapping[int, Sequence[int]]
+Edges = Mapping[int, Sequence[int]]
+"""Unit -> those that read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def units_of(pipeline: Pipeline) -> Iterator[int]:
             yield element.join.unit
 
 
-def _pipeline(units: Sequence[int], source: int, end: int | None, after: _Edges) -> Pipeline:
+def _pipeline(units: Sequence[int], source: int, end: int | None, after: Edges) -> Pipeline:
     """Units between `source` and `end` as a pipeline, split at those that every path passes.
 
     A unit is passed by every path if no edge leads from one before it to one behind it. An edge from `source` to `end`
@@ -117,10 +118,10 @@ def _pipeline(units: Sequence[int], source: int, end: int | None, after: _Edges)
 
 
 def _joined(
-    units: Sequence[int], start: int, end: int, after: _Edges, join: Leaf | None, own: bool = True
+    units: Sequence[int], start: int, end: int, after: Edges, join: Leaf | None, own: bool = True
 ) -> SplitJoin | Tangle:
     """What lies between two units that every path passes; `own` if an edge between these two belongs to it."""
-    parts = _components(units, after)
+    parts = components(units, after)
     empty = own and end in after.get(start, ())
     if len(parts) + empty > 1:
         branches = [Pipeline(())] if empty else []
@@ -132,8 +133,8 @@ def _joined(
     return Tangle(tuple(units), tuple(edges), join)
 
 
-def _components(units: Sequence[int], after: _Edges) -> list[list[int]]:
-    """Units that hang together, each part in order."""
+def components(units: Sequence[int], after: Edges) -> list[list[int]]:
+    """Units that hang together, each part in order, the parts by their first units."""
     leader = {unit: unit for unit in units}
 
     def find(unit: int) -> int:
