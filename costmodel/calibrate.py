@@ -205,7 +205,7 @@ def fit_compile(
     known = [(case, busy) for case, busy in zip(cases, contended_s, strict=True) if busy]
     if len(known) < 5:
         return dict(PRIORS["compile"])
-    rows = [compile_counts(case.compiled) for case, _ in known]
+    rows = [compile_counts(case.compiled.kernels) for case, _ in known]
     return ridge(rows, [busy * scale * 1e6 for _, busy in known], PRIORS["compile"], STRENGTH["compile"])
 
 

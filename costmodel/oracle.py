@@ -18,6 +18,8 @@ from costmodel.tree import SOURCE, Leaf, Pipeline, SplitJoin, Tangle, units_of
 Choice = Hashable
 MOST_COMBINATIONS = 4096
 """A tangle with more combinations of choices is searched unit by unit instead of whole."""
+TOLERANCE = 1e-9
+"""A change that lowers the cost by less is rounding."""
 
 
 class Costs(Protocol):
@@ -177,33 +179,47 @@ class _Search:
             )
             return run + passed
 
-        small = math.prod(map(len, options)) <= MOST_COMBINATIONS
-        best = min(itertools.product(*options), key=cost) if small else _descend(options, cost)
+        if math.prod(map(len, options)) <= MOST_COMBINATIONS:
+            best = min(itertools.product(*options), key=cost)
+        else:
+            best = self._descended(tangle, last, fixed)
         return _Found(cost(best), tuple(zip(tangle.units, best, strict=True)))
+
+    def _descended(self, tangle: Tangle, last: int, fixed: Mapping[int, Choice | None]) -> tuple[Choice, ...]:
+        """Coordinate descent from every uniform start: units change their choices while that lowers the cost."""
+        touching: dict[int, list[tuple[int, int]]] = {unit: [] for unit in tangle.units}
+        for edge in tangle.edges:
+            for unit in edge:
+                if unit in touching:
+                    touching[unit].append(edge)
+
+        def local(unit: int, choice: Choice, made: Mapping[int, Choice | None]) -> float:
+            trial = {**{end: made[end] for edge in touching[unit] for end in edge}, unit: choice}
+            passed = (
+                self._costs.edge(last if start == SOURCE else start, trial[start], stop, trial[stop])
+                for start, stop in touching[unit]
+            )
+            return self._costs.run(unit, choice) + sum(passed)
+
+        def improved(start: Choice) -> tuple[float, tuple[Choice, ...]]:
+            own = {unit: self._choices(unit) for unit in tangle.units}
+            made = dict(fixed) | {unit: start if start in own[unit] else own[unit][0] for unit in tangle.units}
+            changed = True
+            while changed:
+                changed = False
+                for unit in tangle.units:
+                    best = min(own[unit], key=lambda choice: local(unit, choice, made))
+                    if local(unit, best, made) < local(unit, made[unit], made) - TOLERANCE:
+                        made[unit], changed = best, True
+            final = tuple(made[unit] for unit in tangle.units)
+            return sum(local(unit, made[unit], made) for unit in tangle.units), final
+
+        starts = dict.fromkeys(choice for unit in tangle.units for choice in self._choices(unit))
+        return min(map(improved, starts), key=lambda found: found[0])[1]
 
 
 def _least(found: Iterable[_Found]) -> _Found:
     return min(found, key=lambda item: item.cost)
-
-
-def _descend(options: Sequence[Sequence[Choice]], cost: Callable[[Sequence[Choice]], float]) -> tuple[Choice, ...]:
-    """Coordinate descent from every uniform start: a choice is changed alone as long as that lowers the cost."""
-    everything = dict.fromkeys(choice for choices in options for choice in choices)
-    starts = [tuple(choice if choice in own else own[0] for own in options) for choice in everything]
-    return min((_improved(start, options, cost) for start in starts), key=cost)
-
-
-def _improved(
-    choices: tuple[Choice, ...], options: Sequence[Sequence[Choice]], cost: Callable[[Sequence[Choice]], float]
-) -> tuple[Choice, ...]:
-    least, before = cost(choices), math.inf
-    while least < before:
-        before = least
-        for index, own in enumerate(options):
-            tried = [(*choices[:index], choice, *choices[index + 1 :]) for choice in own]
-            choices = min(tried, key=cost)
-        least = cost(choices)
-    return choices
 
 
 def sum_of_minima(tree: Pipeline, costs: Costs) -> Decision:

@@ -109,7 +109,7 @@ def _modes(
     extra = UNKNOWN_WIDTH * min(1.0, 10 * unknown / max(1, len(graph.ops))) + _range_width(
         eager_kernels, compiled_kernels
     )
-    compile_s = timeline.total(compile_counts(compiled), tables["compile"]) / 1e6
+    compile_s = timeline.total(compile_counts(compiled.kernels), tables["compile"]) / 1e6
     base = timings["eager"]
     modes = {}
     for mode, timing in timings.items():

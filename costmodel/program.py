@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from costmodel import ops
@@ -46,9 +47,13 @@ def compiled_program(graph: Graph) -> Program:
 
 def _program(graph: Graph, kernels: tuple[Kernel, ...], views: int, module_calls: int) -> Program:
     params = [value for value in graph.values if value.role == "param"]
+    return Program(kernels, positions(graph, kernels), views, module_calls, len(params), footprint_of(graph))
+
+
+def footprint_of(graph: Graph) -> int:
+    """Bytes of all that one pass touches: parameters, inputs, and first results of what is no view."""
     results = sum(op.type.nbytes for op in graph.ops if ops.lookup(op).role is not Role.VIEW)
-    footprint = sum(value.type.nbytes for value in graph.values) + results
-    return Program(kernels, positions(graph, kernels), views, module_calls, len(params), footprint)
+    return sum(value.type.nbytes for value in graph.values) + results
 
 
 def positions(graph: Graph, kernels: tuple[Kernel, ...]) -> tuple[float, ...]:
@@ -98,10 +103,11 @@ def _shape_class(graph: Graph, op: Op) -> str:
     return ("one_pixel" if math.prod(op.type.shape[2:]) == 1 else "pointwise") + bias
 
 
-def compile_counts(program: Program) -> dict[str, float]:
+def compile_counts(kernels: Iterable[Kernel]) -> dict[str, float]:
     """What compile time is a sum of: operators to trace and lower, distinct fused kernels to generate."""
-    distinct = {str(kernel.graph) for kernel in program.kernels if kernel.backend == "triton"}
-    operators = sum(len(kernel.graph.ops) for kernel in program.kernels)
+    kernels = tuple(kernels)
+    distinct = {str(kernel.graph) for kernel in kernels if kernel.backend == "triton"}
+    operators = sum(len(kernel.graph.ops) for kernel in kernels)
     return {"operator": operators, "distinct_kernel": len(distinct), "start": 1.0}
 
 
