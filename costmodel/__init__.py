@@ -11,19 +11,29 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from costmodel.apply import apply as apply
     from costmodel.errors import CostmodelError as CostmodelError
     from costmodel.hardware import list_profiles as list_profiles
     from costmodel.hardware import load_profile as load_profile
+    from costmodel.plan import Plan as Plan
+    from costmodel.planning import plan as plan
     from costmodel.predict import predict as predict
     from costmodel.report import LayerPrediction as LayerPrediction
     from costmodel.report import ModePrediction as ModePrediction
     from costmodel.report import Report as Report
     from costmodel.report import render as render
+    from costmodel.validate import Validation as Validation
+    from costmodel.validate import validate as validate
     from costmodel.zoo import load as load_model
 
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "Plan": ("costmodel.plan", "Plan"),
+    "Validation": ("costmodel.validate", "Validation"),
+    "apply": ("costmodel.apply", "apply"),
+    "plan": ("costmodel.planning", "plan"),
+    "validate": ("costmodel.validate", "validate"),
     "CostmodelError": ("costmodel.errors", "CostmodelError"),
     "LayerPrediction": ("costmodel.report", "LayerPrediction"),
     "ModePrediction": ("costmodel.report", "ModePrediction"),
@@ -40,13 +50,18 @@ __all__ = [
     "CostmodelError",
     "LayerPrediction",
     "ModePrediction",
+    "Plan",
     "Report",
+    "Validation",
     "__version__",
+    "apply",
     "list_profiles",
     "load_model",
     "load_profile",
+    "plan",
     "predict",
     "render",
+    "validate",
 ]
 
 

@@ -55,8 +55,6 @@ def capture_exactly(module: nn.Module, inputs: Sequence[Any], name: str) -> Exac
         _refuse_writes(node)
     attributes = [node for node in traced.nodes if node.op == "get_attr" and str(node.target).startswith(CONSTANT)]
     constants = {str(node.target): node.meta["value"] for node in attributes}
-    if lost := next((key for key, tensor in constants.items() if tensor.is_meta), None):
-        raise PlanError(f"{name} reads a tensor ({lost}) that is no parameter; register it as a buffer")
     result = next(node for node in reversed(traced.nodes) if node.op == "output").meta["result"]
     order = {id(tensor): index for index, tensor in enumerate(tensors_in(result))}
     leaves, spec = tree_flatten(result)

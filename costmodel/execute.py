@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from costmodel.emit import build_module
+from costmodel.errors import PlanError
 from costmodel.exact import Exact
 from costmodel.freeze import Frozen
 from costmodel.gate import allowed_error, worst_error
@@ -121,7 +122,12 @@ def prepare(frozen: Frozen, exact: Exact, state: Mapping[str, torch.Tensor], dev
         exact: where its constants are.
         state: parameters and buffers of the module by name.
         device: where constants are made.
+
+    Raises:
+        PlanError: a constant has no values.
     """
+    if lost := next((key for key, tensor in exact.constants.items() if tensor.is_meta), None):
+        raise PlanError(f"{exact.graph.name} reads a tensor ({lost}) that is no parameter; register it as a buffer")
     known = {key: tensor.detach() for key, tensor in state.items()}
     known |= {key: tensor.to(device) for key, tensor in exact.constants.items()}
     with torch.no_grad(), device:

@@ -1,0 +1,48 @@
+"""Module -> plan, with nothing run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from costmodel.capture import capture
+from costmodel.exact import capture_exactly
+from costmodel.hardware import load_profile, resolve_default
+from costmodel.plan import Plan
+from costmodel.planner import make_plan
+from costmodel.predict import predict_graph
+
+
+def plan(
+    module: nn.Module,
+    inputs: Sequence[Any],
+    *,
+    hardware: str | None = None,
+    model_name: str | None = None,
+    strategy: str = "exact",
+) -> Plan:
+    """How a module should run on some hardware: the oracle's choice, region by region. Nothing runs.
+
+    Args:
+        module: in evaluation mode; real or meta parameters; it is not changed.
+        inputs: positional inputs; real, meta or fake tensors.
+        hardware: a profile's name; None for this machine's GPU if there is a profile for it, else the default.
+        model_name: what the plan calls the model; None for its class.
+        strategy: a key of `costmodel.oracle.STRATEGIES`.
+
+    Raises:
+        UnknownHardwareError: there is no such profile.
+        RequestError: there is no such strategy.
+        CaptureError: the module cannot be turned into a graph.
+        PlanError: the module's pass changes what outlives it, and so cannot be replayed.
+        ProfileError: the profile is damaged or of another version.
+    """
+    profile = load_profile(hardware or resolve_default()[0])
+    name = model_name or type(module).__name__
+    exact = capture_exactly(module, inputs, name)
+    report = predict_graph(capture(module, inputs, name), profile)
+    modes = {mode: found.latency_ms for mode, found in report.modes.items()}
+    return make_plan(exact.graph, profile, modes, torch.__version__, strategy)

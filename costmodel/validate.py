@@ -1,0 +1,223 @@
+"""Measures what was predicted: modes of torch.compile and a plan, interleaved, on the machine at hand."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from costmodel.apply import Planned, apply, device_of
+from costmodel.capture import tensors_in
+from costmodel.errors import RequestError
+from costmodel.gate import random_like, worst_error
+from costmodel.hardware import resolve_default
+from costmodel.measure import latency
+from costmodel.plan import Plan
+from costmodel.predict import predict
+
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+"""Modes of torch.compile that can be measured."""
+USUAL = ("default", "reduce-overhead")
+ROUNDS = 7
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ModeResult:
+    """One way of running the model.
+
+    Attributes:
+        predicted_ms: latency as predicted; None where nothing predicts it.
+        measured_ms: median of the rounds' medians, with the 95 % interval of a bootstrap over rounds.
+        speedup: eager over this one, round by round; its median and 95 % interval.
+        compile_s: what the first call took, Inductor's cache on disk as it was.
+        peak_mb: most memory that torch had allocated during a call; None on a CPU.
+        output_error: largest relative error of an output against eager's.
+        note: why it was not measured, or what is odd about it.
+    """
+
+    predicted_ms: float | None
+    measured_ms: float | None
+    low_ms: float | None = None
+    high_ms: float | None = None
+    speedup: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+    compile_s: float | None = None
+    peak_mb: float | None = None
+    output_error: float | None = None
+    note: str = ""
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured latency, minus one."""
+        if self.predicted_ms is None or not self.measured_ms:
+            return None
+        return self.predicted_ms / self.measured_ms - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """Predicted beside measured, for one model."""
+
+    model: str
+    hardware: str
+    device: str
+    input_shape: tuple[int, ...]
+    precision: str
+    modes: Mapping[str, ModeResult]
+    replaced: tuple[str, ...] = ()
+
+    @property
+    def worst_error(self) -> float:
+        """The largest error of a predicted speedup; 0 where none was both predicted and measured."""
+        eager = self.modes["eager"]
+        errors = [
+            abs(eager.predicted_ms / mode.predicted_ms / mode.speedup - 1)
+            for mode in self.modes.values()
+            if eager.predicted_ms and mode.predicted_ms and mode.speedup
+        ]
+        return max(errors, default=0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as JSON's types."""
+        return {"schema": 1, **asdict(self), "worst_error": self.worst_error}
+
+
+def validate(
+    module: nn.Module,
+    inputs: Sequence[Any],
+    *,
+    plan: Plan | None = None,
+    hardware: str | None = None,
+    model_name: str | None = None,
+    modes: Sequence[str] = USUAL,
+    seconds: float = 0.1,
+) -> Validation:
+    """Runs a module eagerly, in torch.compile's modes and as planned, in turn, and compares with the prediction.
+
+    Args:
+        module: in evaluation mode, on the device to measure.
+        inputs: positional inputs; the measurement runs on random ones like them.
+        plan: measured too, if given.
+        hardware: the profile that predicts; None for this machine's GPU if there is a profile for it, else the default.
+        model_name: what the result calls the model; None for its class.
+        modes: of MODES.
+        seconds: of measuring a mode in a round; there are seven rounds.
+
+    Raises:
+        RequestError: an unknown mode.
+        PlanError: the plan does not fit.
+    """
+    if odd := [mode for mode in modes if mode not in MODES]:
+        raise RequestError(f"unknown mode {odd[0]!r}; choose of {', '.join(MODES)}")
+    device = device_of(module, inputs)
+    chosen = hardware or resolve_default()[0]
+    report = predict(module, inputs, hardware=chosen, model_name=model_name)
+    predicted: dict[str, float] = {mode: found.latency_ms for mode, found in report.modes.items()}
+    example = tuple(random_like(item, device) if isinstance(item, torch.Tensor) else item for item in inputs)
+    with torch.no_grad():
+        runs = {"eager": _Run.of(lambda: module, example, device)}
+        for mode in modes:
+            runs[mode] = _Run.of(partial(torch.compile, module, mode=mode), example, device)
+        if plan is not None:
+            runs["plan"] = _Run.of(partial(apply, module, plan, example), example, device)
+            predicted["plan"] = plan.latency_ms["plan"]
+        _interleave(runs, seconds, device.type)
+    eager = runs["eager"]
+    planned = runs["plan"].runner if plan is not None else None
+    return Validation(
+        model=report.model,
+        hardware=chosen,
+        device=torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        input_shape=report.input_shape,
+        precision=report.precision,
+        modes={name: run.result(predicted.get(name), eager) for name, run in runs.items()},
+        replaced=tuple(r.layers[0] for r, _ in planned.replaced if r.layers) if isinstance(planned, Planned) else (),
+    )
+
+
+class _Run:
+    """One way of running the model, being measured."""
+
+    def __init__(self, call: Callable[[], object] | None, note: str = "") -> None:
+        self.call = call
+        self.note = note
+        self.runner: object = None
+        self.compile_s: float | None = None
+        self.peak_mb: float | None = None
+        self.output_error: float | None = None
+        self.rounds_us: list[float] = []
+        self.outputs: list[torch.Tensor] = []
+
+    @classmethod
+    def of(cls, make: Callable[[], Callable[..., Any]], example: tuple[Any, ...], device: torch.device) -> _Run:
+        """Made and called for the first time; where that fails, what is left is a note."""
+        start = time.perf_counter()
+        try:
+            runner = make()
+            run = cls(lambda: runner(*example))
+            run.outputs = [output.clone() for output in tensors_in(runner(*example))]
+        except Exception as error:  # noqa: BLE001 - a compiler may fail in any way, and the other modes go on
+            return cls(None, f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}")
+        synchronize(device)
+        run.runner, run.compile_s = runner, time.perf_counter() - start
+        runner(*example)
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+            runner(*example)
+            run.peak_mb = torch.cuda.max_memory_allocated(device) / 1e6
+        return run
+
+    def result(self, predicted_ms: float | None, eager: _Run) -> ModeResult:
+        """What was measured, beside what was predicted."""
+        if not self.rounds_us:
+            return ModeResult(predicted_ms, None, note=self.note)
+        low, high = bootstrap(self.rounds_us)
+        ratios = [a / b for a, b in zip(eager.rounds_us, self.rounds_us, strict=True)]
+        compared = self is not eager
+        slow, fast = bootstrap(ratios)
+        return ModeResult(
+            predicted_ms=predicted_ms,
+            measured_ms=statistics.median(self.rounds_us) / 1e3,
+            low_ms=low / 1e3,
+            high_ms=high / 1e3,
+            speedup=statistics.median(ratios) if compared else None,
+            speedup_low=slow if compared else None,
+            speedup_high=fast if compared else None,
+            compile_s=self.compile_s if compared else None,
+            peak_mb=self.peak_mb,
+            output_error=worst_error(self.outputs, eager.outputs) if compared else None,
+            note=self.note,
+        )
+
+
+def synchronize(device: torch.device) -> None:
+    """Waits for a GPU; a CPU has nothing to wait for."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _interleave(runs: Mapping[str, _Run], seconds: float, device: str) -> None:
+    """Every way in turn, round after round, so that a drift of the machine meets all alike."""
+    from tqdm import tqdm
+
+    for _ in tqdm(range(ROUNDS), unit="round", leave=False, disable=None):
+        for run in runs.values():
+            if run.call is not None:
+                run.rounds_us.append(latency(run.call, seconds, device=device).median_us)
+
+
+def bootstrap(samples: Sequence[float], coverage: float = 0.95) -> tuple[float, float]:
+    """Interval of the median by resampling (Efron, "Bootstrap methods", 1979); seeded, so that it repeats."""
+    generator = np.random.default_rng(0)
+    drawn = generator.choice(np.asarray(samples), size=(RESAMPLES, len(samples)))
+    low, high = np.quantile(np.median(drawn, axis=1), [(1 - coverage) / 2, (1 + coverage) / 2])
+    return float(low), float(high)
