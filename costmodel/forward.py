@@ -14,10 +14,11 @@ from torch.overrides import TorchFunctionMode
 from costmodel.record import ATTENTION, Recorder
 
 _PYTHON_ATTENTION = torch.nn.functional.scaled_dot_product_attention
+_PYTHON_DROPOUT = torch.nn.functional.dropout
 
 
-class WholeAttention(TorchFunctionMode):
-    """Keeps scaled dot-product attention one operator, as devices with a fused kernel run it.
+class WholeOperators(TorchFunctionMode):
+    """Keeps scaled dot-product attention and dropout one operator each, as devices with a fused kernel run them.
 
     The mode sees direct calls; the patched name serves library functions, which torch runs with the mode off.
     """
@@ -36,13 +37,26 @@ class WholeAttention(TorchFunctionMode):
         result: torch.Tensor = written.transpose(-3, -2)
         result = result.reshape((*query.shape[:-1], value.shape[-1])) if query.dim() == 3 else result
         self._recorder.record(ATTENTION, (), bound, result)
+        self._recorder.own(result)
         return result
 
+    def _dropout(
+        self, input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False  # noqa: A002 - torch's
+    ) -> torch.Tensor:
+        if not training or inplace or not 0.0 < p < 1.0:
+            return _PYTHON_DROPOUT(input, p, training, inplace)
+        results = torch.empty_like(input), torch.empty_like(input, dtype=torch.bool)
+        self._recorder.record(torch.ops.aten.native_dropout.default, (input, p, True), {}, results)
+        for result in results:
+            self._recorder.own(result)
+        return results[0]
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        call = self._attention if func is _PYTHON_ATTENTION else func
+        whole = {_PYTHON_ATTENTION: self._attention, _PYTHON_DROPOUT: self._dropout}
+        call = whole.get(func, func)
         return call(*args, **(kwargs or {}))
 
-    def __enter__(self) -> WholeAttention:
+    def __enter__(self) -> WholeOperators:
         self._patch.start()
         super().__enter__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
         return self
