@@ -101,6 +101,7 @@ class Recorder(TorchDispatchMode):
         self._bound = 0
         self._tensors: dict[int, weakref.ref[torch.Tensor]] = {}
         self._freed: list[fx.Node] = []
+        self._held: Any = None
         self._memories: dict[int, _Memory] = {}
         self._seen: dict[int, int] = {}
         self._channels_last = False
@@ -166,10 +167,12 @@ class Recorder(TorchDispatchMode):
 
     def finish(self) -> None:
         """The pass is over: what is let go of from now on is the recorder's own."""
+        self._held = None
         self._freed = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        self._held = None
         self.refuse(func, args, kwargs)
         try:
             result = func(*args, **kwargs)
@@ -180,6 +183,7 @@ class Recorder(TorchDispatchMode):
         if follows and result.dim() == 4 and (_is_channels_last(args[0]) or _is_channels_last(args[1])):
             result = torch.empty_like(result, memory_format=torch.channels_last)
         self.record(func, args, kwargs, result)
+        self._held = result  # until the next call: a factory function of torch detaches a result that others refer to
         return result
 
     def _bind(self, tensor: torch.Tensor, node: fx.Node) -> None:

@@ -60,3 +60,18 @@ def shares_memory_with(op: Op) -> Ref | None:
 def is_view(op: Op) -> bool:
     """Whether an operator makes another tensor of the memory it is given."""
     return ops.lookup(op).role is Role.VIEW
+
+
+def versions(graph: Graph) -> Mapping[Ref, Ref]:
+    """Each value -> the one whose elements it shows: through views, but not through what was written in place.
+
+    A tensor that is written in place has a version before and one after. Autograd refuses to use an older one, so no
+    two versions of a block are stashed.
+    """
+    found = {Ref(value.name): Ref(value.name) for value in graph.values}
+    for op in graph.ops:
+        base = next(iter(op.refs()), None) if is_view(op) else None
+        for index in range(len(op.types)):
+            ref = Ref(op.name, index)
+            found[ref] = ref if base is None else found[base]
+    return found
