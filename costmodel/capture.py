@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from costmodel import ir
 from costmodel.errors import CaptureError
-from costmodel.forward import WholeOperators, scopes, untouched
+from costmodel.forward import WholeOperators, forgetful_autograd, scopes, untouched
 from costmodel.record import Recorder, meta_like
 
 _NOT_ATTRIBUTES = {"device", "pin_memory", "generator"}
@@ -56,7 +56,7 @@ def trace(module: nn.Module, inputs: Sequence[Any], exact: bool = False, *, trai
     Raises:
         CaptureError: the forward pass failed.
     """
-    state = _state_on_meta(module)
+    state = _state_on_meta(module, training)
     recorder = Recorder(module, {id(tensor): key for key, tensor in state.items()}, exact, training)
     names: list[str] = []
 
@@ -78,8 +78,11 @@ def trace(module: nn.Module, inputs: Sequence[Any], exact: bool = False, *, trai
     return recorder.graph
 
 
-def _state_on_meta(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers by name, on the meta device; those that are tied stay so."""
+def _state_on_meta(module: nn.Module, training: bool) -> dict[str, torch.Tensor]:
+    """Parameters and buffers by name, on the meta device; those that are tied stay so.
+
+    In training every parameter needs a gradient: torch chooses operators by that (`matmul` folds its batch).
+    """
     if isinstance(module, torch.jit.ScriptModule):
         raise CaptureError(f"{type(module).__name__} is TorchScript; give the nn.Module that it was made from")
     named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
@@ -87,13 +90,17 @@ def _state_on_meta(module: nn.Module) -> dict[str, torch.Tensor]:
     if unmade:
         raise CaptureError(f"the parameter {unmade[0]} is not initialised yet; run the module once before")
     twins = {id(tensor): meta_like(tensor) for _, tensor in named}
+    if training:
+        for parameter in module.parameters():
+            twins[id(parameter)].requires_grad_(parameter.is_floating_point())
     return {key: twins[id(tensor)] for key, tensor in named}
 
 
 def _run(
     module: nn.Module, state: dict[str, torch.Tensor], args: tuple[Any, ...], recorder: Recorder, training: bool
 ) -> Any:
-    with torch.no_grad(), untouched(module), scopes(recorder), recorder, WholeOperators(recorder):
+    gradients = forgetful_autograd() if training else torch.no_grad()
+    with gradients, untouched(module), scopes(recorder), recorder, WholeOperators(recorder):
         if training:
             module.train()
         try:

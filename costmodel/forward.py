@@ -33,7 +33,10 @@ class WholeOperators(TorchFunctionMode):
         self._recorder.refuse(ATTENTION, (), bound)
         query, value = bound["query"], bound["value"]
         *outer, heads, length, _ = (1, *query.shape) if query.dim() == 3 else query.shape
-        written = query.new_empty((*outer, length, heads, value.shape[-1]))  # as fused kernels write it
+        written = _needing_gradient(
+            query.new_empty((*outer, length, heads, value.shape[-1])),  # as fused kernels write it
+            query.requires_grad,
+        )
         result: torch.Tensor = written.transpose(-3, -2)
         result = result.reshape((*query.shape[:-1], value.shape[-1])) if query.dim() == 3 else result
         self._recorder.record(ATTENTION, (), bound, result)
@@ -45,7 +48,8 @@ class WholeOperators(TorchFunctionMode):
     ) -> torch.Tensor:
         if not training or inplace or not 0.0 < p < 1.0:
             return _PYTHON_DROPOUT(input, p, training, inplace)
-        results = torch.empty_like(input), torch.empty_like(input, dtype=torch.bool)
+        kept = _needing_gradient(torch.empty_like(input, requires_grad=False), input.requires_grad)
+        results = kept, torch.empty_like(input, dtype=torch.bool)
         self._recorder.record(torch.ops.aten.native_dropout.default, (input, p, True), {}, results)
         for result in results:
             self._recorder.own(result)
@@ -64,6 +68,18 @@ class WholeOperators(TorchFunctionMode):
     def __exit__(self, *details: Any) -> None:
         super().__exit__(*details)  # type: ignore[no-untyped-call]  # likewise
         self._patch.stop()
+
+
+def _needing_gradient(tensor: torch.Tensor, needed: bool) -> torch.Tensor:
+    """The tensor, as something computed that a gradient flows through, where one does."""
+    return tensor.requires_grad_().clone() if needed and torch.is_grad_enabled() else tensor
+
+
+@contextmanager
+def forgetful_autograd() -> Iterator[None]:
+    """Gradients are tracked, but nothing is kept for them: what stays alive is what Python holds."""
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(lambda _: None, lambda _: None):
+        yield
 
 
 @contextmanager

@@ -75,3 +75,8 @@ def versions(graph: Graph) -> Mapping[Ref, Ref]:
             ref = Ref(op.name, index)
             found[ref] = ref if base is None else found[base]
     return found
+
+
+def overwritten(graph: Graph, version: Mapping[Ref, Ref]) -> set[Ref]:
+    """The values, as `versions` resolves them, that an operator has written over in place."""
+    return {version[op.refs()[0]] for op in graph.ops if op.inplace and op.refs()}

@@ -14,7 +14,7 @@ from costmodel import ops
 from costmodel.ir import Graph, Op, Ref
 from costmodel.memory.liveness import Peak, deaths
 from costmodel.memory.stash import Stash, needing_gradient
-from costmodel.memory.storages import Storage, rounded, storages
+from costmodel.memory.storages import Storage, overwritten, rounded, storages, versions
 
 
 def training_peak(
@@ -68,9 +68,13 @@ class _Step:
         self._needs = needing_gradient(self.graph, self.trainable)
         self._extra = {stash.op: stash.extra_bytes for stash in self.stashed}
         self._gradients = {}
+        gone = overwritten(self.graph, versions(self.graph))
         first_saver: dict[Storage, int] = {}
         for stash in reversed(self.stashed):
-            first_saver.update((blocks[ref], stash.op) for ref in stash.values)
+            first_saver.update((blocks[ref], stash.op) for ref in stash.values if ref not in gone)
+            # what an operator needs and writes over, autograd copies first
+            copies = sum(rounded(self.graph.type_of(ref).nbytes) for ref in stash.values if ref in gone)
+            self._extra[stash.op] += copies
         self._dies, self._born, self._releases = {}, {}, {}
         for block in set(blocks.values()):
             self._born.setdefault(block.made_at, []).append(block)
