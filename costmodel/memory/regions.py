@@ -94,6 +94,7 @@ def _region(graph: Graph, stashed: Sequence[Stash], name: str, span: range) -> _
     version = versions(graph)
     inside = {graph.ops[position].name for position in span}
     given = {value.name for value in graph.values}
+    heavy = {op.name for op in graph.ops if _is_kept(op)}
     keeps: set[Ref] = set()
     for position in span:
         op = graph.ops[position]
@@ -103,6 +104,8 @@ def _region(graph: Graph, stashed: Sequence[Stash], name: str, span: range) -> _
             keeps.update(Ref(op.name, index) for index in range(len(op.types)))
         if op.inplace and outside and outside[0].name not in given:
             return None  # it writes over its own input, which computing again would read
+        if op.inplace and len(op.refs()) > 1 and version[op.refs()[0]].name in heavy:
+            return None  # `y += x` on what is kept; a module with an `inplace` flag can be told not to
     saved = {ref for stash in stashed if stash.op in span for ref in stash.values if ref.name not in given}
     again = frozenset(saved - keeps)
     return _Region(name, span, frozenset(keeps), again) if again else None
