@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from costmodel.errors import CostmodelError as CostmodelError
+    from costmodel.checkpoint import checkpointed as checkpointed
     from costmodel.hardware import list_profiles as list_profiles
     from costmodel.hardware import load_profile as load_profile
+    from costmodel.memory.analyze import memory as memory
+    from costmodel.memory.plan import CheckpointPlan as CheckpointPlan
     from costmodel.predict import predict as predict
     from costmodel.report import LayerPrediction as LayerPrediction
     from costmodel.report import ModePrediction as ModePrediction
@@ -24,27 +27,33 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "CheckpointPlan": ("costmodel.memory.plan", "CheckpointPlan"),
     "CostmodelError": ("costmodel.errors", "CostmodelError"),
     "LayerPrediction": ("costmodel.report", "LayerPrediction"),
     "ModePrediction": ("costmodel.report", "ModePrediction"),
     "Report": ("costmodel.report", "Report"),
+    "checkpointed": ("costmodel.checkpoint", "checkpointed"),
     "list_profiles": ("costmodel.hardware", "list_profiles"),
     "load_model": ("costmodel.zoo", "load"),
     "load_profile": ("costmodel.hardware", "load_profile"),
+    "memory": ("costmodel.memory.analyze", "memory"),
     "predict": ("costmodel.predict", "predict"),
     "render": ("costmodel.report", "render"),
 }
 """Public name -> the module that holds it, and its name there."""
 
 __all__ = [
+    "CheckpointPlan",
     "CostmodelError",
     "LayerPrediction",
     "ModePrediction",
     "Report",
     "__version__",
+    "checkpointed",
     "list_profiles",
     "load_model",
     "load_profile",
+    "memory",
     "predict",
     "render",
 ]

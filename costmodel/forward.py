@@ -44,7 +44,11 @@ class WholeOperators(TorchFunctionMode):
         return result
 
     def _dropout(
-        self, input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False  # noqa: A002 - torch's
+        self,
+        input: torch.Tensor,
+        p: float = 0.5,
+        training: bool = True,
+        inplace: bool = False,  # noqa: A002 - torch's
     ) -> torch.Tensor:
         if not training or inplace or not 0.0 < p < 1.0:
             return _PYTHON_DROPOUT(input, p, training, inplace)

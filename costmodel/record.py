@@ -86,9 +86,7 @@ class Recorder(TorchDispatchMode):
         module_calls: how many submodules were called.
     """
 
-    def __init__(
-        self, root: nn.Module, names: Mapping[int, str], exact: bool = False, training: bool = False
-    ) -> None:
+    def __init__(self, root: nn.Module, names: Mapping[int, str], exact: bool = False, training: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
         self.graph = fx.Graph()
         self._exact = exact

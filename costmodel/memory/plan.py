@@ -88,7 +88,9 @@ def parse_plan(record: Any) -> CheckpointPlan:
     if not isinstance(modules, list) or not all(isinstance(name, str) and name for name in modules):
         raise CheckpointPlanError("modules must be a list of module names")
     if nested := _nested(modules):
-        raise CheckpointPlanError(f"the module {nested} is listed twice or lies in another that is listed; leave it out")
+        raise CheckpointPlanError(
+            f"the module {nested} is listed twice or lies in another that is listed; leave it out"
+        )
     numbers = [record[name] for name in ("stashed_before", "stashed_after", "added_us")]
     if not all(isinstance(number, (int, float)) and 0 <= number < float("inf") for number in numbers):
         raise CheckpointPlanError("bytes and times must be numbers of at least 0")
