@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from costmodel.errors import CostmodelError as CostmodelError
     from costmodel.checkpoint import checkpointed as checkpointed
+    from costmodel.errors import CostmodelError as CostmodelError
     from costmodel.hardware import list_profiles as list_profiles
     from costmodel.hardware import load_profile as load_profile
     from costmodel.memory.analyze import memory as memory

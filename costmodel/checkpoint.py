@@ -63,7 +63,7 @@ def _checkpoint(module: nn.Module) -> None:
         args, kwargs = tree_map(lambda leaf: leaf, (args, kwargs))
         return checkpoint(forward, *args, use_reentrant=False, context_fn=lambda: _contexts(module), **kwargs)
 
-    module.forward = checkpointing  # type: ignore[method-assign]  # a wrapper would change the names in state_dict
+    module.forward = checkpointing  # a wrapper module would change the names in state_dict
 
 
 def _contexts(module: nn.Module) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:

@@ -45,14 +45,14 @@ class WholeOperators(TorchFunctionMode):
 
     def _dropout(
         self,
-        input: torch.Tensor,
+        input: torch.Tensor,  # noqa: A002 - torch's name, for callers that use it
         p: float = 0.5,
         training: bool = True,
-        inplace: bool = False,  # noqa: A002 - torch's
+        inplace: bool = False,
     ) -> torch.Tensor:
         if not training or inplace or not 0.0 < p < 1.0:
             return _PYTHON_DROPOUT(input, p, training, inplace)
-        kept = _needing_gradient(torch.empty_like(input, requires_grad=False), input.requires_grad)
+        kept = _needing_gradient(torch.empty_like(input), input.requires_grad)
         results = kept, torch.empty_like(input, dtype=torch.bool)
         self._recorder.record(torch.ops.aten.native_dropout.default, (input, p, True), {}, results)
         for result in results:
@@ -82,8 +82,12 @@ def _needing_gradient(tensor: torch.Tensor, needed: bool) -> torch.Tensor:
 @contextmanager
 def forgetful_autograd() -> Iterator[None]:
     """Gradients are tracked, but nothing is kept for them: what stays alive is what Python holds."""
-    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(lambda _: None, lambda _: None):
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(lambda _: None, _forgotten):
         yield
+
+
+def _forgotten(_: object) -> torch.Tensor:
+    raise AssertionError("no backward pass is run while a forward pass is recorded")
 
 
 @contextmanager

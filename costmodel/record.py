@@ -197,8 +197,7 @@ class Recorder(TorchDispatchMode):
 
     def _forget(self, key: int) -> None:
         """A tensor is gone: its identity may be another's next."""
-        for table in (self._tensors, self._nodes, self._seen):
-            del table[key]  # type: ignore[attr-defined]  # a tuple of dicts of several types
+        del self._tensors[key], self._nodes[key], self._seen[key]
 
     def _free(self, place: int) -> None:
         self._freed.append(self._memories.pop(place).owner)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from costmodel import ops
@@ -51,8 +51,12 @@ def alternatives(
     sizes = feature_maps(graph, stashed)
     total = sum(sizes.values())
     offloads = [_offload(name, total, rate, forward_us) for name, rate in BUSES.items()]
-    encodings = {"relu masks of 1 bit": _relu_masks, "pool indices of 1 byte": _indices, "float16 stashes": _halves}
-    return (*offloads, *(_encoded(name, rule(graph, stashed, sizes), bytes_per_us) for name, rule in encodings.items()))
+    encodings = {
+        "relu masks of 1 bit": _relu_masks(graph, stashed, sizes),
+        "pool indices of 1 byte": _indices(graph, sizes),
+        "float16 stashes": _halves(graph, sizes),
+    }
+    return (*offloads, *(_encoded(name, pairs, bytes_per_us) for name, pairs in encodings.items()))
 
 
 def _offload(name: str, nbytes: int, rate: float, forward_us: float) -> Alternative:
@@ -64,7 +68,6 @@ def _offload(name: str, nbytes: int, rate: float, forward_us: float) -> Alternat
 
 Encoding = Iterator[tuple[int, int]]
 """Bytes of each feature map that is encoded, before and after."""
-_Rule = Callable[[Graph, Sequence[Stash], Mapping[Ref, int]], Encoding]
 
 
 def _encoded(name: str, pairs: Encoding, bytes_per_us: float) -> Alternative:
@@ -85,7 +88,7 @@ def _relu_masks(graph: Graph, stashed: Sequence[Stash], sizes: Mapping[Ref, int]
             yield nbytes, rounded(-(-graph.type_of(ref).numel // 8))
 
 
-def _indices(graph: Graph, stashed: Sequence[Stash], sizes: Mapping[Ref, int]) -> Encoding:
+def _indices(graph: Graph, sizes: Mapping[Ref, int]) -> Encoding:
     """A pooling window has fewer than 256 places, torch writes where the largest was in 64 bits."""
     windows = {op.name for op in graph.ops if ops.lookup(op).role is Role.WINDOW}
     for ref, nbytes in sizes.items():
@@ -93,7 +96,7 @@ def _indices(graph: Graph, stashed: Sequence[Stash], sizes: Mapping[Ref, int]) -
             yield nbytes, rounded(graph.type_of(ref).numel)
 
 
-def _halves(graph: Graph, stashed: Sequence[Stash], sizes: Mapping[Ref, int]) -> Encoding:
+def _halves(graph: Graph, sizes: Mapping[Ref, int]) -> Encoding:
     """Every float32 feature map in half the bytes; gradients lose precision by it."""
     for ref, nbytes in sizes.items():
         if graph.type_of(ref).dtype == "float32":

@@ -87,7 +87,7 @@ def _extra_bytes(graph: Graph, op: Op) -> int:
 
 
 def feature_maps(graph: Graph, stashed: Collection[Stash]) -> Mapping[Ref, int]:
-    """The values that are kept for the backward pass alone, each once -> bytes; what the caller holds is none of them."""
+    """The values that are kept for the backward pass alone, each once -> bytes; without what the caller holds."""
     held = {value.name for value in graph.values}
     sizes: dict[Ref, int] = {}
     for stash in stashed:

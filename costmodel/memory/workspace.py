@@ -15,7 +15,7 @@ _POOL_SEGMENT = 2 << 20
 
 
 def products_workspace_bytes(graph: Graph, capability: str, training: bool) -> int:
-    """cuBLAS's workspace, which torch's allocator counts from the first product on.
+    """The workspace of cuBLAS, which torch's allocator counts from the first product on.
 
     The backward pass runs in a thread of its own, with a handle and a workspace of its own.
 

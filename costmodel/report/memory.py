@@ -18,6 +18,14 @@ from costmodel.report.to_markdown import escaped, pipe_table
 Section = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 """A title, columns, and rows of cells."""
 
+_COLUMNS = (
+    *("", "peak MB", "peak at", "parameters", "buffers", "inputs", "gradients", "optimizer", "feature maps"),
+    *("workspace", "cuDNN may add", "graph pool"),
+)
+_PASS_KEYS = (
+    *("peak_bytes", "peak_at", "workspace_bytes", "convolution_allowance_bytes", "graph_pool_bytes"),
+    *("gradient_bytes", "optimizer_bytes", "feature_map_bytes"),
+)
 _MODULES_SHOWN = 4
 
 
@@ -61,8 +69,6 @@ def headline(report: MemoryReport) -> str:
 def sections(report: MemoryReport) -> list[Section]:
     """The tables of a report."""
     state = (report.parameter_bytes, report.buffer_bytes, report.input_bytes)
-    head = ("", "peak MB", "peak at", "parameters", "buffers", "inputs", "gradients", "optimizer", "feature maps")
-    head = (*head, "workspace", "cuDNN may add", "graph pool")
     rows: list[tuple[str, ...]] = []
     if (run := report.inference) is not None:
         sizes = (*map(megabytes, state), "-", "-", "-", megabytes(run.workspace_bytes))
@@ -72,12 +78,14 @@ def sections(report: MemoryReport) -> list[Section]:
         held = (step.gradient_bytes, step.optimizer_bytes, step.feature_map_bytes, step.workspace_bytes)
         sizes = tuple(map(megabytes, (*state, *held, step.convolution_allowance_bytes)))
         rows.append(("training", megabytes(step.peak_bytes), step.peak_at, *sizes, "-"))
-    found: list[Section] = [("where memory goes, MB", head, rows)]
+    found: list[Section] = [("where memory goes, MB", _COLUMNS, rows)]
     return found if report.training is None else [*found, *_training_sections(report.training)]
 
 
 def _training_sections(step: Training) -> list[Section]:
-    kinds = [(item.kind, str(item.tensors), megabytes(item.nbytes)) for item in step.feature_maps]
+    kinds: list[tuple[str, ...]] = [
+        (item.kind, str(item.tensors), megabytes(item.nbytes)) for item in step.feature_maps
+    ]
     again, modules = step.recomputation, step.checkpointing
     ways = [
         _way(f"recompute {len(again.values)} tensors", again.saved_bytes, 0, again.added_us, again.added_us),
@@ -93,11 +101,11 @@ def _training_sections(step: Training) -> list[Section]:
             for item in step.alternatives
         ),
     ]
+    title = f"ways to keep fewer of {megabytes(step.feature_map_bytes)} MB, beside a forward pass of"
     return [
         ("feature maps by what made them", ("operator", "tensors", "MB"), kinds),
         (
-            f"ways to keep fewer of {megabytes(step.feature_map_bytes)} MB, beside a forward pass of "
-            f"{milliseconds(step.forward_us / 1e3)} ms",
+            f"{title} {milliseconds(step.forward_us / 1e3)} ms",
             ("way", "saves MB", "over the bus MB", "busy ms", "adds ms"),
             ways,
         ),
@@ -116,9 +124,8 @@ def notes(report: MemoryReport) -> list[str]:
         more = len(modules) - _MODULES_SHOWN
         shown = ", ".join(modules[:_MODULES_SHOWN]) + (f" and {more} more" if more > 0 else "")
         said.append(f"to checkpoint: {shown} (--save-plan FILE writes all)")
-    for item in report.unsupported:
-        said.append(f"operator {item.op} in {item.where or report.model}: taken to save its inputs and results")
-    return said
+    unknown = "taken to save its inputs and results"
+    return said + [f"operator {item.op} in {item.where or report.model}: {unknown}" for item in report.unsupported]
 
 
 def megabytes(nbytes: int) -> str:
@@ -132,9 +139,7 @@ def _to_csv(report: MemoryReport) -> str:
     record = report.to_dict()
     about = ("model", "hardware", "batch_size", "input_shape", "precision", "layout")
     state = ("parameter_bytes", "buffer_bytes", "input_bytes")
-    own = ("peak_bytes", "peak_at", "workspace_bytes", "convolution_allowance_bytes", "graph_pool_bytes")
-    own += ("gradient_bytes", "optimizer_bytes", "feature_map_bytes")
-    writer = csv.DictWriter(buffer, [*about, "pass", *state, *own], lineterminator="\n", extrasaction="ignore")
+    writer = csv.DictWriter(buffer, [*about, "pass", *state, *_PASS_KEYS], lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
     shared = {key: record[key] for key in (*about, *state)} | {"input_shape": "x".join(map(str, report.input_shape))}
     writer.writerows(shared | {"pass": key} | record[key] for key in ("inference", "training") if record[key])
