@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from costmodel.apply import apply as apply
+    from costmodel.checkpoint import checkpointed as checkpointed
     from costmodel.errors import CostmodelError as CostmodelError
     from costmodel.hardware import list_profiles as list_profiles
     from costmodel.hardware import load_profile as load_profile
+    from costmodel.memory.analyze import memory as memory
+    from costmodel.memory.plan import CheckpointPlan as CheckpointPlan
     from costmodel.plan import Plan as Plan
     from costmodel.planning import plan as plan
     from costmodel.predict import predict as predict
@@ -29,24 +32,28 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _EXPORTS = {
-    "Plan": ("costmodel.plan", "Plan"),
-    "Validation": ("costmodel.validate", "Validation"),
-    "apply": ("costmodel.apply", "apply"),
-    "plan": ("costmodel.planning", "plan"),
-    "validate": ("costmodel.validate", "validate"),
+    "CheckpointPlan": ("costmodel.memory.plan", "CheckpointPlan"),
     "CostmodelError": ("costmodel.errors", "CostmodelError"),
     "LayerPrediction": ("costmodel.report", "LayerPrediction"),
     "ModePrediction": ("costmodel.report", "ModePrediction"),
+    "Plan": ("costmodel.plan", "Plan"),
     "Report": ("costmodel.report", "Report"),
+    "Validation": ("costmodel.validate", "Validation"),
+    "apply": ("costmodel.apply", "apply"),
+    "checkpointed": ("costmodel.checkpoint", "checkpointed"),
     "list_profiles": ("costmodel.hardware", "list_profiles"),
     "load_model": ("costmodel.zoo", "load"),
     "load_profile": ("costmodel.hardware", "load_profile"),
+    "memory": ("costmodel.memory.analyze", "memory"),
+    "plan": ("costmodel.planning", "plan"),
     "predict": ("costmodel.predict", "predict"),
     "render": ("costmodel.report", "render"),
+    "validate": ("costmodel.validate", "validate"),
 }
 """Public name -> the module that holds it, and its name there."""
 
 __all__ = [
+    "CheckpointPlan",
     "CostmodelError",
     "LayerPrediction",
     "ModePrediction",
@@ -55,9 +62,11 @@ __all__ = [
     "Validation",
     "__version__",
     "apply",
+    "checkpointed",
     "list_profiles",
     "load_model",
     "load_profile",
+    "memory",
     "plan",
     "predict",
     "render",

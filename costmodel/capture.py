@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from costmodel import ir
 from costmodel.errors import CaptureError
-from costmodel.forward import WholeAttention, scopes, untouched
+from costmodel.forward import WholeOperators, forgetful_autograd, scopes, untouched
 from costmodel.record import Recorder, meta_like
 
 _NOT_ATTRIBUTES = {"device", "pin_memory", "generator"}
@@ -29,7 +29,7 @@ _NOT_ATTRIBUTES = {"device", "pin_memory", "generator"}
 _NOT_IN_NAMES = re.compile(r"[\s,:=()\[\]%#]")
 
 
-def capture(module: nn.Module, inputs: Sequence[Any], name: str = "model") -> ir.Graph:
+def capture(module: nn.Module, inputs: Sequence[Any], name: str = "model", *, training: bool = False) -> ir.Graph:
     """The graph of ATen operators that one eager forward pass of `module` issues.
 
     The pass runs on meta tensors in place of the weights; the module is as it was afterwards, also if the pass fails.
@@ -39,14 +39,15 @@ def capture(module: nn.Module, inputs: Sequence[Any], name: str = "model") -> ir
         inputs: positional inputs; of tensors (real, meta or fake, also inside lists, tuples and dicts) only the shapes,
             dtypes and strides are used; anything else is passed as it is.
         name: what the graph is called.
+        training: record the forward pass of a training step: every submodule in training mode, whatever it is in now.
 
     Raises:
         CaptureError: the forward pass failed; the message names the module and keeps the error's own words.
     """
-    return lower(trace(module, inputs), name)
+    return lower(trace(module, inputs, training=training), name)
 
 
-def trace(module: nn.Module, inputs: Sequence[Any], exact: bool = False) -> fx.Graph:
+def trace(module: nn.Module, inputs: Sequence[Any], exact: bool = False, *, training: bool = False) -> fx.Graph:
     """The FX graph of one forward pass; `meta["types"]` holds result types, `meta["module"]` where a node ran.
 
     The output node's `meta["result"]` is what the pass returned. With `exact`, the graph computes what the pass does,
@@ -55,8 +56,8 @@ def trace(module: nn.Module, inputs: Sequence[Any], exact: bool = False) -> fx.G
     Raises:
         CaptureError: the forward pass failed.
     """
-    state = _state_on_meta(module)
-    recorder = Recorder(module, {id(tensor): key for key, tensor in state.items()}, exact)
+    state = _state_on_meta(module, training)
+    recorder = Recorder(module, {id(tensor): key for key, tensor in state.items()}, exact, training)
     names: list[str] = []
 
     def placeholder(tensor: torch.Tensor) -> torch.Tensor:
@@ -68,7 +69,8 @@ def trace(module: nn.Module, inputs: Sequence[Any], exact: bool = False) -> fx.G
 
     args = tree_map_only(torch.Tensor, placeholder, tuple(inputs))
     recorder.follow_layout([*state.values(), *(leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor))])
-    result = _run(module, state, args, recorder)
+    result = _run(module, state, args, recorder, training)
+    recorder.finish()
     outputs = [recorder.node_of(tensor) for tensor in tensors_in(result)]
     if not outputs:
         raise CaptureError(f"the forward pass of {type(module).__name__} returned no tensor")
@@ -76,8 +78,11 @@ def trace(module: nn.Module, inputs: Sequence[Any], exact: bool = False) -> fx.G
     return recorder.graph
 
 
-def _state_on_meta(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers by name, on the meta device; those that are tied stay so."""
+def _state_on_meta(module: nn.Module, training: bool) -> dict[str, torch.Tensor]:
+    """Parameters and buffers by name, on the meta device; those that are tied stay so.
+
+    In training every parameter needs a gradient: torch chooses operators by that (`matmul` folds its batch).
+    """
     if isinstance(module, torch.jit.ScriptModule):
         raise CaptureError(f"{type(module).__name__} is TorchScript; give the nn.Module that it was made from")
     named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
@@ -85,11 +90,19 @@ def _state_on_meta(module: nn.Module) -> dict[str, torch.Tensor]:
     if unmade:
         raise CaptureError(f"the parameter {unmade[0]} is not initialised yet; run the module once before")
     twins = {id(tensor): meta_like(tensor) for _, tensor in named}
+    if training:
+        for parameter in module.parameters():
+            twins[id(parameter)].requires_grad_(parameter.is_floating_point())
     return {key: twins[id(tensor)] for key, tensor in named}
 
 
-def _run(module: nn.Module, state: dict[str, torch.Tensor], args: tuple[Any, ...], recorder: Recorder) -> Any:
-    with torch.no_grad(), untouched(module), scopes(recorder), recorder, WholeAttention(recorder):
+def _run(
+    module: nn.Module, state: dict[str, torch.Tensor], args: tuple[Any, ...], recorder: Recorder, training: bool
+) -> Any:
+    gradients = forgetful_autograd() if training else torch.no_grad()
+    with gradients, untouched(module), scopes(recorder), recorder, WholeOperators(recorder):
+        if training:
+            module.train()
         try:
             return torch.func.functional_call(module, state, args, tie_weights=True)
         except CaptureError:
@@ -149,7 +162,14 @@ def lower(graph: fx.Graph, name: str = "model") -> ir.Graph:
         else:
             refs[node] = ir.Ref(str(len(ops)))
             ops.append(_lower_node(node, refs[node].name, refs))
+    calls = [node for node in graph.nodes if node in refs and node.op == "call_function" and "types" in node.meta]
+    made = {refs[node].name: node for node in reversed(calls)}  # of an operator and its results the operator
+    ops = [dataclasses.replace(op, frees=_freed(made[op.name], refs)) for op in ops]
     return _drop_dead(ir.Graph(name, tuple(values), tuple(ops), outputs, module_calls)).verify()
+
+
+def _freed(node: fx.Node, refs: Mapping[fx.Node, ir.Ref]) -> tuple[ir.Ref, ...]:
+    return tuple(refs[owner] for owner in node.meta.get("frees", ()) if owner in refs)
 
 
 def _lower_node(node: fx.Node, name: str, refs: Mapping[fx.Node, ir.Ref]) -> ir.Op:
@@ -162,11 +182,14 @@ def _lower_node(node: fx.Node, name: str, refs: Mapping[fx.Node, ir.Ref]) -> ir.
     args = tuple((key, _arg(value, refs)) for key, value in named if key not in _NOT_ATTRIBUTES)
     overload = "" if target._overloadname == "default" else f".{target._overloadname}"
     namespace, _, base = schema.name.partition("::")
-    if schema.is_mutable and base.endswith("_") and not base.endswith("__"):
+    inplace = schema.is_mutable and base.endswith("_") and not base.endswith("__")
+    if inplace:
         base = base[:-1]
     if namespace != "aten":
         base = f"{namespace}_{base}"
-    return ir.Op(name, base + overload, args, node.meta["types"], re.sub(r"\s", "_", node.meta["module"]))
+    where = re.sub(r"\s", "_", node.meta["module"])
+    inplace = inplace or node.meta.get("inplace", False)
+    return ir.Op(name, base + overload, args, node.meta["types"], where, inplace)
 
 
 def _clean(name: str) -> str:
@@ -188,9 +211,12 @@ def _drop_dead(graph: ir.Graph) -> ir.Graph:
     """The graph without operators and parameters that no output depends on."""
     live = {ref.name for ref in graph.outputs}
     kept: list[ir.Op] = []
+    frees: tuple[ir.Ref, ...] = ()
     for op in reversed(graph.ops):
+        frees = (*op.frees, *frees)
         if op.name in live:
-            kept.append(op)
+            kept.append(dataclasses.replace(op, frees=frees))
+            frees = ()
             live.update(ref.name for ref in op.refs())
     values = tuple(value for value in graph.values if value.role == "input" or value.name in live)
     return ir.Graph(graph.name, values, tuple(reversed(kept)), graph.outputs, graph.module_calls)

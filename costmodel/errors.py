@@ -41,3 +41,7 @@ class DatasetError(CostmodelError):
 
 class MeasurementError(CostmodelError):
     """Something could not be measured on this machine."""
+
+
+class CheckpointPlanError(CostmodelError):
+    """A checkpointing plan cannot be read or written, or does not fit the model."""

@@ -95,13 +95,20 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One ATen operator: arguments by their schema names, the types it returns, the module it belongs to."""
+    """One ATen operator: arguments by their schema names, the types it returns, the module it belongs to.
+
+    `inplace` tells that the result lies in the memory of the first argument, `frees` which values' memory the program
+    let go of between this operator and the next. They say where values lie, not what they are, and are no part of the
+    text form.
+    """
 
     name: str
     op: str
     args: tuple[tuple[str, Arg], ...]
     types: tuple[TensorType, ...]
     module: str = ""
+    inplace: bool = field(default=False, compare=False)
+    frees: tuple[Ref, ...] = field(default=(), compare=False)
 
     @property
     def base(self) -> str:

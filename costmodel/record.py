@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,8 +52,13 @@ def type_of(tensor: torch.Tensor) -> ir.TensorType:
 
 @dataclass(slots=True)
 class _Memory:
-    """What tensors share: the value of the first of them, and what was written since, by whichever."""
+    """What tensors share: the value of the first of them, and what was written since, by whichever.
 
+    `owner` is the node that made it; `storage` tells when the program has let go of the last tensor on it.
+    """
+
+    owner: fx.Node
+    storage: weakref.ref[torch.UntypedStorage]
     node: fx.Node
     geometry: Geometry
     dtype: torch.dtype
@@ -69,17 +75,18 @@ class _Scope:
 class Recorder(TorchDispatchMode):
     """Records each dispatched operator as a node of an FX graph.
 
-    Tensors are kept alive, so that their identities stay unique.
+    Tensors are not kept alive: what the program lets go of is noted, as eager execution would free it then.
 
     With `exact`, what is written into constants is recorded too: the graph can then be run; without, such writes are
     folded away as a compiler does, for they cost a pass nothing.
 
     Attributes:
-        graph: the nodes so far; `meta["types"]` holds what a node returns, `meta["module"]` where it ran.
+        graph: the nodes so far; `meta["types"]` holds what a node returns, `meta["module"]` where it ran,
+            `meta["frees"]` the nodes that made what was freed between it and the next one.
         module_calls: how many submodules were called.
     """
 
-    def __init__(self, root: nn.Module, names: Mapping[int, str], exact: bool = False) -> None:
+    def __init__(self, root: nn.Module, names: Mapping[int, str], exact: bool = False, training: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
         self.graph = fx.Graph()
         self._exact = exact
@@ -88,7 +95,11 @@ class Recorder(TorchDispatchMode):
         self._paths = {child: path for path, child in root.named_modules()}
         self._names = names
         self._nodes: dict[int, fx.Node] = {}
-        self._alive: list[torch.Tensor] = []
+        self._training = training
+        self._bound = 0
+        self._tensors: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._freed: list[fx.Node] = []
+        self._held: Any = None
         self._memories: dict[int, _Memory] = {}
         self._seen: dict[int, int] = {}
         self._channels_last = False
@@ -122,7 +133,7 @@ class Recorder(TorchDispatchMode):
     def node_of(self, tensor: torch.Tensor) -> fx.Node:
         """The node that made a tensor's value; a `get_attr` for one that was made elsewhere."""
         if id(tensor) not in self._nodes:
-            name = self._names.get(id(tensor), f"{CONSTANT}{len(self._alive)}")
+            name = self._names.get(id(tensor), f"{CONSTANT}{self._bound}")
             self._bind(tensor, self.graph.create_node("get_attr", name))
             self._nodes[id(tensor)].meta["value"] = tensor
         memory = self._memories[_memory_of(tensor)]
@@ -140,14 +151,26 @@ class Recorder(TorchDispatchMode):
         )
         several = isinstance(result, (tuple, list))
         tensors = [(index, item) for index, item in enumerate(result if several else (result,)) if _is_tensor(item)]
-        node.meta.update(types=tuple(type_of(item) for _, item in tensors), module=self._scopes[-1].path)
+        self._freed = []
+        types = tuple(type_of(item) for _, item in tensors)
+        node.meta.update(types=types, module=self._scopes[-1].path, frees=self._freed)
         for index, item in tensors:
             self._bind(item, self.graph.call_function(operator.getitem, (node, index)) if several else node)
         if target._schema.is_mutable:  # type: ignore[attr-defined]  # an OpOverload
             self._note_writes(args, kwargs, [item for _, item in tensors])
 
+    def own(self, tensor: torch.Tensor) -> None:
+        """Says that a tensor's memory was made by the operator recorded as its maker, whatever stood in for it."""
+        self._memories[_memory_of(tensor)].owner = self._nodes[id(tensor)]
+
+    def finish(self) -> None:
+        """The pass is over: what is let go of from now on is the recorder's own."""
+        self._held = None
+        self._freed = []
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        self._held = None
         self.refuse(func, args, kwargs)
         try:
             result = func(*args, **kwargs)
@@ -158,14 +181,26 @@ class Recorder(TorchDispatchMode):
         if follows and result.dim() == 4 and (_is_channels_last(args[0]) or _is_channels_last(args[1])):
             result = torch.empty_like(result, memory_format=torch.channels_last)
         self.record(func, args, kwargs, result)
+        self._held = result  # until the next call: a factory function of torch detaches a result that others refer to
         return result
 
     def _bind(self, tensor: torch.Tensor, node: fx.Node) -> None:
         node.meta.setdefault("types", (type_of(tensor),))
-        self._alive.append(tensor)
-        self._nodes[id(tensor)] = node
-        fresh = _Memory(node, _geometry(tensor), tensor.dtype, [])
-        self._seen[id(tensor)] = len(self._memories.setdefault(_memory_of(tensor), fresh).writes)
+        key, place = id(tensor), _memory_of(tensor)
+        self._bound += 1
+        self._tensors[key] = weakref.ref(tensor, lambda _: self._forget(key))
+        self._nodes[key] = node
+        if place not in self._memories:
+            storage = weakref.ref(tensor.untyped_storage(), lambda _: self._free(place))
+            self._memories[place] = _Memory(node, storage, node, _geometry(tensor), tensor.dtype, [])
+        self._seen[key] = len(self._memories[place].writes)
+
+    def _forget(self, key: int) -> None:
+        """A tensor is gone: its identity may be another's next."""
+        del self._tensors[key], self._nodes[key], self._seen[key]
+
+    def _free(self, place: int) -> None:
+        self._freed.append(self._memories.pop(place).owner)
 
     def _note_writes(self, args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[torch.Tensor]) -> None:
         """Notes that results which are arguments were written; constants written into constants are folded away."""
@@ -189,6 +224,7 @@ class Recorder(TorchDispatchMode):
             else:
                 scatter = aten.as_strided_scatter.default
                 memory.node = self._view(scatter, memory, memory.node, node, size, stride, begin - offset)
+                memory.node.meta["inplace"] = True
         memory.applied = len(memory.writes)
         geometry = _geometry(tensor)
         if geometry == memory.geometry:
@@ -204,14 +240,14 @@ class Recorder(TorchDispatchMode):
         return node
 
     def refuse(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Stops at what cannot be known without data, and at what only training does."""
+        """Stops at what cannot be known without data, and at what only training does, unless that is recorded."""
         name = func._schema.name.partition("::")[2]
         if torch.Tag.data_dependent_output in func.tags and _has_meta(args):
             raise self._needs_values()
         updates = name in _BATCH_NORM and len(args) > 5 and args[3] is not None and args[5] is True
         draws = name in _DROPOUT and self._scopes[-1].module.training
         drops = func is ATTENTION and kwargs.get("dropout_p", 0.0) > 0
-        if updates or draws or drops:
+        if (updates or draws or drops) and not self._training:
             raise CaptureError(f"{self.where} is in training mode; call .eval() on the model")
 
     def _needs_values(self) -> CaptureError:

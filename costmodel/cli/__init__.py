@@ -11,6 +11,7 @@ import typer
 from costmodel.cli.collect import collect
 from costmodel.cli.hardware import hardware
 from costmodel.cli.ir import ir
+from costmodel.cli.memory import memory
 from costmodel.cli.predict import predict
 from costmodel.cli.run import DONE, run
 from costmodel.cli.train import train
@@ -27,6 +28,7 @@ app.command("collect")(collect)
 app.command("hardware")(hardware)
 app.command("train")(train)
 app.command("ir")(ir)
+app.command("memory")(memory)
 
 
 def _print_version(wanted: bool) -> None:

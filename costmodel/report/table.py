@@ -22,7 +22,7 @@ NARROW = 80
 
 _RULE = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 _STYLES = {"compile": "bold green", "leave": "bold", "uncertain": "bold yellow"}
-_WORDS = {"mode", "layer", "operators", "backend", ""}
+_WORDS = {"mode", "layer", "operators", "backend", "operator", "way", "peak at", ""}
 """Columns that are set to the left."""
 
 _FOLDED = {"mode", "layer", "operators"}
@@ -42,7 +42,42 @@ def to_table(reports: Sequence[Report], layers: str, width: int | None = None, c
         color: whether to write terminal colours.
     """
     buffer = io.StringIO()
-    console = Console(
+    console = _console(buffer, width, color)
+    for index, report in enumerate(reports):
+        if index:
+            console.print()
+        _print_report(console, report, layers)
+    return _lines(buffer)
+
+
+def plain_tables(
+    title: str,
+    sections: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]],
+    notes: Sequence[str],
+    width: int | None = None,
+) -> str:
+    """Titled tables under a headline, then notes.
+
+    Args:
+        title: the headline.
+        sections: title, columns and cells of each table.
+        notes: one line each.
+        width: columns of the terminal; None for no limit.
+    """
+    buffer = io.StringIO()
+    console = _console(buffer, width, color=False)
+    console.print(Text(title))
+    for name, columns, cells in sections:
+        console.print()
+        console.print(Text(name))
+        console.print(_table(columns, cells))
+    for note in ("", *notes) if notes else ():
+        console.print(Text(note))
+    return _lines(buffer)
+
+
+def _console(buffer: io.StringIO, width: int | None, color: bool) -> Console:
+    return Console(
         file=buffer,
         width=max(width or WIDE, NARROW),
         force_terminal=color,
@@ -52,10 +87,9 @@ def to_table(reports: Sequence[Report], layers: str, width: int | None = None, c
         highlight=False,
         emoji=False,
     )
-    for index, report in enumerate(reports):
-        if index:
-            console.print()
-        _print_report(console, report, layers)
+
+
+def _lines(buffer: io.StringIO) -> str:
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 
 

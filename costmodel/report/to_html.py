@@ -26,10 +26,14 @@ th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere; }
 def to_html(reports: Sequence[Report], layers: str) -> str:
     """A self-contained page; every text of a report is escaped."""
     title = ", ".join(report.model for report in reports)
-    body = "\n".join(_section(report, layers) for report in reports)
+    return page(f"costmodel: {title}", "\n".join(_section(report, layers) for report in reports))
+
+
+def page(title: str, body: str) -> str:
+    """A page that needs nothing else; the title is escaped here, the body is HTML."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f"<title>{escape(f'costmodel: {title}')}</title>\n<style>{_STYLE}</style>\n</head>\n"
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n"
         f"<body>\n{body}\n</body>\n</html>\n"
     )
 
@@ -39,12 +43,12 @@ def _section(report: Report, layers: str) -> str:
         f"<h1>{escape(rows.headline(report))}</h1>",
         f'<p class="verdict">{escape(rows.verdict(report))}</p>',
         _bars(report),
-        _table("modes", rows.MODE_COLUMNS, rows.mode_rows(report)),
+        tagged_table("modes", rows.MODE_COLUMNS, rows.mode_rows(report)),
     ]
     layer_rows = rows.layer_rows(report, layers)
     if layer_rows:
         parts.append(f"<h2>{escape(rows.layers_title(report, layers))}</h2>")
-        parts.append(_table("layers", rows.LAYER_COLUMNS, layer_rows))
+        parts.append(tagged_table("layers", rows.LAYER_COLUMNS, layer_rows))
     notes = "".join(f"<li>{escape(note)}</li>" for note in rows.notes(report))
     if notes:
         parts.append(f'<ul class="notes">{notes}</ul>')
@@ -69,7 +73,8 @@ def _bar(name: str, mode: ModePrediction, longest: float) -> str:
     )
 
 
-def _table(kind: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+def tagged_table(kind: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    """A table of class `kind`; every cell is escaped."""
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>\n" for row in cells)
     return f'<table class="{kind}">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>'

@@ -17,23 +17,25 @@ def to_markdown(reports: Sequence[Report], layers: str) -> str:
 
 
 def _section(report: Report, layers: str) -> list[str]:
-    lines = [f"## {_escape(rows.headline(report))}", "", *_table(rows.MODE_COLUMNS, rows.mode_rows(report))]
-    lines += ["", f"**{_escape(rows.verdict(report))}**"]
+    lines = [f"## {escaped(rows.headline(report))}", "", *pipe_table(rows.MODE_COLUMNS, rows.mode_rows(report))]
+    lines += ["", f"**{escaped(rows.verdict(report))}**"]
     layer_rows = rows.layer_rows(report, layers)
     if layer_rows:
-        lines += ["", f"### {_escape(rows.layers_title(report, layers))}", ""]
-        lines += _table(rows.LAYER_COLUMNS, layer_rows)
+        lines += ["", f"### {escaped(rows.layers_title(report, layers))}", ""]
+        lines += pipe_table(rows.LAYER_COLUMNS, layer_rows)
     notes = rows.notes(report)
-    return [*lines, *([""] if notes else []), *(f"- {_escape(note)}" for note in notes)]
+    return [*lines, *([""] if notes else []), *(f"- {escaped(note)}" for note in notes)]
 
 
-def _table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+def pipe_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+    """A table's lines; every cell is escaped."""
     return [_row(columns), "|" + " --- |" * len(columns), *map(_row, cells)]
 
 
 def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(map(_escape, cells)) + " |"
+    return "| " + " | ".join(map(escaped, cells)) + " |"
 
 
-def _escape(text: str) -> str:
+def escaped(text: str) -> str:
+    """A text on one line in which nothing is Markdown."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.splitlines()))

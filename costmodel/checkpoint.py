@@ -1,0 +1,92 @@
+"""Applies a checkpointing plan to a module with `torch.utils.checkpoint`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+from costmodel import ops
+from costmodel.errors import CheckpointPlanError
+from costmodel.memory.plan import CheckpointPlan
+from costmodel.ops import Role
+
+_KEPT = {row.name for row in ops.TABLE.values() if row.role is Role.EXTERN}
+_KEPT |= {f"_scaled_dot_product_{way}_attention" for way in ("flash", "efficient", "cudnn", "fused")}
+_KEPT |= {"_scaled_dot_product_flash_attention_for_cpu"}
+"""Compute-heavy operators, by their ATen names: their results are kept, everything else is computed again."""
+
+
+def checkpointed(module: nn.Module, plan: CheckpointPlan) -> nn.Module:
+    """A module that computes the feature maps of the plan's modules again in the backward pass.
+
+    It shares parameters and buffers with the original, which is not changed; outputs, gradients, running statistics
+    and the random state are those of the original. Its activations do not write in place inside the plan's modules.
+
+    Args:
+        module: of the same structure as the one that the plan was made for.
+        plan: what `costmodel memory MODEL --save-plan` wrote, or `CheckpointPlan.load` read.
+
+    Raises:
+        CheckpointPlanError: the module has no submodule of a name in the plan.
+    """
+    known = dict(module.named_modules())
+    missing = [name for name in plan.modules if name not in known]
+    if missing:
+        raise CheckpointPlanError(
+            f"{type(module).__name__} has no module {missing[0]}; the plan was made for {plan.model}"
+        )
+    shared = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
+    twin = copy.deepcopy(module, shared)  # what is in the memo is not copied
+    for name in plan.modules:
+        _checkpoint(twin.get_submodule(name))
+    return twin
+
+
+def _checkpoint(module: nn.Module) -> None:
+    """Puts a forward pass through `torch.utils.checkpoint` in place of a module's own."""
+    for child in module.modules():
+        if getattr(child, "inplace", False) is True:
+            child.inplace = False  # type: ignore[assignment]  # kept results must not be written over
+    forward: Callable[..., Any] = module.forward
+
+    def checkpointing(*args: Any, **kwargs: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return forward(*args, **kwargs)
+        # lists of their own: a caller may append to its list of features before the backward pass reads it
+        args, kwargs = tree_map(lambda leaf: leaf, (args, kwargs))
+        return checkpoint(forward, *args, use_reentrant=False, context_fn=lambda: _contexts(module), **kwargs)
+
+    module.forward = checkpointing  # a wrapper module would change the names in state_dict
+
+
+def _contexts(module: nn.Module) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    """What surrounds the forward pass, and what surrounds its repetition."""
+    first, again = create_selective_checkpoint_contexts(_policy)
+    return first, _repetition(module, again)
+
+
+def _policy(_context: Any, op: Any, *_args: Any, **_kwargs: Any) -> CheckpointPolicy:
+    kept = op._schema.name.partition("::")[2] in _KEPT
+    return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+@contextmanager
+def _repetition(module: nn.Module, context: AbstractContextManager[Any]) -> Iterator[None]:
+    """Within it buffers are copies: a second pass must not move running statistics a second time."""
+    owners = [child for child in module.modules() if child._buffers]
+    originals = [(child, dict(child._buffers)) for child in owners]
+    for child, buffers in originals:
+        child._buffers.update({name: None if kept is None else kept.clone() for name, kept in buffers.items()})
+    try:
+        with context:
+            yield
+    finally:
+        for child, buffers in originals:
+            child._buffers.update(buffers)

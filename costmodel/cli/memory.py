@@ -1,0 +1,87 @@
+"""`costmodel memory MODEL`: where a model's memory goes, and what recomputing would save; nothing runs."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from costmodel.cli import options
+from costmodel.cli.output import note, opened
+from costmodel.errors import RequestError
+
+
+class OptimizerName(StrEnum):
+    """Optimisers whose state is counted."""
+
+    NONE = "none"
+    SGD = "sgd"
+    MOMENTUM = "momentum"
+    ADAM = "adam"
+
+
+OptimizerOption = Annotated[OptimizerName, typer.Option("--optimizer", help="Whose state a training step holds.")]
+Pass = Annotated[
+    bool | None, typer.Option("--training/--inference", help="Only a training step, or only inference; default: both.")
+]
+SavePlan = Annotated[
+    Path | None, typer.Option("--save-plan", metavar="FILE", help="Write the checkpointing plan to FILE.")
+]
+
+
+def memory(
+    model: options.Model,
+    hardware: options.Hardware = None,
+    batch_size: options.BatchSize = None,
+    img_size: options.ImgSize = None,
+    precision: options.PrecisionOption = options.Precision.FLOAT32,
+    channels_last: options.ChannelsLast = False,
+    training: Pass = None,
+    optimizer: OptimizerOption = OptimizerName.NONE,
+    save_plan: SavePlan = None,
+    format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
+) -> None:
+    """Tell where MODEL's memory goes, in inference and in training, and what recomputing would save. Runs nothing."""
+    if save_plan is not None and training is False:
+        raise RequestError("a checkpointing plan is about training; leave out --inference or --save-plan")
+    with opened(output) as write:
+        from costmodel.hardware import resolve_default
+        from costmodel.memory.analyze import memory as analyze
+        from costmodel.memory.plan import make_plan
+        from costmodel.report.memory import render_memory
+        from costmodel.zoo import load
+
+        if hardware is None:
+            hardware, reason = resolve_default()
+            note(f"hardware {hardware} ({reason})", quiet)
+        loaded = load(
+            model,
+            batch_size=batch_size,
+            img_size=img_size,
+            precision=precision.value,
+            channels_last=channels_last,
+        )
+        report = analyze(
+            loaded.module,
+            loaded.inputs,
+            hardware=hardware,
+            model_name=loaded.name,
+            optimizer=optimizer.value,
+            passes=_PASSES[training],
+        )
+        terminal = output is None and sys.stdout is not None and sys.stdout.isatty()
+        write(render_memory(report, format.value, width=shutil.get_terminal_size().columns if terminal else None))
+        if save_plan is not None and report.training is not None:
+            make_plan(report.model, report.training.checkpointing).save(save_plan)
+            note(f"checkpointing plan: {save_plan}", quiet)
+
+
+_PASSES = {None: ("inference", "training"), True: ("training",), False: ("inference",)}
+"""What `--training/--inference` asks for."""

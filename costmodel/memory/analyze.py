@@ -1,0 +1,165 @@
+"""Module -> memory report: peaks of inference and training, feature maps, and the ways to keep fewer of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from costmodel import ops
+from costmodel.errors import CaptureError, RequestError
+from costmodel.hardware import Profile, load_profile, resolve_default
+from costmodel.ir import Graph, Op
+from costmodel.memory.alternatives import alternatives
+from costmodel.memory.liveness import Peak, inference_peak
+from costmodel.memory.optimizer import OPTIMIZERS
+from costmodel.memory.recompute import recompute
+from costmodel.memory.regions import choose_regions
+from costmodel.memory.stash import Stash, feature_maps, stashes, unknown_savers
+from costmodel.memory.state import State, state_of
+from costmodel.memory.training import training_peak
+from costmodel.memory.workspace import convolution_allowance_bytes, graph_pool_bytes, products_workspace_bytes
+from costmodel.program import eager_program
+from costmodel.report.memory_types import FeatureMaps, Inference, MemoryReport, Training
+from costmodel.report.types import Unsupported
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+
+def memory(
+    module: nn.Module,
+    inputs: Sequence[torch.Tensor],
+    *,
+    hardware: str | None = None,
+    model_name: str | None = None,
+    optimizer: str = "none",
+    passes: Sequence[str] = ("inference", "training"),
+    all_trainable: bool = True,
+) -> MemoryReport:
+    """Where a module's memory goes.
+
+    Args:
+        module: real or meta parameters; it is not changed, and captured in evaluation and in training mode.
+        inputs: positional inputs; real, meta or fake tensors.
+        hardware: a profile's name, for the times; None for this machine's GPU if there is one for it.
+        model_name: what the report calls the model; None for its class.
+        optimizer: a key of `OPTIMIZERS`.
+        passes: which of `inference` and `training` to analyse.
+        all_trainable: count every parameter as trained, whatever its `requires_grad` says.
+
+    Raises:
+        RequestError: unknown optimiser or pass.
+        UnknownHardwareError: there is no such profile.
+        CaptureError: the module cannot be turned into a graph, or has nothing to run.
+    """
+    from costmodel.capture import capture
+
+    if optimizer not in OPTIMIZERS:
+        raise RequestError(f"unknown optimizer {optimizer!r}; choose one of {', '.join(OPTIMIZERS)}")
+    if not passes or set(passes) - {"inference", "training"}:
+        raise RequestError(f"impossible passes {', '.join(passes) or 'none'}; choose inference, training or both")
+    profile = load_profile(hardware or resolve_default()[0])
+    name = model_name or type(module).__name__
+    state = state_of(module, inputs, all_trainable=all_trainable)
+    forward = capture(module, inputs, name, training="inference" not in passes)
+    if not forward.ops:
+        raise CaptureError(f"{name}: the model has no operator to run, so there is nothing to analyse")
+    step = capture(module, inputs, name, training=True) if "training" in passes else None
+    main = forward.inputs[0].type if forward.inputs else forward.ops[0].type
+    return MemoryReport(
+        model=name,
+        hardware=profile.name,
+        batch_size=main.shape[0] if main.shape else 1,
+        input_shape=main.shape,
+        precision=main.dtype,
+        layout=main.layout,
+        parameter_bytes=state.parameter_bytes,
+        buffer_bytes=state.buffer_bytes,
+        input_bytes=state.input_bytes,
+        inference=_inference(forward, state, profile) if "inference" in passes else None,
+        training=_training(step, state, profile, optimizer) if step is not None else None,
+        unsupported=_unsupported(step or forward),
+    )
+
+
+def _inference(graph: Graph, state: State, profile: Profile) -> Inference:
+    workspace = products_workspace_bytes(graph, _capability(profile), training=False)
+    resident = state.resident_bytes + workspace
+    peak = inference_peak(graph, resident)
+    return Inference(
+        peak_bytes=peak.nbytes,
+        peak_at=_where(graph, peak),
+        workspace_bytes=workspace,
+        convolution_allowance_bytes=convolution_allowance_bytes(graph),
+        graph_pool_bytes=graph_pool_bytes(peak.nbytes, resident, state.input_bytes),
+    )
+
+
+def _training(graph: Graph, state: State, profile: Profile, optimizer: str) -> Training:
+    workspace = products_workspace_bytes(graph, _capability(profile), training=True)
+    stashed = stashes(graph, state.trainable)
+    held = OPTIMIZERS[optimizer].state * state.trainable_bytes
+    resident = state.resident_bytes + workspace + held
+    peak, between = training_peak(graph, stashed, state.trainable, resident)
+    stepping = resident + state.trainable_bytes * (1 + OPTIMIZERS[optimizer].step)
+    times = operator_times(graph, profile)
+    forward_us = sum(times.values())
+
+    def time_us(op: Op) -> float:
+        return times.get(op.name, 0.0)
+
+    return Training(
+        peak_bytes=max(peak.nbytes, stepping),
+        peak_at=_where(graph, peak) if peak.nbytes >= stepping else "optimizer step",
+        workspace_bytes=workspace,
+        convolution_allowance_bytes=convolution_allowance_bytes(graph),
+        gradient_bytes=state.trainable_bytes,
+        optimizer=optimizer,
+        optimizer_bytes=held,
+        between_bytes=between,
+        forward_us=forward_us,
+        feature_maps=_by_kind(graph, stashed),
+        recomputation=recompute(graph, stashed, time_us),
+        checkpointing=choose_regions(graph, stashed, time_us),
+        alternatives=alternatives(graph, stashed, forward_us, profile.predictor.roofline.bytes_per_us),
+    )
+
+
+def operator_times(graph: Graph, profile: Profile) -> Mapping[str, float]:
+    """Predicted device time of each operator of a forward pass in eager execution, microseconds; views take none.
+
+    Raises:
+        ProfileError: the profile's predictor is damaged or of another version.
+    """
+    program = eager_program(graph)
+    estimates = profile.predictor.predict(program.kernels, program.positions)
+    return {kernel.ops[0]: estimate.us for kernel, estimate in zip(program.kernels, estimates, strict=True)}
+
+
+def _by_kind(graph: Graph, stashed: Sequence[Stash]) -> tuple[FeatureMaps, ...]:
+    """Feature maps by the kind of operator that made them, largest first."""
+    makers = {op.name: ops.lookup(op).kind for op in graph.ops}
+    found: dict[str, list[int]] = {}
+    for ref, nbytes in feature_maps(graph, stashed).items():
+        found.setdefault(makers[ref.name], []).append(nbytes)
+    if extra := [stash.extra_bytes for stash in stashed if stash.extra_bytes]:
+        found["attention statistics"] = extra
+    return tuple(
+        FeatureMaps(kind, len(sizes), sum(sizes))
+        for kind, sizes in sorted(found.items(), key=lambda item: (-sum(item[1]), item[0]))
+    )
+
+
+def _unsupported(graph: Graph) -> tuple[Unsupported, ...]:
+    return tuple(dict.fromkeys(Unsupported(op.base, op.module) for op in unknown_savers(graph)))
+
+
+def _where(graph: Graph, peak: Peak) -> str:
+    """The module of the operator at the peak; the operator's kind where it has none."""
+    op = next((op for op in graph.ops if op.name == peak.op), None)
+    return "" if op is None else op.module or ops.lookup(op).kind
+
+
+def _capability(profile: Profile) -> str:
+    return str(profile.card.get("environment", {}).get("capability", ""))

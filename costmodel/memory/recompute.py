@@ -1,0 +1,161 @@
+"""Selective recomputation: which feature maps to compute again in the backward pass instead of keeping them.
+
+The bidirectional analysis of Echo (Zheng et al., ISCA 2020). The backward sweep walks from each feature map towards
+what it was computed from and stops at compute-heavy operators, whose results become what must be kept in its place. The
+forward sweep keeps a recomputation only where fewer bytes are stashed with it than without. Feature maps that would be
+recomputed from the same kept tensor stand or fall together, and a tensor kept for several counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from costmodel import ops
+from costmodel.ir import Graph, Op, Ref
+from costmodel.memory.stash import Stash, feature_maps
+from costmodel.memory.storages import rounded, versions
+from costmodel.ops import Role
+
+TimeUs = Callable[[Op], float]
+"""Device time of an operator in eager execution, microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputation:
+    """What recomputing brings and costs.
+
+    Attributes:
+        values: the feature maps that are computed again.
+        ops: names of the operators that run a second time, in execution order.
+        stashed_before, stashed_after: bytes of feature maps without and with it; after is never more than before.
+        added_us: device time of the operators that run again.
+    """
+
+    values: tuple[Ref, ...]
+    ops: tuple[str, ...]
+    stashed_before: int
+    stashed_after: int
+    added_us: float
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes of feature maps that are no longer kept."""
+        return self.stashed_before - self.stashed_after
+
+
+def is_heavy(op: Op) -> bool:
+    """Whether an operator is never run again: a library call, a random result, or one that nobody knows."""
+    row = ops.lookup(op)
+    return row.role is Role.EXTERN or row.random or row is ops.UNKNOWN
+
+
+def recompute(graph: Graph, stashed: Sequence[Stash], time_us: TimeUs) -> Recomputation:
+    """The feature maps worth computing again.
+
+    Args:
+        graph: captured in training mode.
+        stashed: what its operators save.
+        time_us: device time of an operator.
+    """
+    paths = Paths(graph, feature_maps(graph, stashed))
+    chosen = _forward_sweep(paths, _backward_sweep(paths))
+    again = paths.operators(chosen)
+    order = [op for op in graph.ops if op.name in again]
+    return Recomputation(
+        values=tuple(sorted(chosen, key=paths.position)),
+        ops=tuple(op.name for op in order),
+        stashed_before=paths.stashed_bytes(()),
+        stashed_after=paths.stashed_bytes(chosen),
+        added_us=sum(map(time_us, order)),
+    )
+
+
+class Paths:
+    """The ways in which feature maps can be computed again."""
+
+    def __init__(self, graph: Graph, stashed: Mapping[Ref, int]) -> None:
+        self.stashed = stashed
+        self._graph = graph
+        self._version = versions(graph)
+        self._ops = {op.name: op for op in graph.ops}
+        self._positions = {op.name: position for position, op in enumerate(graph.ops)}
+
+    def position(self, ref: Ref) -> tuple[int, int]:
+        """Where a value is made: its operator's position, and which of its results it is."""
+        return self._positions[ref.name], ref.index
+
+    def parents(self, ref: Ref) -> tuple[Ref, ...]:
+        """What a value is computed from, without what is there all the time."""
+        found = dict.fromkeys(self._version[used] for used in self._ops[ref.name].refs())
+        return tuple(parent for parent in found if parent.name in self._ops)
+
+    def fixed(self, ref: Ref) -> bool:
+        """Whether a value can only be kept: a heavy operator made it."""
+        return is_heavy(self._ops[ref.name])
+
+    def walk(self, targets: Iterable[Ref], kept: Collection[Ref]) -> tuple[set[Ref], set[Ref]]:
+        """The values on the way to `targets` that are computed again, and the sources that they are computed from.
+
+        The way ends at what is kept and at what heavy operators made.
+        """
+        again, sources = set[Ref](), set[Ref]()
+        pending = list(targets)
+        while pending:
+            ref = pending.pop()
+            if ref in again:
+                continue
+            again.add(ref)
+            for parent in self.parents(ref):
+                if parent in kept or self.fixed(parent):
+                    sources.add(parent)
+                else:
+                    pending.append(parent)
+        return again, sources
+
+    def operators(self, chosen: Collection[Ref]) -> set[str]:
+        """Names of the operators that run again for the feature maps `chosen`."""
+        again, _ = self.walk(chosen, self.stashed.keys() - chosen)
+        return {ref.name for ref in again}
+
+    def stashed_bytes(self, chosen: Collection[Ref]) -> int:
+        """Bytes that are kept if `chosen` are computed again, each tensor once."""
+        kept = self.stashed.keys() - chosen
+        _, sources = self.walk(chosen, kept)
+        return sum(self.nbytes(ref) for ref in kept | sources)
+
+    def nbytes(self, ref: Ref) -> int:
+        """What the allocator counts for a value."""
+        return self.stashed.get(ref) or rounded(self._graph.type_of(ref).nbytes)
+
+
+def _backward_sweep(paths: Paths) -> list[tuple[Ref, ...]]:
+    """Feature maps that light operators lead to from what must be kept; those with a common new source together."""
+    groups: list[tuple[set[Ref], set[Ref]]] = []
+    for target in sorted(paths.stashed, key=paths.position, reverse=True):
+        if paths.fixed(target):
+            continue
+        _, sources = paths.walk([target], ())
+        fresh = sources - paths.stashed.keys()
+        joined = [group for group in groups if group[1] & fresh]
+        groups = [group for group in groups if not group[1] & fresh]
+        groups.append(({target}.union(*(members for members, _ in joined)), fresh.union(*(new for _, new in joined))))
+    return [tuple(sorted(members, key=paths.position)) for members, _ in groups]
+
+
+def _forward_sweep(paths: Paths, groups: Iterable[tuple[Ref, ...]]) -> frozenset[Ref]:
+    """The feature maps of the groups that shrink the stash; then, in execution order, without those that do not help.
+
+    A feature map that stays stashed is itself a source for those after it, so the order matters.
+    """
+    chosen: frozenset[Ref] = frozenset()
+    best = paths.stashed_bytes(chosen)
+    for group in sorted(groups, key=lambda members: paths.position(members[0])):
+        wider = chosen | set(group)
+        if (nbytes := paths.stashed_bytes(wider)) < best:
+            chosen, best = wider, nbytes
+    for ref in sorted(chosen, key=paths.position):
+        fewer = chosen - {ref}
+        if (nbytes := paths.stashed_bytes(fewer)) <= best:
+            chosen, best = fewer, nbytes
+    return chosen

@@ -1,0 +1,156 @@
+"""Which modules to checkpoint: the recomputation that `torch.utils.checkpoint` can do.
+
+A checkpointed module keeps its inputs and, under a policy, the results of its compute-heavy operators; everything else
+in it is computed again, all at once, when the backward pass reaches it. So few large modules stash least but need most
+when they are reached; the choice is the one for which the stash and the largest module's need together are smallest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from costmodel import ops
+from costmodel.ir import Graph, Op, Ref
+from costmodel.memory.recompute import TimeUs, is_heavy
+from costmodel.memory.stash import Stash, feature_maps
+from costmodel.memory.storages import rounded, versions
+from costmodel.ops import Role
+
+_LIMITS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
+"""Shares of the stash that one module may compute again, tried in turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regions:
+    """A choice of modules.
+
+    Attributes:
+        modules: their names, in execution order; none lies in another.
+        stashed_before, stashed_after: bytes kept between the passes without and with it.
+        again_bytes: the most that one of them computes again at once.
+        added_us: device time of the operators that run a second time.
+    """
+
+    modules: tuple[str, ...]
+    stashed_before: int
+    stashed_after: int
+    again_bytes: int
+    added_us: float
+
+    @property
+    def need_bytes(self) -> int:
+        """What is kept, and what the largest module adds to it when it is reached."""
+        return self.stashed_after + self.again_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    name: str
+    ops: range
+    keeps: frozenset[Ref]
+    again: frozenset[Ref]
+
+
+def choose_regions(graph: Graph, stashed: Sequence[Stash], time_us: TimeUs) -> Regions:
+    """The modules to checkpoint; none where it does not pay.
+
+    Args:
+        graph: captured in training mode.
+        stashed: what its operators save.
+        time_us: device time of an operator.
+    """
+    total = sum(feature_maps(graph, stashed).values())
+    regions = _candidates(graph, stashed)
+    best = _priced(graph, stashed, (), time_us)
+    for share in _LIMITS:
+        chosen = _outermost([region for region in regions if _nbytes(graph, region.again) <= share * total])
+        priced = _priced(graph, stashed, _pruned(graph, stashed, chosen), time_us)
+        best = min(best, priced, key=lambda choice: (choice.need_bytes, choice.added_us))
+    return best
+
+
+def _candidates(graph: Graph, stashed: Sequence[Stash]) -> list[_Region]:
+    """Modules that run once, in one piece, and in which something but the last operator is computed again."""
+    runs: dict[str, list[range]] = {}
+    for position, op in enumerate(graph.ops):
+        for name in _enclosing(op.module):
+            pieces = runs.setdefault(name, [])
+            if pieces and pieces[-1].stop == position:
+                pieces[-1] = range(pieces[-1].start, position + 1)
+            else:
+                pieces.append(range(position, position + 1))
+    regions = [_region(graph, stashed, name, pieces[0]) for name, pieces in runs.items() if len(pieces) == 1]
+    return [region for region in regions if region is not None]
+
+
+def _enclosing(module: str) -> list[str]:
+    """`a`, `a.b`, `a.b.c` of `a.b.c`."""
+    parts = module.split(".") if module else []
+    return [".".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def _region(graph: Graph, stashed: Sequence[Stash], name: str, span: range) -> _Region | None:
+    version = versions(graph)
+    inside = {graph.ops[position].name for position in span}
+    given = {value.name for value in graph.values}
+    heavy = {op.name for op in graph.ops if _is_kept(op)}
+    keeps: set[Ref] = set()
+    for position in span:
+        op = graph.ops[position]
+        outside = [version[ref] for ref in op.refs() if version[ref].name not in inside]
+        keeps.update(ref for ref in outside if ref.name not in given)
+        if _is_kept(op):
+            keeps.update(Ref(op.name, index) for index in range(len(op.types)))
+        if op.inplace and outside and outside[0].name not in given:
+            return None  # it writes over its own input, which computing again would read
+        if op.inplace and len(op.refs()) > 1 and version[op.refs()[0]].name in heavy:
+            return None  # `y += x` on what is kept; a module with an `inplace` flag can be told not to
+    saved = {ref for stash in stashed if stash.op in span for ref in stash.values if ref.name not in given}
+    again = frozenset(saved - keeps)
+    return _Region(name, span, frozenset(keeps), again) if again else None
+
+
+def _is_kept(op: Op) -> bool:
+    """Whether the policy keeps an operator's results. Random results are drawn again from the same state."""
+    return is_heavy(op) and ops.lookup(op).role is Role.EXTERN
+
+
+def _outermost(regions: Sequence[_Region]) -> list[_Region]:
+    chosen: list[_Region] = []
+    for region in sorted(regions, key=lambda region: (region.ops.start, -len(region.ops), len(region.name))):
+        if not chosen or region.ops.start >= chosen[-1].ops.stop:
+            chosen.append(region)
+    return chosen
+
+
+def _pruned(graph: Graph, stashed: Sequence[Stash], chosen: Sequence[_Region]) -> list[_Region]:
+    """Without the regions that shrink nothing."""
+    kept = list(chosen)
+    for region in chosen:
+        fewer = [other for other in kept if other is not region]
+        if _stashed_bytes(graph, stashed, fewer) <= _stashed_bytes(graph, stashed, kept):
+            kept = fewer
+    return kept
+
+
+def _priced(graph: Graph, stashed: Sequence[Stash], chosen: Sequence[_Region], time_us: TimeUs) -> Regions:
+    again = [graph.ops[position] for region in chosen for position in region.ops]
+    return Regions(
+        modules=tuple(region.name for region in chosen),
+        stashed_before=_stashed_bytes(graph, stashed, ()),
+        stashed_after=_stashed_bytes(graph, stashed, chosen),
+        again_bytes=max((_nbytes(graph, region.again) for region in chosen), default=0),
+        added_us=sum(time_us(op) for op in again if not _is_kept(op)),
+    )
+
+
+def _stashed_bytes(graph: Graph, stashed: Sequence[Stash], chosen: Sequence[_Region]) -> int:
+    covered = {position for region in chosen for position in region.ops}
+    outside = [stash for stash in stashed if stash.op not in covered]
+    kept = frozenset(feature_maps(graph, outside)).union(*(region.keeps for region in chosen))
+    return _nbytes(graph, kept)
+
+
+def _nbytes(graph: Graph, refs: Collection[Ref]) -> int:
+    return sum(rounded(graph.type_of(ref).nbytes) for ref in refs)

@@ -1,0 +1,97 @@
+"""What autograd keeps of a forward pass for the backward pass: the feature maps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from costmodel import ops
+from costmodel.ir import Graph, Op, Ref, refs_in
+from costmodel.memory.storages import rounded, versions
+
+_FLOATING = {"float64", "float32", "float16", "bfloat16", "complex64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stash:
+    """What one operator's backward pass needs, by the values whose memory is kept.
+
+    Attributes:
+        op: the operator's position in `graph.ops`.
+        values: each once; views are resolved to the value they show, see `versions`.
+        extra_bytes: of results that are no values of the graph, such as attention's sums of exponentials.
+    """
+
+    op: int
+    values: tuple[Ref, ...]
+    extra_bytes: int = 0
+
+
+def stashes(graph: Graph, trainable: Collection[str]) -> tuple[Stash, ...]:
+    """What each operator on the way to a gradient saves, in execution order.
+
+    An operator that the table says nothing of is taken to save its inputs and results; `unknown_savers` names it.
+
+    Args:
+        graph: captured in training mode.
+        trainable: names of the parameters that get a gradient.
+    """
+    needs = needing_gradient(graph, trainable)
+    version = versions(graph)
+    found = []
+    for position, op in enumerate(graph.ops):
+        if Ref(op.name) not in needs:
+            continue
+        saved = dict.fromkeys(version[ref] for ref in _saved(op, needs))
+        found.append(Stash(position, tuple(saved), _extra_bytes(graph, op)))
+    return tuple(found)
+
+
+def needing_gradient(graph: Graph, trainable: Collection[str]) -> set[Ref]:
+    """The values that a gradient flows to: trainable parameters and what is computed from them."""
+    needs = {Ref(value.name) for value in graph.values if value.name in trainable}
+    for op in graph.ops:
+        if any(ref in needs for ref in op.refs()):
+            needs.update(Ref(op.name, index) for index, kind in enumerate(op.types) if kind.dtype in _FLOATING)
+    return needs
+
+
+def unknown_savers(graph: Graph) -> tuple[Op, ...]:
+    """Operators of which the table does not say what they save; what it says nothing of is overrated, not left out."""
+    return tuple(op for op in graph.ops if ops.lookup(op).saves is None)
+
+
+def _saved(op: Op, needs: Collection[Ref]) -> list[Ref]:
+    """The values that an operator saves, by its row's `saves`."""
+    row = ops.lookup(op)
+    if row.saves is None:
+        return [*op.refs(), *(Ref(op.name, index) for index in range(len(op.types)))]
+    found: list[Ref] = []
+    for token in row.saves.split():
+        name, _, other = token.partition(":")
+        if name.startswith("#"):
+            found += [Ref(op.name, int(name[1:]))] if int(name[1:]) < len(op.types) else []
+        elif not other or any(ref in needs for ref in refs_in(op.arg(other))):
+            found += refs_in(op.arg(name))
+    return found
+
+
+def _extra_bytes(graph: Graph, op: Op) -> int:
+    """Fused attention's own: a float32 logarithm a query and head, and the seed and offset of its random numbers."""
+    if op.base != "scaled_dot_product_attention":
+        return 0
+    query = op.arg("query")
+    rows = math.prod(graph.type_of(query).shape[:-1]) if isinstance(query, Ref) else 0
+    return rounded(4 * rows) + 2 * rounded(8)
+
+
+def feature_maps(graph: Graph, stashed: Collection[Stash]) -> Mapping[Ref, int]:
+    """The values that are kept for the backward pass alone, each once -> bytes; without what the caller holds."""
+    held = {value.name for value in graph.values}
+    sizes: dict[Ref, int] = {}
+    for stash in stashed:
+        for ref in stash.values:
+            if ref.name not in held:
+                sizes[ref] = rounded(graph.type_of(ref).nbytes)
+    return sizes

@@ -1,0 +1,52 @@
+"""What of a module lies in memory all the time: parameters, buffers; the one part of the analysis that sees torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from costmodel.memory.storages import rounded
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Bytes as the allocator counts them, tied tensors once; and the names of the parameters that get a gradient."""
+
+    parameter_bytes: int
+    buffer_bytes: int
+    input_bytes: int
+    trainable_bytes: int
+    trainable: frozenset[str]
+
+    @property
+    def resident_bytes(self) -> int:
+        """What is there before, during and after a forward pass."""
+        return self.parameter_bytes + self.buffer_bytes + self.input_bytes
+
+
+def state_of(module: nn.Module, inputs: Sequence[object], *, all_trainable: bool = False) -> State:
+    """The state of a module and its inputs; real, meta or fake tensors.
+
+    Args:
+        module: its parameters' `requires_grad` says which are trained.
+        inputs: positional inputs, tensors also inside lists, tuples and dicts.
+        all_trainable: count every parameter as trained; for a module that was made to be captured, not trained.
+    """
+    named = dict(module.named_parameters(remove_duplicate=False))
+    trained = {name: tensor for name, tensor in named.items() if all_trainable or tensor.requires_grad}
+    tensors = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
+    return State(
+        parameter_bytes=_nbytes(named.values()),
+        buffer_bytes=_nbytes(module.buffers()),
+        input_bytes=_nbytes(tensors),
+        trainable_bytes=_nbytes(trained.values()),
+        trainable=frozenset(trained),
+    )
+
+
+def _nbytes(tensors: Iterable[torch.Tensor]) -> int:
+    return sum(rounded(tensor.nbytes) for tensor in {id(tensor): tensor for tensor in tensors}.values())

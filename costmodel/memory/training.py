@@ -1,0 +1,169 @@
+"""Peak memory of a training step: the forward pass with its stash, then the backward pass operator by operator.
+
+Autograd runs backward nodes in the reverse order of the forward pass. A node allocates the gradients of its inputs,
+then lets go of the gradient of its result and of what it had saved. A second gradient of the same value is added in
+place to the first, or, where others share the first one's memory, into a new block. Gradients of parameters stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from costmodel import ops
+from costmodel.ir import Graph, Op, Ref
+from costmodel.memory.liveness import Peak, deaths
+from costmodel.memory.stash import Stash, needing_gradient
+from costmodel.memory.storages import Storage, overwritten, rounded, storages, versions
+
+
+def training_peak(
+    graph: Graph, stashed: Sequence[Stash], trainable: Collection[str], resident_bytes: int
+) -> tuple[Peak, int]:
+    """The peak of one forward and backward pass, and the bytes alive between the two.
+
+    Args:
+        graph: captured in training mode.
+        stashed: what its operators save.
+        trainable: names of the parameters that get a gradient; none of them has one at the start.
+        resident_bytes: of what is there all the time: parameters, buffers, inputs.
+    """
+    step = _Step(graph, stashed, trainable, resident_bytes)
+    for position in range(len(graph.ops)):
+        step.forward(position)
+    between = step.alive
+    step.seed()
+    for position in reversed(range(len(graph.ops))):
+        step.backward(position)
+    return Peak(step.most, step.where), between
+
+
+@dataclass(slots=True)
+class _Gradient:
+    """A block that holds gradients, and how many values' gradients lie in it."""
+
+    nbytes: int
+    uses: int = 0
+
+
+@dataclass(slots=True)
+class _Step:
+    """The state of a training step: what is alive, and the most that was."""
+
+    graph: Graph
+    stashed: Sequence[Stash]
+    trainable: Collection[str]
+    alive: int
+    most: int = 0
+    where: str = ""
+    _needs: set[Ref] = field(init=False)
+    _dies: dict[int, list[Storage]] = field(init=False)
+    _born: dict[int, list[Storage]] = field(init=False)
+    _releases: dict[int, int] = field(init=False)
+    _extra: dict[int, int] = field(init=False)
+    _gradients: dict[Ref, _Gradient] = field(init=False)
+
+    def __post_init__(self) -> None:
+        blocks = storages(self.graph)
+        self._needs = needing_gradient(self.graph, self.trainable)
+        self._extra = {stash.op: stash.extra_bytes for stash in self.stashed}
+        self._gradients = {}
+        gone = overwritten(self.graph, versions(self.graph))
+        first_saver: dict[Storage, int] = {}
+        for stash in reversed(self.stashed):
+            first_saver.update((blocks[ref], stash.op) for ref in stash.values if ref not in gone)
+            # what an operator needs and writes over, autograd copies first
+            copies = sum(rounded(self.graph.type_of(ref).nbytes) for ref in stash.values if ref in gone)
+            self._extra[stash.op] += copies
+        self._dies, self._born, self._releases = {}, {}, {}
+        for block in set(blocks.values()):
+            self._born.setdefault(block.made_at, []).append(block)
+        for block, position in deaths(self.graph, blocks).items():
+            if block not in first_saver:
+                self._dies.setdefault(position, []).append(block)
+            else:
+                saver = first_saver[block]
+                self._releases[saver] = self._releases.get(saver, 0) + block.nbytes
+        self.most = self.alive
+
+    def forward(self, position: int) -> None:
+        """One operator's results appear; what it was the last to hold, and nobody saved, goes."""
+        self.alive += sum(block.nbytes for block in self._born.get(position, ()))
+        self.alive += self._extra.get(position, 0)
+        self._note(self.graph.ops[position])
+        self.alive -= sum(block.nbytes for block in self._dies.get(position, ()))
+
+    def seed(self) -> None:
+        """The gradients that the backward pass starts from: of a sum, a single element shown as the outputs' shape."""
+        for ref in dict.fromkeys(self.graph.outputs):
+            if ref in self._needs:
+                self._receive(ref, self._allocate(rounded(4)))
+
+    def backward(self, position: int) -> None:
+        """The backward node of one operator."""
+        op = self.graph.ops[position]
+        received = [self._gradients.pop(ref, None) for ref in _results(op)]
+        if not any(received):
+            self.alive -= self._releases.get(position, 0) + self._extra.get(position, 0)
+            return
+        incoming = next(gradient for gradient in received if gradient is not None)
+        temporary = self._temporary_bytes(op)
+        self.alive += temporary
+        made = [(ref, self._gradient_of(op, ref, incoming)) for ref in _differentiable(op, self._needs)]
+        self._note(op)
+        for gradient in filter(None, received):
+            self._release(gradient)
+        self.alive -= temporary + self._releases.get(position, 0) + self._extra.get(position, 0)
+        for ref, gradient in made:
+            self._receive(ref, gradient)
+            self._note(op)
+
+    def _gradient_of(self, op: Op, ref: Ref, incoming: _Gradient) -> _Gradient:
+        """The gradient of an input: the result's own, where it passes, else a new block."""
+        kind = self.graph.type_of(ref)
+        if ops.lookup(op).passes and (kind.numel == op.type.numel or op.base == "cat") and kind.dtype == op.type.dtype:
+            incoming.uses += 1
+            return incoming
+        return self._allocate(rounded(kind.nbytes))
+
+    def _temporary_bytes(self, op: Op) -> int:
+        """A product with a gradient is made at full size before it is summed to the shape of a smaller input."""
+        if op.base not in ("mul", "div"):
+            return 0
+        summed = [ref for ref in _differentiable(op, self._needs) if self.graph.type_of(ref).numel < op.type.numel]
+        return rounded(op.type.nbytes) if summed else 0
+
+    def _allocate(self, nbytes: int) -> _Gradient:
+        self.alive += nbytes
+        return _Gradient(nbytes, 1)
+
+    def _receive(self, ref: Ref, gradient: _Gradient) -> None:
+        """Adds one more gradient of a value to what it has already got."""
+        before = self._gradients.get(ref)
+        if before is None:
+            self._gradients[ref] = gradient
+            return
+        if before.uses > 1:
+            total = self._allocate(rounded(self.graph.type_of(ref).nbytes))
+            self._gradients[ref] = total
+            self.most = max(self.most, self.alive)
+            self._release(before)
+        self._release(gradient)
+
+    def _release(self, gradient: _Gradient) -> None:
+        gradient.uses -= 1
+        if gradient.uses == 0:
+            self.alive -= gradient.nbytes
+
+    def _note(self, op: Op) -> None:
+        if self.alive > self.most:
+            self.most, self.where = self.alive, op.name
+
+
+def _results(op: Op) -> tuple[Ref, ...]:
+    return tuple(Ref(op.name, index) for index in range(len(op.types)))
+
+
+def _differentiable(op: Op, needs: Collection[Ref]) -> tuple[Ref, ...]:
+    """The inputs that an operator's backward node makes a gradient of, each once for a call that uses it twice."""
+    return tuple(ref for ref in dict.fromkeys(op.refs()) if ref in needs)

@@ -1,0 +1,56 @@
+"""Memory that libraries and CUDA graphs take besides tensors: facts of torch's sources, and one allowance."""
+
+from __future__ import annotations
+
+from costmodel import ops
+from costmodel.ir import Graph, Op, Ref
+from costmodel.memory.storages import rounded
+
+_HOPPER_CUBLAS = 32 << 20
+_OTHER_CUBLAS = 4096 * 2 * 1024 + 16 * 8 * 1024
+"""What torch gives each cuBLAS handle and stream by default (`CUBLAS_WORKSPACE_CONFIG` unset)."""
+
+_POOL_SEGMENT = 2 << 20
+"""A CUDA graph's private pool grows by multiples of this (`kRoundLarge` of the caching allocator)."""
+
+
+def products_workspace_bytes(graph: Graph, capability: str, training: bool) -> int:
+    """The workspace of cuBLAS, which torch's allocator counts from the first product on.
+
+    The backward pass runs in a thread of its own, with a handle and a workspace of its own.
+
+    Args:
+        graph: of the forward pass.
+        capability: the device's compute capability, `9.0`.
+        training: whether there is a backward pass.
+    """
+    if not any(ops.lookup(op).kind in ("linear", "matmul") for op in graph.ops):
+        return 0
+    one = _HOPPER_CUBLAS if capability.partition(".")[0] == "9" else _OTHER_CUBLAS
+    return 2 * one if training else one
+
+
+def convolution_allowance_bytes(graph: Graph) -> int:
+    """What cuDNN may ask for on top of the peak: which algorithm it takes is not known before it runs.
+
+    Tensor-core kernels work on channels-last data, and a convolution of tensors in another order holds copies of its
+    input, weight and result while it runs. The largest of them all is allowed for; 0 if all lie channels last.
+    """
+    return max((_copies_bytes(graph, op) for op in graph.ops if op.base == "convolution"), default=0)
+
+
+def _copies_bytes(graph: Graph, op: Op) -> int:
+    given = [graph.type_of(ref) for ref in (op.arg("input"), op.arg("weight")) if isinstance(ref, Ref)]
+    return sum(rounded(kind.nbytes) for kind in (*given, op.type) if kind.layout != "nhwc")
+
+
+def graph_pool_bytes(peak_bytes: int, resident_bytes: int, input_bytes: int) -> int:
+    """The private pool of a CUDA graph of the forward pass: what the pass allocates, and static copies of its inputs.
+
+    Args:
+        peak_bytes: of the forward pass.
+        resident_bytes: of parameters, buffers, inputs and workspaces, which lie outside the pool.
+        input_bytes: of the inputs.
+    """
+    needed = peak_bytes - resident_bytes + input_bytes
+    return -(-needed // _POOL_SEGMENT) * _POOL_SEGMENT

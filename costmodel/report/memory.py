@@ -1,0 +1,146 @@
+"""Memory reports as text: the same tables in every format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from html import escape
+
+from costmodel.errors import RequestError
+from costmodel.report import FORMATS
+from costmodel.report.memory_types import MemoryReport, Training
+from costmodel.report.rows import milliseconds, number
+from costmodel.report.table import plain_tables
+from costmodel.report.to_html import page, tagged_table
+from costmodel.report.to_markdown import escaped, pipe_table
+
+Section = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
+"""A title, columns, and rows of cells."""
+
+_COLUMNS = (
+    *("", "peak MB", "peak at", "parameters", "buffers", "inputs", "gradients", "optimizer", "feature maps"),
+    *("workspace", "cuDNN may add", "graph pool"),
+)
+_PASS_KEYS = (
+    *("peak_bytes", "peak_at", "workspace_bytes", "convolution_allowance_bytes", "graph_pool_bytes"),
+    *("gradient_bytes", "optimizer_bytes", "feature_map_bytes"),
+)
+_MODULES_SHOWN = 4
+
+
+def render_memory(report: MemoryReport, format: str = "table", *, width: int | None = None) -> str:  # noqa: A002
+    """A report as text that ends in a newline.
+
+    Args:
+        report: what `costmodel.memory` returned.
+        format: one of FORMATS.
+        width: columns of the terminal, for `table`; None for no limit.
+
+    Raises:
+        RequestError: unknown format.
+    """
+    if format not in FORMATS:
+        raise RequestError(f"unknown format {format!r}; choose one of {', '.join(FORMATS)}")
+    if format == "json":
+        return json.dumps(report.to_dict(), indent=2, allow_nan=False) + "\n"
+    if format == "csv":
+        return _to_csv(report)
+    title, parts, said = headline(report), sections(report), notes(report)
+    if format == "table":
+        return plain_tables(title, parts, said, width)
+    if format == "md":
+        lines = [f"## {escaped(title)}", ""]
+        for name, columns, cells in parts:
+            lines += [f"### {escaped(name)}", "", *pipe_table(columns, cells), ""]
+        return "\n".join([*lines, *(f"- {escaped(note)}" for note in said)]).rstrip("\n") + "\n"
+    body = [f"<h1>{escape(title)}</h1>"]
+    body += [f"<h2>{escape(name)}</h2>\n{tagged_table('memory', columns, cells)}" for name, columns, cells in parts]
+    body += [f'<p class="notes">{escape(note)}</p>' for note in said]
+    return page(f"costmodel: {report.model}", "\n".join(body))
+
+
+def headline(report: MemoryReport) -> str:
+    """What was analysed, for which input."""
+    shape = "x".join(map(str, report.input_shape))
+    return f"memory of {report.model} on {report.hardware}: input {shape}, {report.precision}, {report.layout}"
+
+
+def sections(report: MemoryReport) -> list[Section]:
+    """The tables of a report."""
+    state = (report.parameter_bytes, report.buffer_bytes, report.input_bytes)
+    rows: list[tuple[str, ...]] = []
+    if (run := report.inference) is not None:
+        sizes = (*map(megabytes, state), "-", "-", "-", megabytes(run.workspace_bytes))
+        ends = (megabytes(run.convolution_allowance_bytes), megabytes(run.graph_pool_bytes))
+        rows.append(("inference", megabytes(run.peak_bytes), run.peak_at, *sizes, *ends))
+    if (step := report.training) is not None:
+        held = (step.gradient_bytes, step.optimizer_bytes, step.feature_map_bytes, step.workspace_bytes)
+        sizes = tuple(map(megabytes, (*state, *held, step.convolution_allowance_bytes)))
+        rows.append(("training", megabytes(step.peak_bytes), step.peak_at, *sizes, "-"))
+    found: list[Section] = [("where memory goes, MB", _COLUMNS, rows)]
+    return found if report.training is None else [*found, *_training_sections(report.training)]
+
+
+def _training_sections(step: Training) -> list[Section]:
+    kinds: list[tuple[str, ...]] = [
+        (item.kind, str(item.tensors), megabytes(item.nbytes)) for item in step.feature_maps
+    ]
+    again, modules = step.recomputation, step.checkpointing
+    ways = [
+        _way(f"recompute {len(again.values)} tensors", again.saved_bytes, 0, again.added_us, again.added_us),
+        _way(
+            f"checkpoint {len(modules.modules)} modules",
+            modules.stashed_before - modules.stashed_after,
+            0,
+            modules.added_us,
+            modules.added_us,
+        ),
+        *(
+            _way(item.name, item.saved_bytes, item.moved_bytes, item.busy_us, item.added_us)
+            for item in step.alternatives
+        ),
+    ]
+    title = f"ways to keep fewer of {megabytes(step.feature_map_bytes)} MB, beside a forward pass of"
+    return [
+        ("feature maps by what made them", ("operator", "tensors", "MB"), kinds),
+        (
+            f"{title} {milliseconds(step.forward_us / 1e3)} ms",
+            ("way", "saves MB", "over the bus MB", "busy ms", "adds ms"),
+            ways,
+        ),
+    ]
+
+
+def _way(name: str, saved: int, moved: int, busy_us: float, added_us: float) -> tuple[str, ...]:
+    moves = megabytes(moved) if moved else "-"
+    return (name, megabytes(saved), moves, milliseconds(busy_us / 1e3), milliseconds(added_us / 1e3))
+
+
+def notes(report: MemoryReport) -> list[str]:
+    """What the checkpointing plan names, then what could not be known."""
+    said = []
+    if report.training is not None and (modules := report.training.checkpointing.modules):
+        more = len(modules) - _MODULES_SHOWN
+        shown = ", ".join(modules[:_MODULES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        said.append(f"to checkpoint: {shown} (--save-plan FILE writes all)")
+    unknown = "taken to save its inputs and results"
+    return said + [f"operator {item.op} in {item.where or report.model}: {unknown}" for item in report.unsupported]
+
+
+def megabytes(nbytes: int) -> str:
+    """Bytes in units of 10^6."""
+    return number(nbytes / 1e6, 1)
+
+
+def _to_csv(report: MemoryReport) -> str:
+    """One row a pass; sizes in bytes."""
+    buffer = io.StringIO()
+    record = report.to_dict()
+    about = ("model", "hardware", "batch_size", "input_shape", "precision", "layout")
+    state = ("parameter_bytes", "buffer_bytes", "input_bytes")
+    writer = csv.DictWriter(buffer, [*about, "pass", *state, *_PASS_KEYS], lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    shared = {key: record[key] for key in (*about, *state)} | {"input_shape": "x".join(map(str, report.input_shape))}
+    writer.writerows(shared | {"pass": key} | record[key] for key in ("inference", "training") if record[key])
+    return buffer.getvalue()
