@@ -199,6 +199,25 @@ class _Run:
         )
 
 
+def resolve_device(name: str) -> torch.device:
+    """The device of that name; the GPU, if there is one, for the empty name.
+
+    Raises:
+        RequestError: no such device, or none here.
+    """
+    if not name:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = torch.device("meta")
+    if device.type not in ("cpu", "cuda"):
+        raise RequestError(f"unknown device {name!r}; choose cpu, cuda or cuda:N")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise RequestError(f"there is no device {name} here; torch sees {torch.cuda.device_count()} GPUs")
+    return device
+
+
 def synchronize(device: torch.device) -> None:
     """Waits for a GPU; a CPU has nothing to wait for."""
     if device.type == "cuda":

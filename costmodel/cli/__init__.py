@@ -12,9 +12,11 @@ from costmodel.cli.collect import collect
 from costmodel.cli.hardware import hardware
 from costmodel.cli.ir import ir
 from costmodel.cli.memory import memory
+from costmodel.cli.plan import plan
 from costmodel.cli.predict import predict
 from costmodel.cli.run import DONE, run
 from costmodel.cli.train import train
+from costmodel.cli.validate import validate
 
 app = typer.Typer(
     name="costmodel",
@@ -24,6 +26,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("predict")(predict)
+app.command("plan")(plan)
+app.command("validate")(validate)
 app.command("collect")(collect)
 app.command("hardware")(hardware)
 app.command("train")(train)

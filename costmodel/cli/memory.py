@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +9,7 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options
+from costmodel.cli.common import choose_hardware, terminal_width
 from costmodel.cli.output import note, opened
 from costmodel.errors import RequestError
 
@@ -52,15 +51,12 @@ def memory(
     if save_plan is not None and training is False:
         raise RequestError("a checkpointing plan is about training; leave out --inference or --save-plan")
     with opened(output) as write:
-        from costmodel.hardware import resolve_default
         from costmodel.memory.analyze import memory as analyze
         from costmodel.memory.plan import make_plan
         from costmodel.report.memory import render_memory
         from costmodel.zoo import load
 
-        if hardware is None:
-            hardware, reason = resolve_default()
-            note(f"hardware {hardware} ({reason})", quiet)
+        hardware = choose_hardware(hardware, quiet)
         loaded = load(
             model,
             batch_size=batch_size,
@@ -76,8 +72,7 @@ def memory(
             optimizer=optimizer.value,
             passes=_PASSES[training],
         )
-        terminal = output is None and sys.stdout is not None and sys.stdout.isatty()
-        write(render_memory(report, format.value, width=shutil.get_terminal_size().columns if terminal else None))
+        write(render_memory(report, format.value, width=terminal_width(output)))
         if save_plan is not None and report.training is not None:
             make_plan(report.model, report.training.checkpointing).save(save_plan)
             note(f"checkpointing plan: {save_plan}", quiet)

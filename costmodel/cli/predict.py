@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.output import Write, note, opened
+from costmodel.cli.common import choose_hardware
+from costmodel.cli.output import Write, opened
 from costmodel.cli.run import WRONG_REQUEST, complain
 from costmodel.errors import CostmodelError
 
@@ -35,7 +36,7 @@ def predict(
     if quiet:
         warnings.simplefilter("ignore")
     with opened(output) as write:
-        profile = _choose_hardware(hardware, quiet)
+        profile = choose_hardware(hardware, quiet)
         reports: list[Report] = []
         failures: list[str] = []
         for spec in _with_progress(models, quiet):
@@ -53,18 +54,6 @@ def predict(
         complain(failure)
     if failures:
         raise typer.Exit(WRONG_REQUEST)
-
-
-def _choose_hardware(name: str | None, quiet: bool) -> str:
-    """The profile's name; refused here, before a model is built, if there is no such profile."""
-    from costmodel.hardware import list_profiles, load_profile, resolve_default
-
-    if name is None:
-        name, reason = resolve_default()
-        note(f"hardware {name} ({reason})", quiet)
-    elif name not in list_profiles():
-        load_profile(name)
-    return name
 
 
 def _predict_one(

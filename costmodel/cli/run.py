@@ -10,6 +10,8 @@ from costmodel.cli.output import abandon_stdout
 from costmodel.errors import CostmodelError
 
 DONE = 0
+MISSED = 1
+"""A threshold that the user gave was missed."""
 WRONG_REQUEST = 2
 INTERRUPTED = 130
 

@@ -5,18 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from html import escape
 
 from costmodel.errors import RequestError
 from costmodel.report import FORMATS
 from costmodel.report.memory_types import MemoryReport, Training
 from costmodel.report.rows import milliseconds, number
-from costmodel.report.table import plain_tables
-from costmodel.report.to_html import page, tagged_table
-from costmodel.report.to_markdown import escaped, pipe_table
-
-Section = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
-"""A title, columns, and rows of cells."""
+from costmodel.report.sections import Section, Sheet, render_sheet
 
 _COLUMNS = (
     *("", "peak MB", "peak at", "parameters", "buffers", "inputs", "gradients", "optimizer", "feature maps"),
@@ -46,18 +40,7 @@ def render_memory(report: MemoryReport, format: str = "table", *, width: int | N
         return json.dumps(report.to_dict(), indent=2, allow_nan=False) + "\n"
     if format == "csv":
         return _to_csv(report)
-    title, parts, said = headline(report), sections(report), notes(report)
-    if format == "table":
-        return plain_tables(title, parts, said, width)
-    if format == "md":
-        lines = [f"## {escaped(title)}", ""]
-        for name, columns, cells in parts:
-            lines += [f"### {escaped(name)}", "", *pipe_table(columns, cells), ""]
-        return "\n".join([*lines, *(f"- {escaped(note)}" for note in said)]).rstrip("\n") + "\n"
-    body = [f"<h1>{escape(title)}</h1>"]
-    body += [f"<h2>{escape(name)}</h2>\n{tagged_table('memory', columns, cells)}" for name, columns, cells in parts]
-    body += [f'<p class="notes">{escape(note)}</p>' for note in said]
-    return page(f"costmodel: {report.model}", "\n".join(body))
+    return render_sheet(Sheet(headline(report), sections(report), notes(report)), format, width)
 
 
 def headline(report: MemoryReport) -> str:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from costmodel.errors import RequestError
+from costmodel.zoo.build import real_weights
 from costmodel.zoo.exported import load_exported_model
 from costmodel.zoo.request import PRECISIONS, Request, own_words
 from costmodel.zoo.timm_models import load_timm_model
@@ -18,7 +19,9 @@ from costmodel.zoo.torchvision_models import load_torchvision, load_torchvision_
 from costmodel.zoo.transformers_models import load_transformers_model
 from costmodel.zoo.user_code import load_user_model
 
-__all__ = ["PRECISIONS", "Loaded", "load", "load_torchvision"]
+__all__ = ["PRECISIONS", "Loaded", "load", "load_real", "load_torchvision"]
+
+META = torch.device("meta")
 
 _CHECKPOINTS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".onnx")
 
@@ -68,6 +71,35 @@ def load(
     return Loaded(module, inputs, spec)
 
 
+def load_real(
+    spec: str,
+    device: torch.device,
+    *,
+    batch_size: int | None = None,
+    img_size: int | None = None,
+    precision: str = "float32",
+    channels_last: bool = False,
+) -> Loaded:
+    """The same model to be run: on a device, initialised at random, with random inputs.
+
+    Raises:
+        UnknownModelError: no model goes by that name; near ones are suggested.
+        RequestError: as for `load`; or the spec is a file of torch.export.
+    """
+    if spec.endswith(".pt2"):
+        raise RequestError(f"{spec}: an exported program can be predicted but not measured; give the code that made it")
+    request = Request(batch_size, img_size, precision, channels_last).check()
+    with contextlib.redirect_stdout(sys.stderr), real_weights():
+        module, inputs = _load(spec, request)
+        module, inputs = _prepare(spec, module, inputs, request, device)
+    return Loaded(module, tuple(_filled(tensor, device) for tensor in inputs), spec)
+
+
+def _filled(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+    return made.normal_() if made.is_floating_point() else made.zero_()
+
+
 def _load(spec: str, request: Request) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     source, colon, name = spec.partition(":")
     if source == "timm" and name:
@@ -86,16 +118,20 @@ def _load(spec: str, request: Request) -> tuple[nn.Module, tuple[torch.Tensor, .
 
 
 def _prepare(
-    spec: str, module: nn.Module, inputs: tuple[torch.Tensor, ...], request: Request
+    spec: str,
+    module: nn.Module,
+    inputs: tuple[torch.Tensor, ...],
+    request: Request,
+    device: torch.device = META,
 ) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    """Evaluation mode, the meta device, and the precision and layout that were asked for."""
+    """Evaluation mode, the module on a device and the inputs on meta, the precision and layout that were asked for."""
     try:
-        module = module.eval().requires_grad_(False).to("meta", request.dtype)
+        module = module.eval().requires_grad_(False).to(device, request.dtype)
         inputs = tuple(_cast(tensor.detach().to("meta"), request) for tensor in inputs)
         if request.channels_last:
             module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     except (RuntimeError, NotImplementedError) as error:
-        raise RequestError(f"{spec} cannot be put as asked on the meta device: {own_words(error)}") from error
+        raise RequestError(f"{spec} cannot be put as asked on the device {device}: {own_words(error)}") from error
     return module, inputs
 
 

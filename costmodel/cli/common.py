@@ -1,0 +1,27 @@
+"""What several commands do alike."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from costmodel.cli.output import note
+
+
+def choose_hardware(name: str | None, quiet: bool) -> str:
+    """The profile's name; refused here, before a model is built, if there is no such profile."""
+    from costmodel.hardware import list_profiles, load_profile, resolve_default
+
+    if name is None:
+        name, reason = resolve_default()
+        note(f"hardware {name} ({reason})", quiet)
+    elif name not in list_profiles():
+        load_profile(name)
+    return name
+
+
+def terminal_width(output: Path | None) -> int | None:
+    """Columns of the terminal that a table goes to; None where it goes to a file or a pipe."""
+    to_terminal = output is None and sys.stdout is not None and sys.stdout.isatty()
+    return shutil.get_terminal_size().columns if to_terminal else None

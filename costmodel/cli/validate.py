@@ -1,0 +1,81 @@
+"""`costmodel validate MODEL`: measured on this machine, beside what was predicted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from costmodel.cli import options
+from costmodel.cli.common import choose_hardware, terminal_width
+from costmodel.cli.output import note, opened
+from costmodel.cli.run import MISSED
+from costmodel.errors import RequestError
+
+ModesOption = Annotated[
+    list[str] | None,
+    typer.Option("--mode", metavar="MODE", help="A mode to measure, repeated for more; default and reduce-overhead."),
+]
+PlanOption = Annotated[
+    Path | None, typer.Option("--plan", metavar="PLAN.json", help="The plan to measure; default: one made now.")
+]
+NoPlan = Annotated[bool, typer.Option("--no-plan", help="Measure modes only.")]
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda or cuda:N; default: the GPU if there is one.")]
+MaxError = Annotated[
+    float | None, typer.Option("--max-error", metavar="PCT", help="Exit with status 1 if a speedup is off by more.")
+]
+Seconds = Annotated[float, typer.Option("--seconds", help="Of measuring each mode in each of seven rounds.")]
+
+
+def validate(
+    model: options.Model,
+    hardware: options.Hardware = None,
+    batch_size: options.BatchSize = None,
+    img_size: options.ImgSize = None,
+    precision: options.PrecisionOption = options.Precision.FLOAT32,
+    channels_last: options.ChannelsLast = False,
+    modes: ModesOption = None,
+    plan: PlanOption = None,
+    no_plan: NoPlan = False,
+    device: Device = "",
+    max_error: MaxError = None,
+    seconds: Seconds = 0.1,
+    format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
+    output: options.Output = None,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
+) -> None:
+    """Measure MODEL here, eager, compiled and as planned, in turn, and compare with what was predicted."""
+    if seconds <= 0:
+        raise RequestError(f"--seconds must be above 0, not {seconds}")
+    with opened(output) as write:
+        profile = choose_hardware(hardware, quiet)
+        from costmodel.plan import Plan
+        from costmodel.planning import plan as make_plan
+        from costmodel.report.plans import render_validation
+        from costmodel.validate import USUAL, resolve_device
+        from costmodel.validate import validate as compare
+        from costmodel.zoo import load_real
+
+        place = resolve_device(device)
+        given = Plan.load(plan) if plan is not None else None
+        loaded = load_real(
+            model,
+            place,
+            batch_size=batch_size,
+            img_size=img_size,
+            precision=precision.value,
+            channels_last=channels_last,
+        )
+        module, inputs = loaded.module, loaded.inputs
+        if given is None and not no_plan and place.type == "cuda":
+            given = make_plan(module, inputs, hardware=profile, model_name=model)
+        elif given is None and not no_plan:
+            note("no plan is made for a CPU; give --plan PLAN.json to measure one", quiet)
+        result = compare(
+            module, inputs, plan=given, hardware=profile, model_name=model, modes=modes or USUAL, seconds=seconds
+        )
+        write(render_validation(result, format.value, terminal_width(output)))
+    if max_error is not None and 100 * result.worst_error > max_error:
+        raise typer.Exit(MISSED)

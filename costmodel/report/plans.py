@@ -1,0 +1,124 @@
+"""Plans and validations as text, in every format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from costmodel.errors import RequestError
+from costmodel.plan import Plan
+from costmodel.report import FORMATS
+from costmodel.report.rows import NONE, interval, milliseconds, number, times
+from costmodel.report.sections import Sheet, render_sheet
+
+if TYPE_CHECKING:
+    from costmodel.validate import Validation
+
+_RESULT_COLUMNS = (
+    *("mode", "predicted ms", "measured ms", "interval", "error", "speedup", "interval"),
+    *("compile s", "peak MB", "output error", ""),
+)
+
+
+def render_plan(plan: Plan, format: str = "table", width: int | None = None) -> str:  # noqa: A002
+    """A plan: predicted latency against every mode, then its regions in order; CSV holds the regions.
+
+    Raises:
+        RequestError: unknown format.
+    """
+    regions = [{"region": index, **region} for index, region in enumerate(plan.to_dict()["regions"])]
+    return _render(plan.to_dict(), regions, plan_sheet(plan), format, width)
+
+
+def render_validation(result: Validation, format: str = "table", width: int | None = None) -> str:  # noqa: A002
+    """A validation: predicted beside measured, mode by mode.
+
+    Raises:
+        RequestError: unknown format.
+    """
+    values = result.to_dict()
+    modes = [{"model": result.model, "mode": name, **found} for name, found in values["modes"].items()]
+    return _render(values, modes, validation_sheet(result), format, width)
+
+
+def _render(
+    values: Mapping[str, Any],
+    records: Sequence[Mapping[str, Any]],
+    sheet: Sheet,
+    format: str,  # noqa: A002
+    width: int | None,
+) -> str:
+    if format not in FORMATS:
+        raise RequestError(f"unknown format {format!r}; choose one of {', '.join(FORMATS)}")
+    if format == "json":
+        return json.dumps(values, indent=2, allow_nan=False) + "\n"
+    if format == "csv":
+        return _csv(records)
+    return render_sheet(sheet, format, width)
+
+
+def _csv(records: Sequence[Mapping[str, Any]]) -> str:
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    for record in records:
+        flat = {key: " ".join(value) if isinstance(value, (list, tuple)) else value for key, value in record.items()}
+        writer.writerow(flat)
+    return buffer.getvalue()
+
+
+def plan_sheet(plan: Plan) -> Sheet:
+    """What a plan's reader is shown."""
+    planned = plan.latency_ms["plan"]
+    best = min((ms for mode, ms in plan.latency_ms.items() if mode != "plan"), default=planned)
+    latencies = [(mode, milliseconds(ms), times(ms / planned)) for mode, ms in plan.latency_ms.items()]
+    regions = [
+        (str(index), _layers(region.layers), str(len(region.ops)), region.backend, number(region.us, 1), region.why)
+        for index, region in enumerate(plan.regions)
+    ]
+    moves = ", ".join(plan.moves) or "none"
+    notes = [f"moves: {moves}; launched as one {plan.launch}; building takes about {plan.build_s:.0f} s"]
+    title = f"plan for {plan.model} on {plan.hardware}: {times(best / planned)} the speed of the best mode, predicted"
+    columns = ("region", "layer", "count", "backend", "us", "why")
+    return Sheet(
+        title, (("latency", ("mode", "latency ms", "of plan"), latencies), ("regions", columns, regions)), notes
+    )
+
+
+def validation_sheet(result: Validation) -> Sheet:
+    """What a validation's reader is shown."""
+    cells = [
+        (
+            mode,
+            milliseconds(found.predicted_ms),
+            milliseconds(found.measured_ms),
+            interval(milliseconds(found.low_ms), milliseconds(found.high_ms)),
+            _percent(found.error),
+            times(found.speedup),
+            interval(number(found.speedup_low), number(found.speedup_high)),
+            number(found.compile_s, 1),
+            number(found.peak_mb, 0),
+            NONE if found.output_error is None else f"{found.output_error:.1e}",
+            found.note,
+        )
+        for mode, found in result.modes.items()
+    ]
+    shape = "x".join(map(str, result.input_shape))
+    title = f"{result.model} on {result.device}, predicted for {result.hardware}: input {shape}, {result.precision}"
+    notes = [f"largest error of a predicted speedup: {result.worst_error:.1%}", *_wrong(result.replaced)]
+    return Sheet(title, (("predicted and measured", _RESULT_COLUMNS, cells),), notes)
+
+
+def _wrong(names: Iterable[str]) -> list[str]:
+    return [f"computed something else, so run eagerly: {name}" for name in names]
+
+
+def _percent(share: float | None) -> str:
+    return NONE if share is None else f"{share:+.1%}"
+
+
+def _layers(names: Sequence[str]) -> str:
+    return NONE if not names else names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]}"
