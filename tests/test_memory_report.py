@@ -15,7 +15,7 @@ import costmodel
 from costmodel.cli import main
 from costmodel.errors import RequestError
 from costmodel.memory.accuracy import Row, accuracy_rows, accuracy_table
-from costmodel.memory.analyze import memory
+from costmodel.memory.analyze import analyze_memory
 from costmodel.report.memory import render_memory, sections
 from costmodel.report.memory_types import MemoryReport
 
@@ -23,7 +23,9 @@ from costmodel.report.memory_types import MemoryReport
 @pytest.fixture(scope="module")
 def report() -> MemoryReport:
     module = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(512, 4))
-    return memory(module.eval(), (torch.empty(4, 3, 8, 8, device="meta"),), hardware="nvidia-h200", optimizer="adam")
+    return analyze_memory(
+        module.eval(), (torch.empty(4, 3, 8, 8, device="meta"),), hardware="nvidia-h200", optimizer="adam"
+    )
 
 
 class TestReport:
@@ -73,9 +75,9 @@ class TestReport:
         with pytest.raises(RequestError, match="unknown format 'xml'"):
             render_memory(report, "xml")
         with pytest.raises(RequestError, match="unknown optimizer 'sg'; choose one of none, sgd, momentum, adam"):
-            memory(nn.ReLU(), (torch.empty(1),), optimizer="sg")
+            analyze_memory(nn.ReLU(), (torch.empty(1),), optimizer="sg")
         with pytest.raises(RequestError, match="impossible passes none"):
-            memory(nn.ReLU(), (torch.empty(1),), passes=())
+            analyze_memory(nn.ReLU(), (torch.empty(1),), passes=())
 
 
 class TestCommand:
@@ -99,7 +101,7 @@ class TestAccuracy:
         row = Row("net", "inference", predicted_bytes=110, measured_bytes=100, state_bytes=60, allowance_bytes=0)
         assert row.error == pytest.approx(0.1)
         assert row.beyond_state_error == pytest.approx(0.25)  # 50 against 40
-        assert "| net | inference | 0.0 | 0.0 | +10.00% | +25.00% |" in accuracy_table([row], "cpu", 8)
+        assert "| net | inference | 0.0 | 0.0 | +10.00% | +25.00% | - |" in accuracy_table([row], "cpu", 8)
 
     def test_a_model_of_torchvision_on_the_cpu(self) -> None:
         inference, training = accuracy_rows(["squeezenet1_1"], "cpu", 1)

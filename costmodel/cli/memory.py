@@ -53,7 +53,7 @@ def memory(
         raise RequestError("a checkpointing plan is about training; leave out --inference or --save-plan")
     with opened(output) as write:
         from costmodel.hardware import resolve_default
-        from costmodel.memory.analyze import memory as analyze
+        from costmodel.memory.analyze import analyze_memory
         from costmodel.memory.plan import make_plan
         from costmodel.report.memory import render_memory
         from costmodel.zoo import load
@@ -68,7 +68,7 @@ def memory(
             precision=precision.value,
             channels_last=channels_last,
         )
-        report = analyze(
+        report = analyze_memory(
             loaded.module,
             loaded.inputs,
             hardware=hardware,

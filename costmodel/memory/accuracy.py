@@ -11,8 +11,8 @@ from torch import nn
 
 from costmodel.hardware import DEFAULT
 from costmodel.measure_memory import inference_peak_bytes, training_peak_bytes
-from costmodel.memory.analyze import memory
-from costmodel.report.memory_types import Inference, Training
+from costmodel.memory.analyze import analyze_memory
+from costmodel.report.memory_types import Inference, MemoryReport, Training
 from costmodel.zoo import load_torchvision
 
 MODELS = (
@@ -56,16 +56,20 @@ def accuracy_rows(models: Iterable[str], device: str, batch_size: int) -> Iterat
     for name in models:
         module = _module(name).to(device)
         image = torch.randn(batch_size, 3, IMAGE_SIZE, IMAGE_SIZE, device=device)
-        report = memory(module.eval(), (image,), hardware=DEFAULT, model_name=name)
-        state = report.parameter_bytes + report.buffer_bytes + report.input_bytes
-        for kind, run, measure in (
-            ("inference", report.inference, lambda: inference_peak_bytes(module.eval(), (image,))),  # noqa: B023 - called at once
-            ("training", report.training, lambda: training_peak_bytes(module.train(), (image,))),  # noqa: B023
-        ):
-            if run is None:
-                continue
-            _clear(device)
-            yield Row(name, kind, _predicted(run, device), measure(), state, run.convolution_allowance_bytes)
+        report = analyze_memory(module.eval(), (image,), hardware=DEFAULT, model_name=name)
+        _clear(device)
+        yield _row(report, report.inference, inference_peak_bytes(module.eval(), (image,)), device)
+        _clear(device)
+        yield _row(report, report.training, training_peak_bytes(module.train(), (image,)), device)
+
+
+def _row(report: MemoryReport, run: Inference | Training | None, measured_bytes: int, device: str) -> Row:
+    assert run is not None  # both passes were asked for
+    state_bytes = report.parameter_bytes + report.buffer_bytes + report.input_bytes
+    workspace = run.workspace_bytes if device == "cpu" else 0  # the CPU has none
+    kind = "inference" if run is report.inference else "training"
+    allowance = run.convolution_allowance_bytes
+    return Row(report.model, kind, run.peak_bytes - workspace, measured_bytes, state_bytes, allowance)
 
 
 def accuracy_table(rows: Sequence[Row], device: str, batch_size: int) -> str:
@@ -75,21 +79,21 @@ def accuracy_table(rows: Sequence[Row], device: str, batch_size: int) -> str:
         f"Measured: {where}, batch {batch_size}, {IMAGE_SIZE}x{IMAGE_SIZE}, float32, eager; MB of 10^6 bytes. *Beyond",
         "state* is the error of what the pass adds to parameters, buffers and inputs.",
         "",
-        "| model | pass | predicted MB | measured MB | error | beyond state |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| model | pass | predicted MB | measured MB | error | beyond state | cuDNN may add MB |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in rows:
         sizes = f"{row.predicted_bytes / 1e6:,.1f} | {row.measured_bytes / 1e6:,.1f}"
-        lines.append(f"| {row.model} | {row.kind} | {sizes} | {row.error:+.2%} | {row.beyond_state_error:+.2%} |")
+        errors = f"{row.error:+.2%} | {row.beyond_state_error:+.2%}"
+        lines.append(f"| {row.model} | {row.kind} | {sizes} | {errors} | {_allowance(row, device)} |")
     for kind in ("inference", "training"):
         worst = max((abs(row.error) for row in rows if row.kind == kind), default=0.0)
         lines += ["", f"Largest error of {kind}: {worst:.2%}."]
     return "\n".join(lines)
 
 
-def _predicted(run: Inference | Training, device: str) -> int:
-    """Of the workspaces, the CPU has none."""
-    return run.peak_bytes - (run.workspace_bytes if device == "cpu" else 0)
+def _allowance(row: Row, device: str) -> str:
+    return "-" if device == "cpu" else f"{row.allowance_bytes / 1e6:,.1f}"
 
 
 def _module(name: str) -> nn.Module:

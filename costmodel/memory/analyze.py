@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-def memory(
+def analyze_memory(
     module: nn.Module,
     inputs: Sequence[torch.Tensor],
     *,
