@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from costmodel.errors import CostmodelError as CostmodelError
     from costmodel.hardware import list_profiles as list_profiles
     from costmodel.hardware import load_profile as load_profile
-    from costmodel.memory.analyze import memory as memory
+    from costmodel.memory.analyze import analyze_memory as analyze_memory
     from costmodel.memory.plan import CheckpointPlan as CheckpointPlan
     from costmodel.plan import Plan as Plan
     from costmodel.planning import plan as plan
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "analyze_memory": ("costmodel.memory.analyze", "analyze_memory"),
     "CheckpointPlan": ("costmodel.memory.plan", "CheckpointPlan"),
     "CostmodelError": ("costmodel.errors", "CostmodelError"),
     "LayerPrediction": ("costmodel.report", "LayerPrediction"),
@@ -44,7 +45,6 @@ _EXPORTS = {
     "list_profiles": ("costmodel.hardware", "list_profiles"),
     "load_model": ("costmodel.zoo", "load"),
     "load_profile": ("costmodel.hardware", "load_profile"),
-    "memory": ("costmodel.memory.analyze", "memory"),
     "plan": ("costmodel.planning", "plan"),
     "predict": ("costmodel.predict", "predict"),
     "render": ("costmodel.report", "render"),
@@ -61,12 +61,12 @@ __all__ = [
     "Report",
     "Validation",
     "__version__",
+    "analyze_memory",
     "apply",
     "checkpointed",
     "list_profiles",
     "load_model",
     "load_profile",
-    "memory",
     "plan",
     "predict",
     "render",

@@ -50,9 +50,8 @@ class WholeOperators(TorchFunctionMode):
         training: bool = True,
         inplace: bool = False,
     ) -> torch.Tensor:
-        if not training or inplace or not 0.0 < p < 1.0:
+        if not self._recorder.training or not training or inplace or not 0.0 < p < 1.0:
             return _PYTHON_DROPOUT(input, p, training, inplace)
-        self._recorder.refuse(torch.ops.aten.native_dropout.default, (), {})
         kept = _needing_gradient(torch.empty_like(input), input.requires_grad)
         results = kept, torch.empty_like(input, dtype=torch.bool)
         self._recorder.record(torch.ops.aten.native_dropout.default, (input, p, True), {}, results)

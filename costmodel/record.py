@@ -84,6 +84,7 @@ class Recorder(TorchDispatchMode):
         graph: the nodes so far; `meta["types"]` holds what a node returns, `meta["module"]` where it ran,
             `meta["frees"]` the nodes that made what was freed between it and the next one.
         module_calls: how many submodules were called.
+        training: whether the pass is that of a training step, which is refused otherwise.
     """
 
     def __init__(self, root: nn.Module, names: Mapping[int, str], exact: bool = False, training: bool = False) -> None:
@@ -95,7 +96,7 @@ class Recorder(TorchDispatchMode):
         self._paths = {child: path for path, child in root.named_modules()}
         self._names = names
         self._nodes: dict[int, fx.Node] = {}
-        self._training = training
+        self.training = training
         self._bound = 0
         self._tensors: dict[int, weakref.ref[torch.Tensor]] = {}
         self._freed: list[fx.Node] = []
@@ -247,7 +248,7 @@ class Recorder(TorchDispatchMode):
         updates = name in _BATCH_NORM and len(args) > 5 and args[3] is not None and args[5] is True
         draws = name in _DROPOUT and self._scopes[-1].module.training
         drops = func is ATTENTION and kwargs.get("dropout_p", 0.0) > 0
-        if (updates or draws or drops) and not self._training:
+        if (updates or draws or drops) and not self.training:
             raise CaptureError(f"{self.where} is in training mode; call .eval() on the model")
 
     def _needs_values(self) -> CaptureError:

@@ -81,14 +81,14 @@ def _ablation_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     return [[row["group"], row["without"], _percent(row["mean_error"])] for row in rows]
 
 
-def replace_section(path: Path, text: str) -> str:
+def replace_section(path: Path, text: str, begin_mark: str = BEGIN, end_mark: str = END) -> str:
     """The file's text with what lies between the two marks replaced.
 
     Raises:
         DatasetError: the file has no such marks.
     """
-    before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = path.read_text(encoding="utf-8").partition(begin_mark)
+    _, end, after = rest.partition(end_mark)
     if not begin or not end:
-        raise DatasetError(f"{path}: the marks {BEGIN} and {END} are missing")
-    return f"{before}{BEGIN}\n{text}\n{END}{after}"
+        raise DatasetError(f"{path}: the marks {begin_mark} and {end_mark} are missing")
+    return f"{before}{begin_mark}\n{text}\n{end_mark}{after}"

@@ -399,3 +399,45 @@ class TestModuleIsUntouched:
 def test_trace_and_lower_are_the_two_halves() -> None:
     module = nn.Linear(8, 8)
     assert lower(trace(module, (X,)), "g") == capture(module, (X,), "g")
+
+
+class TestLifetimes:
+    def test_what_is_let_go_of_is_noted_where_it_happens(self) -> None:
+        def forward(_: nn.Module, x: torch.Tensor) -> torch.Tensor:
+            kept = x.exp()
+            y = x.sin().cos()  # the sine dies here
+            return y + kept  # these when the call has returned, which is after the last operator
+
+        graph = captured(forward, torch.empty(4))
+        assert [(op.base, sorted(map(str, op.frees))) for op in graph.ops] == [
+            ("exp", []),
+            ("sin", []),
+            ("cos", ["%1"]),
+            ("add", ["%0", "%2"]),
+        ]
+
+    def test_results_that_nobody_reads_die_at_once(self) -> None:
+        graph = captured(lambda _, x: nn.functional.max_pool2d(x, 2), torch.empty(1, 1, 4, 4))
+        assert [str(ref) for ref in graph.ops[0].frees] == ["%0#1"]
+
+    def test_writes_in_place_are_marked_and_not_printed(self) -> None:
+        graph = captured(lambda _, x: x.exp().relu_(), torch.empty(4))
+        assert [op.inplace for op in graph.ops] == [False, True]
+        assert str(parse(str(graph))) == str(graph)
+        assert parse(str(graph)) == graph
+
+
+class TestTraining:
+    def test_modules_train_whatever_their_mode(self) -> None:
+        module = nn.Sequential(nn.BatchNorm2d(3), nn.Dropout(0.5)).eval()
+        graph = capture(module, (torch.empty(2, 3, 4, 4),), training=True)
+        assert bases(graph) == ["native_batch_norm", "native_dropout"]
+        assert graph.ops[0].arg("training") is True
+        assert [str(kind) for kind in graph.ops[1].types] == ["float32[2,3,4,4]", "bool[2,3,4,4]"]
+        assert not module[0].training
+
+    def test_products_fold_their_batch_as_where_a_weight_needs_a_gradient(self) -> None:
+        module = nn.Linear(4, 4, bias=False)
+        x = torch.empty(3, 2, 4).transpose(0, 1)  # no plain view of it is two-dimensional
+        assert "bmm" in bases(capture(module, (x,)))
+        assert "bmm" not in bases(capture(module, (x,), training=True))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel import ops
+from costmodel import ops, zoo
 from costmodel.capture import capture
 from costmodel.errors import GraphError
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType, Value
@@ -134,6 +134,24 @@ class TestTable:
         if row.role in (Role.VIEW, Role.SOURCE, Role.CONCAT, Role.JOINED):
             assert row.work == 0
         assert (row.flops is not None) == (row.role is Role.EXTERN)
+
+    @pytest.mark.parametrize("row", [row for row in ops.TABLE.values() if row.saves], ids=lambda row: row.name)
+    def test_what_is_saved_are_arguments_and_results(self, row: Row) -> None:
+        packet = getattr(torch.ops.aten, row.name)
+        schemas = [getattr(packet, overload)._schema for overload in packet.overloads()]
+        arguments = {argument.name for schema in schemas for argument in schema.arguments}
+        results = max(len(schema.returns) for schema in schemas)
+        for token in row.saves.split():
+            if token.startswith("#"):
+                assert int(token[1:]) < results
+            else:
+                assert set(token.split(":")) <= arguments
+
+    @pytest.mark.parametrize("model", ["densenet121", "efficientnet_b0", "googlenet", "regnet_y_400mf", "swin_v2_t"])
+    def test_what_training_real_models_saves_is_known(self, model: str) -> None:
+        loaded = zoo.load(model)
+        graph = capture(loaded.module, loaded.inputs, training=True)
+        assert {op.base for op in graph.ops if ops.lookup(op).saves is None} == set()
 
     def test_rows_name_operators_that_exist(self) -> None:
         """Every row is an ATen operator, but for the one that decompositions invent."""

@@ -51,7 +51,7 @@ def memory(
     if save_plan is not None and training is False:
         raise RequestError("a checkpointing plan is about training; leave out --inference or --save-plan")
     with opened(output) as write:
-        from costmodel.memory.analyze import memory as analyze
+        from costmodel.memory.analyze import analyze_memory
         from costmodel.memory.plan import make_plan
         from costmodel.report.memory import render_memory
         from costmodel.zoo import load
@@ -64,7 +64,7 @@ def memory(
             precision=precision.value,
             channels_last=channels_last,
         )
-        report = analyze(
+        report = analyze_memory(
             loaded.module,
             loaded.inputs,
             hardware=hardware,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-def memory(
+def analyze_memory(
     module: nn.Module,
     inputs: Sequence[torch.Tensor],
     *,
@@ -40,7 +40,8 @@ def memory(
     """Where a module's memory goes.
 
     Args:
-        module: real or meta parameters; it is not changed, and captured in evaluation and in training mode.
+        module: real or meta parameters, for inference in evaluation mode; a training step is captured in training
+            mode whatever it is in now, and it is left as it was.
         inputs: positional inputs; real, meta or fake tensors.
         hardware: a profile's name, for the times; None for this machine's GPU if there is one for it.
         model_name: what the report calls the model; None for its class.

@@ -46,8 +46,14 @@ def storages(graph: Graph) -> Mapping[Ref, Storage]:
         for index, kind in enumerate(op.types):
             ref = Ref(op.name, index)
             shared = base is not None and (index == 0 or is_view(op))
-            found[ref] = found[base] if shared and base is not None else Storage(ref, allocated(kind), position)
+            nbytes = 0 if index and _keeps_no_statistics(op) else allocated(kind)
+            found[ref] = found[base] if shared and base is not None else Storage(ref, nbytes, position)
     return found
+
+
+def _keeps_no_statistics(op: Op) -> bool:
+    """Batch norm in evaluation returns empty statistics on every device; only the meta device says otherwise."""
+    return ops.lookup(op).kind == "batch_norm" and op.arg("training") is not True
 
 
 def shares_memory_with(op: Op) -> Ref | None:

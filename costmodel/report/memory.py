@@ -27,7 +27,7 @@ def render_memory(report: MemoryReport, format: str = "table", *, width: int | N
     """A report as text that ends in a newline.
 
     Args:
-        report: what `costmodel.memory` returned.
+        report: what `costmodel.analyze_memory` returned.
         format: one of FORMATS.
         width: columns of the terminal, for `table`; None for no limit.
 

@@ -1,0 +1,323 @@
+"""Memory: hand-counted bytes on tiny graphs, properties, and equality with storages watched on real tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from costmodel.capture import capture
+from costmodel.ir import Graph, Op, Ref, TensorType, Value, parse
+from costmodel.measure_memory import StorageWatch, inference_peak_bytes, training_peak_bytes
+from costmodel.memory.alternatives import BUSES, alternatives
+from costmodel.memory.liveness import inference_peak, live_bytes
+from costmodel.memory.recompute import recompute
+from costmodel.memory.regions import choose_regions
+from costmodel.memory.stash import feature_maps, needing_gradient, stashes, unknown_savers
+from costmodel.memory.state import state_of
+from costmodel.memory.storages import rounded, storages
+from costmodel.memory.training import training_peak
+from costmodel.memory.workspace import convolution_allowance_bytes, graph_pool_bytes, products_workspace_bytes
+
+ECHO = """graph echo {
+  input %x: float32[1024]
+  param %w: float32[1024]
+  %0 = mul.Tensor(self=%x, other=%w) : float32[1024]
+  %1 = tanh(self=%0) : float32[1024]
+  %2 = exp(self=%1) : float32[1024]
+  return %2
+}"""
+"""Each tensor has 1024 x 4 = 4096 bytes."""
+
+
+class Residual(nn.Module):
+    """A branch that lives until the sum; batch norm, in-place activations, pooling, dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.body = nn.Sequential(
+            nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.Conv2d(8, 8, 1)
+        )
+        self.act = nn.ReLU6(inplace=True)
+        self.pool = nn.MaxPool2d(2)
+        self.head = nn.Linear(8 * 8 * 8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.conv(x)
+        out = self.body(x)
+        out += x
+        return self.head(torch.flatten(self.pool(self.act(out)), 1))
+
+
+class Joined(nn.Module):
+    """Lists of features, branches and views, as densely connected networks and attention have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Conv2d(4 * (1 + n), 4, 3, padding=1) for n in range(3))
+        self.norm = nn.LayerNorm(16)
+        self.mix = nn.Linear(16, 48)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        features = [x]
+        for layer in self.layers:
+            features.append(torch.sigmoid(layer(torch.cat(features, 1))))
+        tokens = self.norm(torch.cat(features, 1).flatten(2).transpose(1, 2))
+        query, key, value = self.mix(tokens).chunk(3, -1)
+        weights = torch.softmax(query @ key.transpose(1, 2), -1)
+        return nn.functional.gelu(weights @ value).mean(1)
+
+
+REAL: tuple[tuple[Callable[[], nn.Module], tuple[int, ...]], ...] = ((Residual, (4, 3, 16, 16)), (Joined, (4, 4, 8, 8)))
+
+
+def of_training(module: nn.Module, *shape: int) -> tuple[Graph, tuple, int, int]:
+    """The graph of a training step, what it stashes, its peak, and what is alive between the passes."""
+    x = torch.empty(shape, device="meta")
+    graph, state = capture(module, (x,), training=True), state_of(module, (x,))
+    stashed = stashes(graph, state.trainable)
+    peak, between = training_peak(graph, stashed, state.trainable, state.resident_bytes)
+    return graph, stashed, peak.nbytes, between
+
+
+class TestBlocks:
+    @pytest.mark.parametrize(("nbytes", "counted"), [(0, 0), (1, 512), (512, 512), (513, 1024)])
+    def test_the_allocator_counts_in_steps(self, nbytes: int, counted: int) -> None:
+        assert rounded(nbytes) == counted
+
+    def test_views_and_writes_in_place_share_a_block(self) -> None:
+        kind = TensorType("float32", (256,))
+        ops = (
+            Op("0", "exp", (("self", Ref("x")),), (kind,)),
+            Op("1", "view", (("self", Ref("0")),), (kind,)),
+            Op("2", "relu", (("self", Ref("1")),), (kind,), inplace=True),
+        )
+        blocks = storages(Graph("g", (Value("x", kind),), ops, (Ref("2"),)).verify())
+        assert blocks[Ref("0")] is blocks[Ref("1")] is blocks[Ref("2")]
+        assert blocks[Ref("x")] is not blocks[Ref("0")]
+
+
+class TestInference:
+    def test_a_block_dies_after_its_last_use(self) -> None:
+        graph = parse(ECHO)
+        # resident x and w; then 0, 0 and 1, 1 and 2
+        assert live_bytes(graph, 8192) == [8192 + 4096, 8192 + 8192, 8192 + 8192]
+        assert inference_peak(graph, 8192).nbytes == 16384
+
+    @pytest.mark.parametrize(("make", "shape"), REAL)
+    def test_equals_the_storages_of_a_real_run(self, make: Callable[[], nn.Module], shape: tuple[int, ...]) -> None:
+        module, x = make().eval(), torch.randn(shape)
+        resident = state_of(module, (x,)).resident_bytes
+        assert inference_peak(capture(module, (x,)), resident).nbytes == inference_peak_bytes(module, (x,))
+
+    def test_an_argument_lives_until_its_call_returns(self) -> None:
+        class Block(nn.Module):
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return x.exp().exp().exp()
+
+        module = nn.Sequential(nn.Sigmoid(), Block())
+        x = torch.empty(1024, device="meta")
+        # x, the sigmoid that the sequence passes, and two of the exponentials: 4 x 4096
+        assert inference_peak(capture(module, (x,)), 4096).nbytes == 4 * 4096
+
+    @given(st.integers(1, 6), st.integers(1, 6))
+    def test_more_images_need_no_less(self, small: int, more: int) -> None:
+        peaks = []
+        for batch in (small, small + more):
+            x = torch.empty(batch, 4, 8, 8, device="meta")
+            graph = capture(JOINED, (x,))
+            live = live_bytes(graph, 0)
+            peaks.append(inference_peak(graph, 0).nbytes)
+            assert peaks[-1] >= max(live)
+        assert peaks[0] <= peaks[1]
+
+
+JOINED = Joined().eval()
+
+
+class TestStash:
+    def test_what_backward_needs_by_hand(self) -> None:
+        graph = parse(ECHO)
+        stashed = stashes(graph, {"w"})
+        # mul keeps x for w's gradient and not w, for x needs none; tanh and exp keep their results
+        assert [(stash.op, stash.values) for stash in stashed] == [(0, (Ref("x"),)), (1, (Ref("1"),)), (2, (Ref("2"),))]
+        assert feature_maps(graph, stashed) == {Ref("1"): 4096, Ref("2"): 4096}
+
+    def test_nothing_is_kept_where_nothing_is_trained(self) -> None:
+        assert stashes(parse(ECHO), set()) == ()
+        assert needing_gradient(parse(ECHO), set()) == set()
+
+    def test_an_unknown_operator_keeps_all_and_is_named(self) -> None:
+        graph = parse(ECHO.replace("tanh", "strange"))
+        assert stashes(graph, {"w"})[1].values == (Ref("0"), Ref("1"))
+        assert [op.base for op in unknown_savers(graph)] == ["strange"]
+
+    @pytest.mark.parametrize(("make", "shape"), REAL)
+    def test_equals_what_autograd_holds(self, make: Callable[[], nn.Module], shape: tuple[int, ...]) -> None:
+        module, x = make().train(), torch.randn(shape)
+        watch = StorageWatch()
+        watch.watch([*module.parameters(), *module.buffers(), x])
+        with watch:
+            result = module(x)
+            held = watch.live_bytes
+        assert result.requires_grad
+        assert of_training(module, *shape)[3] == held
+
+    def test_dropout_keeps_a_mask_of_a_byte_an_element(self) -> None:
+        module = nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5))
+        graph, stashed, *_ = of_training(module, 8, 64)
+        assert [op.base for op in graph.ops] == ["t", "addmm", "native_dropout"]
+        assert feature_maps(graph, stashed) == {Ref(graph.ops[-1].name, 1): 512}  # 8 x 64 x 1
+
+    def test_attention_keeps_a_logarithm_a_query(self) -> None:
+        class Attend(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.mix = nn.Linear(16, 16)
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                y = self.mix(x)
+                return nn.functional.scaled_dot_product_attention(y, y, y)
+
+        _, stashed, *_ = of_training(Attend(), 2, 4, 64, 16)
+        # 2 x 4 x 64 float32 make 2048 bytes; seed and offset of the random numbers a block each
+        assert stashed[-1].extra_bytes == 2048 + 512 + 512
+
+
+class TestTraining:
+    def test_by_hand(self) -> None:
+        graph = parse(ECHO)
+        peak, between = training_peak(graph, stashes(graph, {"w"}), {"w"}, 8192)
+        # results of tanh and exp; then the gradient of exp's input beside the sum's single element
+        assert between == 8192 + 2 * 4096
+        # tanh's backward: its result and that of exp (the output, which the caller holds), two gradients
+        assert peak.nbytes == 8192 + 4 * 4096
+
+    @pytest.mark.parametrize(("make", "shape"), REAL)
+    def test_is_near_the_storages_of_a_real_step(self, make: Callable[[], nn.Module], shape: tuple[int, ...]) -> None:
+        module, x = make().train(), torch.randn(shape)
+        measured = training_peak_bytes(module, (x,))
+        # the watching mode keeps autograd from adding gradients in place, as it does on its own
+        assert of_training(module, *shape)[2] == pytest.approx(measured, rel=0.02)
+
+    def test_module_is_left_in_its_mode(self) -> None:
+        module = Residual().eval()
+        capture(module, (torch.empty(4, 3, 16, 16, device="meta"),), training=True)
+        assert not any(child.training for child in module.modules())
+        assert int(module.body[1].num_batches_tracked) == 0
+
+
+class TestRecompute:
+    def test_a_chain_behind_a_product_is_computed_again(self) -> None:
+        graph = parse("""graph chain {
+          input %x: float32[1024]
+          param %w: float32[1024,1024]
+          %0 = mv(self=%w, vec=%x) : float32[1024]
+          %1 = sigmoid(self=%0) : float32[1024]
+          %2 = exp(self=%1) : float32[1024]
+          %3 = mv(self=%w, vec=%2) : float32[1024]
+          return %3
+        }""")
+        found = recompute(graph, stashes(graph, {"w"}), lambda op: 2.0)
+        # 1 and 2 are kept: 8192. Instead 0 alone could be, or, with one operator less to run, 1: 4096
+        assert (found.stashed_before, found.stashed_after, found.ops) == (8192, 4096, ("2",))
+        assert found.added_us == 2.0
+
+    def test_one_for_one_is_not_worth_it(self) -> None:
+        graph = parse("""graph one {
+          input %x: float32[1024]
+          param %w: float32[1024,1024]
+          %0 = mv(self=%w, vec=%x) : float32[1024]
+          %1 = sigmoid(self=%0) : float32[1024]
+          return %1
+        }""")
+        found = recompute(graph, stashes(graph, {"w"}), lambda op: 1.0)
+        assert (found.values, found.saved_bytes, found.added_us) == ((), 0, 0.0)
+
+    def test_feature_maps_of_a_shared_source_move_together(self) -> None:
+        """Two results of 4096 bytes from one source of 6144: each alone would cost more, both together less."""
+        graph = parse("""graph shared {
+          input %x: float32[1536]
+          param %w: float32[1536,1536]
+          %0 = mv(self=%w, vec=%x) : float32[1536]
+          %1 = slice.Tensor(self=%0, dim=0, start=0, end=1024) : float32[1024]
+          %2 = slice.Tensor(self=%0, dim=0, start=512, end=1536) : float32[1024]
+          %3 = sigmoid(self=%1) : float32[1024]
+          %4 = sigmoid(self=%2) : float32[1024]
+          %5 = add.Tensor(self=%3, other=%4) : float32[1024]
+          return %5
+        }""")
+        found = recompute(graph, stashes(graph, {"w"}), lambda op: 1.0)
+        assert (found.stashed_before, found.stashed_after) == (8192, 6144)
+        assert found.values == (Ref("3"), Ref("4"))
+
+    @given(
+        st.lists(st.sampled_from(["exp", "sigmoid", "neg", "mv", "gelu", "mul"]), min_size=1, max_size=12), st.data()
+    )
+    def test_the_stash_never_grows(self, kinds: list[str], data: st.DataObject) -> None:
+        vector, matrix = TensorType("float32", (256,)), TensorType("float32", (256, 256))
+        values, made, names = (Value("x", vector), Value("w", matrix, "param")), [], ["x"]
+        for kind in ("mv", *kinds):
+            source = Ref(data.draw(st.sampled_from(names)))
+            args = {
+                "mv": (("self", Ref("w")), ("vec", source)),
+                "mul": (("self", source), ("other", Ref(data.draw(st.sampled_from(names))))),
+            }
+            made.append(Op(str(len(made)), kind, args.get(kind, (("self", source),)), (vector,)))
+            names.append(made[-1].name)
+        graph = Graph("random", values, tuple(made), (Ref(made[-1].name),)).verify()
+        found = recompute(graph, stashes(graph, {"w"}), lambda op: 1.0)
+        assert found.stashed_after <= found.stashed_before
+        assert (found.saved_bytes > 0) == bool(found.values)
+
+    def test_regions_never_stash_more(self) -> None:
+        graph, stashed, *_ = of_training(Residual(), 4, 3, 16, 16)
+        chosen = choose_regions(graph, stashed, lambda op: 1.0)
+        assert chosen.need_bytes <= chosen.stashed_before
+
+
+class TestAlternatives:
+    def test_offloading_is_priced_by_the_bus(self) -> None:
+        graph = parse(ECHO)
+        found = {item.name: item for item in alternatives(graph, stashes(graph, {"w"}), 0.1, 1e6)}
+        one_way = 8192 / BUSES["pcie"]  # 0.149 us; 0.1 us of it hide in the forward pass, all in the backward pass
+        assert found["offload over pcie"].moved_bytes == 16384
+        assert found["offload over pcie"].added_us == pytest.approx(one_way - 0.1)
+        assert found["float16 stashes"].saved_bytes == 4096
+        assert found["float16 stashes"].busy_us == pytest.approx(2 * (8192 + 4096) / 1e6)
+
+    def test_only_what_a_relu_alone_keeps_becomes_a_mask(self) -> None:
+        module = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Flatten(), nn.AvgPool1d(2))
+        graph, stashed, *_ = of_training(module, 32, 64)
+        found = {item.name: item for item in alternatives(graph, stashed, 1.0, 1e6)}
+        assert found["relu masks of 1 bit"].saved_bytes == 0  # the pooling keeps it as well
+        graph, stashed, *_ = of_training(module[:2], 32, 64)
+        found = {item.name: item for item in alternatives(graph, stashed, 1.0, 1e6)}
+        assert found["relu masks of 1 bit"].saved_bytes == 4 * 32 * 64 - 512  # 2048 bits in a block
+
+
+class TestWorkspace:
+    def test_cublas_has_one_a_thread(self) -> None:
+        graph = parse(ECHO)
+        assert products_workspace_bytes(graph, "9.0", training=True) == 0  # no product
+        product = parse(ECHO.replace("tanh(self=%0)", "mv(self=%0, vec=%0)"))
+        assert products_workspace_bytes(product, "9.0", training=False) == 32 * 2**20
+        assert products_workspace_bytes(product, "9.0", training=True) == 64 * 2**20
+        assert products_workspace_bytes(product, "8.0", training=False) == 4096 * 2 * 1024 + 16 * 8 * 1024
+
+    def test_channels_last_convolutions_need_no_copies(self) -> None:
+        module = nn.Conv2d(4, 8, 3, bias=False)
+        x = torch.empty(2, 4, 10, 10, device="meta")
+        # input 2x4x10x10, weight 8x4x3x3, result 2x8x8x8, in float32 and blocks of 512
+        assert convolution_allowance_bytes(capture(module, (x,))) == 3584 + 1536 + 4096
+        lasting = x.contiguous(memory_format=torch.channels_last)
+        copied = capture(module.to(memory_format=torch.channels_last), (lasting,))
+        assert convolution_allowance_bytes(copied) == 0
+
+    def test_a_pool_grows_by_segments(self) -> None:
+        assert graph_pool_bytes(peak_bytes=5 << 20, resident_bytes=2 << 20, input_bytes=1) == 4 << 20
