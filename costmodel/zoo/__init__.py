@@ -9,10 +9,11 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_map_only
 
 from costmodel.errors import RequestError
 from costmodel.zoo.exported import load_exported_model
-from costmodel.zoo.request import PRECISIONS, Request, own_words
+from costmodel.zoo.request import PRECISIONS, Inputs, Request, own_words
 from costmodel.zoo.timm_models import load_timm_model
 from costmodel.zoo.torchvision_models import load_torchvision, load_torchvision_model
 from costmodel.zoo.transformers_models import load_transformers_model
@@ -29,12 +30,12 @@ class Loaded:
 
     Attributes:
         module: in evaluation mode, its parameters and buffers on the meta device.
-        inputs: positional inputs, meta tensors.
+        inputs: positional inputs, or a dict of keyword inputs; meta tensors, maybe inside lists, tuples and dicts.
         name: the spec it was loaded by.
     """
 
     module: nn.Module
-    inputs: tuple[torch.Tensor, ...]
+    inputs: Inputs
     name: str
 
 
@@ -68,7 +69,7 @@ def load(
     return Loaded(module, inputs, spec)
 
 
-def _load(spec: str, request: Request) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+def _load(spec: str, request: Request) -> tuple[nn.Module, Inputs]:
     source, colon, name = spec.partition(":")
     if source == "timm" and name:
         return load_timm_model(name, request)
@@ -85,13 +86,11 @@ def _load(spec: str, request: Request) -> tuple[nn.Module, tuple[torch.Tensor, .
     return load_torchvision_model(spec, request)
 
 
-def _prepare(
-    spec: str, module: nn.Module, inputs: tuple[torch.Tensor, ...], request: Request
-) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+def _prepare(spec: str, module: nn.Module, inputs: Inputs, request: Request) -> tuple[nn.Module, Inputs]:
     """Evaluation mode, the meta device, and the precision and layout that were asked for."""
     try:
         module = module.eval().requires_grad_(False).to("meta", request.dtype)
-        inputs = tuple(_cast(tensor.detach().to("meta"), request) for tensor in inputs)
+        inputs = tree_map_only(torch.Tensor, lambda tensor: _cast(tensor.detach().to("meta"), request), inputs)
         if request.channels_last:
             module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     except (RuntimeError, NotImplementedError) as error:
