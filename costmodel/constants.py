@@ -44,14 +44,14 @@ class Constants:
     def follow(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         """Computes what a call on meta tensors returned, if it depends on no data."""
         given, results = _tensors_in((args, kwargs)), _tensors_in(result)
+        fresh = set(map(memory_of, results)) - set(map(memory_of, given))
+        self._lost -= fresh  # it may lie where lost memory was freed
         computed = self._compute(func, args, kwargs, [*given, *results])
         if computed is None and func._schema.is_mutable:
             written = results or given  # what a call writes it returns, if it returns anything
             self._lost.update(memory_of(tensor) for tensor in written if tensor.is_meta)
         for tensor, value in zip(results, computed or (), strict=False):
             self.remember(tensor, value)
-        if not given:
-            self._lost.difference_update(map(memory_of, results))  # memory of its own, maybe where lost memory was
 
     def _compute(
         self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[torch.Tensor]
