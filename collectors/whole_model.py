@@ -57,7 +57,7 @@ def build(case: Case, device: str) -> tuple[torch.nn.Module, torch.Tensor]:
     spec = case["model"].removeprefix("tv:")  # as case files of old name torchvision's models
     options = {"batch_size": case["batch_size"], "img_size": case.get("img_size"), "precision": case["precision"]}
     inputs = zoo.load(spec, **options, channels_last=case["layout"] == "nhwc").inputs
-    if len(inputs) != 1:
+    if len(inputs) != 1 or not isinstance(inputs, tuple) or not isinstance(inputs[0], torch.Tensor):
         raise RequestError(f"{spec} takes {len(inputs)} inputs; only models of one image batch are measured")
     memory_format = torch.channels_last if case["layout"] == "nhwc" else torch.contiguous_format
     module = _real_module(spec).eval().to(device, inputs[0].dtype)

@@ -2,8 +2,8 @@
 
 The forward pass runs once under a dispatch mode that sees every ATen operator that eager execution would issue, with
 its shapes. Attention is kept whole: on meta tensors it would otherwise decompose into what a device without a fused
-kernel runs. Python control flow is followed as it happens; a branch on a tensor's data cannot be, and is refused by
-name.
+kernel runs. Python control flow is followed as it happens; a branch on a tensor's data cannot be: it is refused by
+name, or ends the graph there if a part of the model is better than none.
 """
 
 from __future__ import annotations
@@ -20,44 +20,55 @@ from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from costmodel import ir
-from costmodel.errors import CaptureError
+from costmodel.breaks import lacks_data
+from costmodel.errors import CaptureError, DataDependentError
 from costmodel.forward import WholeOperators, forgetful_autograd, scopes, untouched
 from costmodel.record import Recorder, meta_like
 
+Inputs = Sequence[Any] | Mapping[str, Any]
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+"""Positional and keyword arguments of a forward pass."""
 _NOT_ATTRIBUTES = {"device", "pin_memory", "generator"}
 """Arguments that say where a tensor lies or comes from; a graph of the IR is about no device."""
 _NOT_IN_NAMES = re.compile(r"[\s,:=()\[\]%#]")
 
 
-def capture(module: nn.Module, inputs: Sequence[Any], name: str = "model", *, training: bool = False) -> ir.Graph:
+def capture(
+    module: nn.Module, inputs: Inputs, name: str = "model", *, training: bool = False, partial: bool = False
+) -> ir.Graph:
     """The graph of ATen operators that one eager forward pass of `module` issues.
 
     The pass runs on meta tensors in place of the weights; the module is as it was afterwards, also if the pass fails.
 
     Args:
         module: in evaluation mode; its parameters may be real or meta tensors.
-        inputs: positional inputs; of tensors (real, meta or fake, also inside lists, tuples and dicts) only the shapes,
-            dtypes and strides are used; anything else is passed as it is.
+        inputs: positional inputs, or a mapping of keyword inputs; of tensors (real, meta or fake, also inside lists,
+            tuples and dicts) only the shapes, dtypes and strides are used; anything else is passed as it is.
         name: what the graph is called.
         training: record the forward pass of a training step: every submodule in training mode, whatever it is in now.
+        partial: where the pass goes by the values of tensors, keep what can be known: results whose size depends on
+            data at their largest, and the graph up to where control flow does; `Graph.breaks` names the places.
 
     Raises:
         CaptureError: the forward pass failed; the message names the module and keeps the error's own words.
+        DataDependentError: it needs the values of a tensor; with `partial`, before it has computed anything.
     """
-    return lower(trace(module, inputs, training=training), name)
+    return lower(trace(module, inputs, training=training, partial=partial), name)
 
 
-def trace(module: nn.Module, inputs: Sequence[Any], exact: bool = False, *, training: bool = False) -> fx.Graph:
+def trace(
+    module: nn.Module, inputs: Inputs, exact: bool = False, *, training: bool = False, partial: bool = False
+) -> fx.Graph:
     """The FX graph of one forward pass; `meta["types"]` holds result types, `meta["module"]` where a node ran.
 
-    The output node's `meta["result"]` is what the pass returned. With `exact`, the graph computes what the pass does,
-    constants included; without, it is what costs time.
+    The output node's `meta["result"]` is what the pass returned, `meta["breaks"]` where it went by data. With `exact`,
+    the graph computes what the pass does, constants included; without, it is what costs time.
 
     Raises:
         CaptureError: the forward pass failed.
     """
     state = _state_on_meta(module, training)
-    recorder = Recorder(module, {id(tensor): key for key, tensor in state.items()}, exact, training)
+    recorder = Recorder(module, {id(tensor): key for key, tensor in state.items()}, exact, training, partial)
     names: list[str] = []
 
     def placeholder(tensor: torch.Tensor) -> torch.Tensor:
@@ -67,14 +78,17 @@ def trace(module: nn.Module, inputs: Sequence[Any], exact: bool = False, *, trai
         recorder.placeholder(twin, names[-1])
         return twin
 
-    args = tree_map_only(torch.Tensor, placeholder, tuple(inputs))
-    recorder.follow_layout([*state.values(), *(leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor))])
-    result = _run(module, state, args, recorder, training)
+    call: Call = ((), dict(inputs)) if isinstance(inputs, Mapping) else (tuple(inputs), {})
+    call = tree_map_only(torch.Tensor, placeholder, call)
+    recorder.follow_layout([*state.values(), *(leaf for leaf in tree_leaves(call) if isinstance(leaf, torch.Tensor))])
+    result, stopped = _run(module, state, call, recorder, training, partial)
     recorder.finish()
-    outputs = [recorder.node_of(tensor) for tensor in tensors_in(result)]
+    outputs = [*stopped, *(recorder.node_of(tensor) for tensor in tensors_in(result))]
     if not outputs:
         raise CaptureError(f"the forward pass of {type(module).__name__} returned no tensor")
-    recorder.graph.output(tuple(outputs)).meta.update(module_calls=recorder.module_calls, result=result)
+    recorder.graph.output(tuple(outputs)).meta.update(
+        module_calls=recorder.module_calls, result=result, breaks=tuple(recorder.breaks)
+    )
     return recorder.graph
 
 
@@ -97,21 +111,27 @@ def _state_on_meta(module: nn.Module, training: bool) -> dict[str, torch.Tensor]
 
 
 def _run(
-    module: nn.Module, state: dict[str, torch.Tensor], args: tuple[Any, ...], recorder: Recorder, training: bool
-) -> Any:
+    module: nn.Module, state: dict[str, torch.Tensor], call: Call, recorder: Recorder, training: bool, partial: bool
+) -> tuple[Any, list[fx.Node]]:
+    """What the forward pass returns; if it stops for want of data, None, and the nodes that nothing has read."""
     gradients = forgetful_autograd() if training else torch.no_grad()
     with gradients, untouched(module), scopes(recorder), recorder, WholeOperators(recorder):
         if training:
             module.train()
         try:
-            return torch.func.functional_call(module, state, args, tie_weights=True)
-        except CaptureError:
-            raise
+            result = torch.func.functional_call(module, state, *call, tie_weights=True)
         except (Exception, SystemExit) as error:
+            lacking = isinstance(error, DataDependentError) or lacks_data(error)
+            if partial and lacking and (unread := recorder.unread()):
+                recorder.stop(error)
+                return None, unread
+            if isinstance(error, CaptureError):
+                raise
             reason = next(iter(str(error).strip().splitlines()), "")
             raise CaptureError(
                 f"the forward pass failed in {recorder.where}: {type(error).__name__}: {reason}"
             ) from error
+    return result, []
 
 
 def tensors_in(result: Any) -> Iterator[torch.Tensor]:
@@ -148,6 +168,7 @@ def lower(graph: fx.Graph, name: str = "model") -> ir.Graph:
     ops: list[ir.Op] = []
     outputs: tuple[ir.Ref, ...] = ()
     module_calls = 0
+    breaks: tuple[ir.Break, ...] = ()
     refs: dict[fx.Node, ir.Ref] = {}
     for node in graph.nodes:
         if node.op in ("placeholder", "get_attr"):
@@ -157,6 +178,7 @@ def lower(graph: fx.Graph, name: str = "model") -> ir.Graph:
         elif node.op == "output":
             outputs = tuple(refs[arg] for arg in node.args[0])
             module_calls = node.meta.get("module_calls", 0)
+            breaks = node.meta.get("breaks", ())
         elif node.target is operator.getitem:
             refs[node] = ir.Ref(refs[node.args[0]].name, node.args[1])
         else:
@@ -165,7 +187,7 @@ def lower(graph: fx.Graph, name: str = "model") -> ir.Graph:
     calls = [node for node in graph.nodes if node in refs and node.op == "call_function" and "types" in node.meta]
     made = {refs[node].name: node for node in reversed(calls)}  # of an operator and its results the operator
     ops = [dataclasses.replace(op, frees=_freed(made[op.name], refs)) for op in ops]
-    return _drop_dead(ir.Graph(name, tuple(values), tuple(ops), outputs, module_calls)).verify()
+    return _drop_dead(ir.Graph(name, tuple(values), tuple(ops), outputs, module_calls, breaks)).verify()
 
 
 def _freed(node: fx.Node, refs: Mapping[fx.Node, ir.Ref]) -> tuple[ir.Ref, ...]:
@@ -219,4 +241,4 @@ def _drop_dead(graph: ir.Graph) -> ir.Graph:
             frees = ()
             live.update(ref.name for ref in op.refs())
     values = tuple(value for value in graph.values if value.role == "input" or value.name in live)
-    return ir.Graph(graph.name, values, tuple(reversed(kept)), graph.outputs, graph.module_calls)
+    return dataclasses.replace(graph, values=values, ops=tuple(reversed(kept)))

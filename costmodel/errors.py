@@ -23,6 +23,10 @@ class CaptureError(CostmodelError):
     """A module could not be turned into a graph."""
 
 
+class DataDependentError(CaptureError):
+    """The forward pass goes by the values of a tensor, which a capture does not have."""
+
+
 class GraphError(CostmodelError):
     """A graph breaks an invariant of the IR, or its text cannot be parsed."""
 

@@ -11,7 +11,7 @@ import torch
 from torch import fx, nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from costmodel.capture import lower, tensors_in, trace
+from costmodel.capture import Inputs, lower, tensors_in, trace
 from costmodel.errors import PlanError
 from costmodel.ir import Graph
 from costmodel.record import CONSTANT
@@ -38,7 +38,7 @@ class Exact:
         return tree_unflatten([other if i is None else outputs[i] for i, other in self.leaves], self.spec)
 
 
-def capture_exactly(module: nn.Module, inputs: Sequence[Any], name: str) -> Exact:
+def capture_exactly(module: nn.Module, inputs: Inputs, name: str) -> Exact:
     """One pass with its constants, fit to be run; nothing is run now.
 
     Args:

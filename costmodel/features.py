@@ -44,7 +44,7 @@ class Roofline:
     def peak_of(self, kernel: Kernel) -> float:
         """The arithmetic ceiling of a kernel's anchor; infinite where arithmetic is not counted."""
         anchor = kernel.anchor
-        kind = "conv" if anchor.base in CONVOLUTIONS else "matmul" if ops.lookup(anchor).flops else ""
+        kind = "conv" if anchor.base in CONVOLUTIONS else "matmul" if ops.lookup(anchor).flops in _PRODUCTS else ""
         return self.peak.get(f"{kind}.{anchor.type.dtype}", math.inf)
 
 
@@ -72,6 +72,7 @@ def traffic_bytes(graph: Graph) -> int:
     return sum(touched.values()) + sum(graph.type_of(ref).nbytes for ref in graph.outputs)
 
 
+_PRODUCTS = (ops.matmul_flops, ops.attention_flops)
 CONVOLUTIONS = frozenset({"convolution", "cudnn_convolution_relu", "cudnn_convolution_add_relu"})
 """Convolutions as they are, and those that cuDNN fuses with what follows: what holds for one tells of the others."""
 

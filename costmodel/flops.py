@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 
 from costmodel.errors import GraphError
-from costmodel.ir import Graph, Op, Ref, TensorType
+from costmodel.ir import Graph, Op, Ref, TensorType, refs_in
+
+_OVERLAP_OPERATIONS = 4 + 4 + 7 + 2 + 2
+"""Of intersection over union: its corners; sides, clamped; three areas; the union; the quotient, compared."""
 
 
 def _tensor(graph: Graph, op: Op, name: str) -> TensorType:
@@ -36,3 +39,26 @@ def attention_flops(graph: Graph, op: Op) -> int:
     query, key = _tensor(graph, op, "query"), _tensor(graph, op, "key")
     value = _tensor(graph, op, "value")
     return 2 * math.prod(query.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])
+
+
+def recurrent_flops(graph: Graph, op: Op) -> int:
+    """Every step of every sequence goes through each weight matrix once: 2 x steps x elements of the matrices."""
+    source = _tensor(graph, op, "input").shape
+    weights = [graph.type_of(ref).shape for ref in refs_in(op.arg("params"))]
+    return 2 * math.prod(source[:-1]) * sum(math.prod(shape) for shape in weights if len(shape) == 2)
+
+
+def nms_flops(graph: Graph, op: Op) -> int:
+    """Every pair of boxes is compared once, by the quotient of intersection and union."""
+    boxes = _tensor(graph, op, "dets").shape[0]
+    return boxes * (boxes - 1) // 2 * _OVERLAP_OPERATIONS
+
+
+def roi_align_flops(_: Graph, op: Op) -> int:
+    """Each output is the mean of points between 4 pixels: 2 x 4 x points.
+
+    A `sampling_ratio` of 0 or less means as many as the box's size says; 2 by 2 then, as detectors use.
+    """
+    ratio = op.arg("sampling_ratio")
+    side = ratio if isinstance(ratio, int) and ratio > 0 else 2
+    return 8 * op.type.numel * side**2

@@ -10,11 +10,17 @@ from unittest.mock import patch
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 from costmodel.record import ATTENTION, Recorder
 
 _PYTHON_ATTENTION = torch.nn.functional.scaled_dot_product_attention
 _PYTHON_DROPOUT = torch.nn.functional.dropout
+
+_FROM_PYTHON = (torch.tensor, torch.as_tensor)
+_RECURRENT = {"lstm": torch.ops.aten.lstm.input, "gru": torch.ops.aten.gru.input}
+_RECURRENT_ARGUMENTS = 9
+"""Of the form for sequences of one length; packed ones are of another."""
 
 
 class WholeOperators(TorchFunctionMode):
@@ -59,10 +65,36 @@ class WholeOperators(TorchFunctionMode):
             self._recorder.own(result)
         return results[0]
 
+    def _from_python(self, func: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """A tensor of numbers that Python holds: they stay known, though the tensor is a meta tensor."""
+        result: torch.Tensor = func(*args, **kwargs)
+        if result.is_meta and args and not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(args[0])):
+            self._recorder.constants.remember(result, torch.tensor(args[0], dtype=result.dtype))
+        return result
+
+    def _recurrent(self, target: Any, *args: Any) -> tuple[torch.Tensor, ...]:
+        """An LSTM or GRU over whole sequences, as cuDNN runs it; on meta tensors it would be unrolled step by step."""
+        source, state, _, _, _, _, training, bidirectional, _ = args
+        self._recorder.refuse(target, (), {"dropout_p": args[5] if training else 0.0})
+        states = (state,) if isinstance(state, torch.Tensor) else tuple(state)
+        width = states[0].shape[-1] * (2 if bidirectional else 1)
+        result = (source.new_empty((*source.shape[:-1], width)), *(torch.empty_like(item) for item in states))
+        self._recorder.record(target, args, {}, result)
+        for item in result:
+            self._recorder.own(item)
+        return result
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        whole = {_PYTHON_ATTENTION: self._attention, _PYTHON_DROPOUT: self._dropout}
-        call = whole.get(func, func)
-        return call(*args, **(kwargs or {}))
+        if func is _PYTHON_ATTENTION:
+            return self._attention(*args, **(kwargs or {}))
+        if func is _PYTHON_DROPOUT:
+            return self._dropout(*args, **(kwargs or {}))
+        if func in _FROM_PYTHON:
+            return self._from_python(func, *args, **(kwargs or {}))
+        target = _RECURRENT.get(getattr(func, "__name__", ""))
+        if target is not None and len(args) == _RECURRENT_ARGUMENTS and not kwargs:
+            return self._recurrent(target, *args)
+        return func(*args, **(kwargs or {}))
 
     def __enter__(self) -> WholeOperators:
         self._patch.start()

@@ -136,10 +136,34 @@ class Op:
 
 
 @dataclass(frozen=True, slots=True)
+class Break:
+    """A place where the forward pass went by the values of a tensor, so that the graph is not all of it.
+
+    Attributes:
+        kind: `size`: a result whose size depends on data was taken at its largest; `stop`: the graph ends here.
+        op: the operator; `control_flow` where Python itself asked for the values.
+        module: the module that ran.
+        source: file and line of the model.
+        missed: of a `stop`, the outermost modules with parameters that did not run.
+    """
+
+    kind: str
+    op: str
+    module: str
+    source: str
+    missed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        missed = f" misses {','.join(self.missed)}" if self.missed else ""
+        return f"break {self.kind} {self.op} @{self.module} {self.source}{missed}"
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     """Operators in execution order; `values` are what it is given, `outputs` what it returns.
 
-    `module_calls` counts the calls of submodules in one forward pass: Python time that eager execution pays.
+    `module_calls` counts the calls of submodules in one forward pass: Python time that eager execution pays. `breaks`
+    is empty where the graph is the whole pass.
     """
 
     name: str
@@ -147,6 +171,7 @@ class Graph:
     ops: tuple[Op, ...]
     outputs: tuple[Ref, ...]
     module_calls: int = 0
+    breaks: tuple[Break, ...] = ()
     _types: dict[str, tuple[TensorType, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -169,6 +194,11 @@ class Graph:
     def inputs(self) -> tuple[Value, ...]:
         """The values that a caller passes."""
         return tuple(value for value in self.values if value.role == "input")
+
+    @property
+    def partial(self) -> bool:
+        """Whether the forward pass goes on where the graph ends."""
+        return any(item.kind == "stop" for item in self.breaks)
 
     def users(self) -> dict[str, list[Op]]:
         """Value name -> the operators that read it, in order, each once."""
@@ -215,6 +245,7 @@ class Graph:
         lines = [f"graph {self.name or '_'}{calls} {{"]
         lines += [f"  {value.role} %{value.name}: {value.type}" for value in self.values]
         lines += [f"  {op}" for op in self.ops]
+        lines += [f"  {item}" for item in self.breaks]
         lines.append(f"  return {', '.join(map(str, self.outputs))}".rstrip())
         return "\n".join([*lines, "}"])
 
@@ -230,6 +261,7 @@ _NAME = r"[^\s,:=()\[\]%#]+"
 _HEAD = re.compile(r"graph (.+?)(?: calls (\d+))? \{")
 _VALUE = re.compile(rf"(input|param) %({_NAME}): (.+)")
 _OP = re.compile(rf"%({_NAME}) = ([\w.]+)\((.*)\) : (.+?)(?: @(\S*))?")
+_BREAK = re.compile(r"break (size|stop) (\S+) @(\S*) (\S+)(?: misses (\S+))?")
 _TYPE = re.compile(r"(\w+)\[([\d,]*)\](?: (nhwc|strided))?")
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _WORD = re.compile(rf"\s*(\[|\]|,|=|%{_NAME}(?:#\d+)?|{_QUOTED}|[^\s,=\[\]]+)")
@@ -247,16 +279,20 @@ def parse(text: str) -> Graph:
         raise GraphError("not a graph: expected 'graph NAME {', one line a value and operator, 'return ...', '}'")
     values: list[Value] = []
     ops: list[Op] = []
+    breaks: list[Break] = []
     for line in lines[1:-2]:
         if match := _VALUE.fullmatch(line):
             values.append(Value(match[2], _parse_type(match[3]), match[1]))
         elif match := _OP.fullmatch(line):
             ops.append(Op(match[1], match[2], _parse_args(match[3]), parse_types(match[4]), match[5] or ""))
+        elif match := _BREAK.fullmatch(line):
+            missed = tuple(match[5].split(",")) if match[5] else ()
+            breaks.append(Break(match[1], match[2], match[3], match[4], missed))
         else:
             raise GraphError(f"cannot parse the line: {line}")
     outputs = tuple(_parse_ref(item) for item in lines[-2][len("return") :].split(",") if item.strip())
     name = "" if head[1] == "_" else head[1]
-    return Graph(name, tuple(values), tuple(ops), outputs, int(head[2] or 0)).verify()
+    return Graph(name, tuple(values), tuple(ops), outputs, int(head[2] or 0), tuple(breaks)).verify()
 
 
 def parse_types(text: str) -> tuple[TensorType, ...]:

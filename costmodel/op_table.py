@@ -10,7 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from costmodel.flops import attention_flops, convolution_flops, matmul_flops
+from costmodel.flops import (
+    attention_flops,
+    convolution_flops,
+    matmul_flops,
+    nms_flops,
+    recurrent_flops,
+    roi_align_flops,
+)
 from costmodel.ir import Graph, Op
 
 
@@ -191,6 +198,8 @@ ROWS: tuple[Row, ...] = (
     pointwise("threshold", saves="self"),
     pointwise("relu6", saves="self"),
     pointwise("isnan", saves=""),
+    pointwise("nan_to_num", work=6, saves="self"),
+    pointwise("isin", work=2, saves=""),
     pointwise("reciprocal", saves="#0"),
     pointwise("rsqrt", saves="#0"),
     pointwise("sqrt", saves="#0"),
@@ -233,6 +242,7 @@ ROWS: tuple[Row, ...] = (
     pointwise("exp", work=3, saves="#0"),
     pointwise("log", work=3, saves="self"),
     pointwise("log1p", work=3, saves="self"),
+    pointwise("log2", work=3, saves="self"),
     pointwise("expm1", work=3, saves="#0"),
     pointwise("erf", work=6, saves="self"),
     pointwise("sin", work=5, saves="self"),
@@ -287,6 +297,8 @@ ROWS: tuple[Row, ...] = (
     reduction("_safe_softmax", kind="softmax", work=8, saves="#0"),
     reduction("_log_softmax", work=6, saves="#0"),
     reduction("cumsum", work=2, saves=""),
+    reduction("cummax", work=2, saves="#1"),
+    reduction("cummin", work=2, saves="#1"),
     reduction("all", saves=""),
     reduction("any", saves=""),
     reduction("topk", work=10, saves="#1"),
@@ -331,4 +343,8 @@ ROWS: tuple[Row, ...] = (
         flops=attention_flops,
         saves="query key value attn_mask #0",
     ),
+    Row("lstm", "lstm", Role.EXTERN, flops=recurrent_flops),
+    Row("gru", "gru", Role.EXTERN, flops=recurrent_flops),
+    Row("torchvision_nms", "nms", Role.EXTERN, flops=nms_flops),
+    Row("torchvision_roi_align", "roi_align", Role.EXTERN, flops=roi_align_flops),
 )

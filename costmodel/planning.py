@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import torch
 from torch import nn
 
-from costmodel.capture import capture
+from costmodel.capture import Inputs, capture
 from costmodel.exact import capture_exactly
 from costmodel.hardware import load_profile, resolve_default
 from costmodel.plan import Plan
@@ -18,7 +15,7 @@ from costmodel.predict import predict_graph
 
 def plan(
     module: nn.Module,
-    inputs: Sequence[Any],
+    inputs: Inputs,
     *,
     hardware: str | None = None,
     model_name: str | None = None,
@@ -28,7 +25,7 @@ def plan(
 
     Args:
         module: in evaluation mode; real or meta parameters; it is not changed.
-        inputs: positional inputs; real, meta or fake tensors.
+        inputs: positional inputs, or a mapping of keyword inputs; real, meta or fake tensors.
         hardware: a profile's name; None for this machine's GPU if there is a profile for it, else the default.
         model_name: what the plan calls the model; None for its class.
         strategy: a key of `costmodel.oracle.STRATEGIES`.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from costmodel import ops, timeline
 from costmodel.calibrate import COSTS
 from costmodel.errors import CaptureError, ProfileError
 from costmodel.hardware import Profile, load_profile, resolve_default
-from costmodel.ir import Graph
+from costmodel.ir import Break, Graph, TensorType
 from costmodel.ops import Role
 from costmodel.predictor import Estimate
 from costmodel.program import Program, compile_counts, compiled_program, eager_program
@@ -18,7 +18,6 @@ from costmodel.report.types import LayerPrediction, ModePrediction, Report, Unsu
 from costmodel.units import Unit, group_units
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
 UNKNOWN_WIDTH = 0.5
@@ -27,7 +26,7 @@ UNKNOWN_WIDTH = 0.5
 
 def predict(
     module: nn.Module,
-    inputs: Sequence[torch.Tensor],
+    inputs: Sequence[Any] | Mapping[str, Any],
     *,
     hardware: str | None = None,
     model_name: str | None = None,
@@ -36,7 +35,8 @@ def predict(
 
     Args:
         module: in evaluation mode; real or meta parameters; it is not changed.
-        inputs: positional inputs; real, meta or fake tensors.
+        inputs: positional inputs, or a mapping of keyword inputs; real, meta or fake tensors, also inside lists,
+            tuples and dicts. Of a list of images, each is one of the batch.
         hardware: a profile's name; None for this machine's GPU if there is a profile for it, else the default.
         model_name: what the report calls the model; None for its class.
 
@@ -49,11 +49,23 @@ def predict(
 
     profile = load_profile(hardware or resolve_default()[0])
     name = model_name or type(module).__name__
-    return predict_graph(capture(module, inputs, name), profile)
+    graph = capture(module, inputs, name, partial=True)
+    return predict_graph(graph, profile, _images(inputs))
 
 
-def predict_graph(graph: Graph, profile: Profile) -> Report:
+def _images(inputs: Sequence[Any] | Mapping[str, Any]) -> int | None:
+    """How many images a list of images holds; None where the input is no list."""
+    first = next(iter(inputs.values() if isinstance(inputs, Mapping) else inputs), None)
+    return len(first) if isinstance(first, (list, tuple)) else None
+
+
+def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None) -> Report:
     """The report for a captured graph.
+
+    Args:
+        graph: of a whole model, or of a part of it.
+        profile: of the hardware.
+        batch_size: None for the first size of its input.
 
     Raises:
         CaptureError: the graph has no operator that computes anything.
@@ -66,14 +78,15 @@ def predict_graph(graph: Graph, profile: Profile) -> Report:
     eager_kernels = profile.predictor.predict(eager.kernels, eager.positions)
     compiled_kernels = profile.predictor.predict(compiled.kernels, compiled.positions)
     unsupported = _unsupported(graph)
-    modes = _modes(graph, eager, compiled, eager_kernels, compiled_kernels, tables, profile, len(unsupported))
+    unknown = 1.0 if graph.partial else min(1.0, 10 * len(unsupported) / max(1, len(graph.ops)))
+    modes = _modes(graph, eager, compiled, eager_kernels, compiled_kernels, tables, profile, unknown)
     trusted = not unsupported and all(estimate.in_range for estimate in (*eager_kernels, *compiled_kernels))
     layers = _layers(graph, eager, compiled, eager_kernels, compiled_kernels)
-    main = graph.inputs[0].type if graph.inputs else graph.ops[0].type
+    main = _main_input(graph)
     return Report(
         model=graph.name,
         hardware=profile.name,
-        batch_size=main.shape[0] if main.shape else 1,
+        batch_size=batch_size or (main.shape[0] if main.shape else 1),
         input_shape=main.shape,
         precision=main.dtype,
         layout=_layout(graph),
@@ -82,8 +95,15 @@ def predict_graph(graph: Graph, profile: Profile) -> Report:
         verdict=_verdict(modes, trusted),
         layers=layers,
         unsupported=unsupported,
-        warnings=_warnings(unsupported, (*eager_kernels, *compiled_kernels)),
+        warnings=_warnings(graph, (*eager_kernels, *compiled_kernels)),
+        partial=graph.partial,
     )
+
+
+def _main_input(graph: Graph) -> TensorType:
+    """What the report calls the input: the first of floating point, as images are; token ids may come before."""
+    kinds = [value.type for value in graph.inputs] or [graph.ops[0].type]
+    return next((kind for kind in kinds if "float" in kind.dtype), kinds[0])
 
 
 def _modes(
@@ -94,7 +114,7 @@ def _modes(
     compiled_kernels: Sequence[Estimate],
     tables: Mapping[str, Mapping[str, float]],
     profile: Profile,
-    unknown: int,
+    unknown: float,
 ) -> dict[str, ModePrediction]:
     eager_us = [estimate.us for estimate in eager_kernels]
     compiled_us = [estimate.us for estimate in compiled_kernels]
@@ -106,15 +126,15 @@ def _modes(
     latency_widths, speedup_widths = profile.intervals("latency"), profile.intervals("speedup")
     if "eager" not in latency_widths:
         raise ProfileError(f"{profile.name}: the profile has no interval for eager execution; train it again")
-    extra = UNKNOWN_WIDTH * min(1.0, 10 * unknown / max(1, len(graph.ops))) + _range_width(
-        eager_kernels, compiled_kernels
-    )
+    extra = UNKNOWN_WIDTH * unknown + _range_width(eager_kernels, compiled_kernels)
     compile_s = timeline.total(compile_counts(compiled.kernels), tables["compile"]) / 1e6
     base = timings["eager"]
     modes = {}
     for mode, timing in timings.items():
         if mode not in latency_widths or (mode != "eager" and mode not in speedup_widths):
             continue  # a mode that the profile cannot predict is left out, never guessed
+        if mode == "reduce-overhead" and graph.breaks:
+            continue  # it would not be one CUDA graph
         spread = math.exp(latency_widths[mode] + extra)
         latency = timing.latency_us / 1e3
         common = (latency, latency / spread, latency * spread, timing.host_us / 1e3, timing.device_us / 1e3)
@@ -181,8 +201,9 @@ def _log_width(estimates: Sequence[Estimate]) -> float:
 
 
 def _unsupported(graph: Graph) -> tuple[Unsupported, ...]:
-    found = {(op.base, op.module): None for op in graph.ops if ops.lookup(op) is ops.UNKNOWN}
-    return tuple(Unsupported(name, where) for name, where in found)
+    unknown = {(op.base, op.module): None for op in graph.ops if ops.lookup(op) is ops.UNKNOWN}
+    breaks = {(item.op, f"{item.module} ({item.source})".strip()): None for item in graph.breaks}
+    return tuple(Unsupported(name, where) for name, where in unknown | breaks)
 
 
 def _verdict(modes: Mapping[str, ModePrediction], trusted: bool) -> str:
@@ -195,17 +216,28 @@ def _verdict(modes: Mapping[str, ModePrediction], trusted: bool) -> str:
     return "leave" if all((mode.speedup_high or 0.0) < 1.0 for mode in compiled) else "uncertain"
 
 
-def _warnings(unsupported: Sequence[Unsupported], estimates: Sequence[Estimate]) -> tuple[str, ...]:
-    found = []
-    if unsupported:
-        names = ", ".join(sorted({item.op for item in unsupported}))
-        found.append(f"operators without a rule are counted in the intervals only: {names}")
+def _warnings(graph: Graph, estimates: Sequence[Estimate]) -> tuple[str, ...]:
+    found = [_describe(item, graph.name) for item in graph.breaks if item.kind == "stop"]
+    sizes = sorted({item.op for item in graph.breaks if item.kind == "size"})
+    if sizes:
+        found.append(f"results whose size depends on data are counted at their largest: {', '.join(sizes)}")
+    if graph.breaks:
+        found.append("torch.compile breaks the graph where data decides; what that costs is in no figure")
+    names = sorted({op.base for op in graph.ops if ops.lookup(op) is ops.UNKNOWN})
+    if names:
+        found.append(f"operators without a rule are counted in the intervals only: {', '.join(names)}")
     outside = sum(not estimate.in_range for estimate in estimates)
     if outside:
         found.append(
             f"{outside} of {len(estimates)} kernels are unlike any that was measured; their times are extrapolated"
         )
     return tuple(found)
+
+
+def _describe(item: Break, model: str) -> str:
+    place = f"{item.module or model} ({item.source})"
+    missed = f", {', '.join(item.missed)} among it" if item.missed else ""
+    return f"captured in part: {place} goes by the values of a tensor, and what follows is in no figure{missed}"
 
 
 def _layout(graph: Graph) -> str:

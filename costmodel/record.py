@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
+import traceback
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,12 +22,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from costmodel import ir, ops
-from costmodel.errors import CaptureError
+from costmodel.breaks import largest, not_reached, plain_name, source_line
+from costmodel.constants import Constants, memory_of
+from costmodel.errors import CaptureError, DataDependentError
 
 aten = torch.ops.aten
 ATTENTION = aten.scaled_dot_product_attention.default
 _DROPOUT = {"bernoulli", "bernoulli_", "native_dropout"}
 _BATCH_NORM = {"native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional"}
+_ASKING = {aten._local_scalar_dense.default, aten.is_nonzero.default}
 CONSTANT = "constant"
 """How the names of tensors begin that are neither inputs nor parameters."""
 
@@ -85,13 +90,26 @@ class Recorder(TorchDispatchMode):
             `meta["frees"]` the nodes that made what was freed between it and the next one.
         module_calls: how many submodules were called.
         training: whether the pass is that of a training step, which is refused otherwise.
+        breaks: where the values of tensors would have been needed.
+        constants: the values of those tensors that depend on no data.
     """
 
-    def __init__(self, root: nn.Module, names: Mapping[int, str], exact: bool = False, training: bool = False) -> None:
+    def __init__(
+        self,
+        root: nn.Module,
+        names: Mapping[int, str],
+        exact: bool = False,
+        training: bool = False,
+        partial: bool = False,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
         self.graph = fx.Graph()
         self._exact = exact
         self.module_calls = 0
+        self.breaks: list[ir.Break] = []
+        self.constants = Constants()
+        self._partial = partial
+        self._called = {root}
         self._scopes = [_Scope("", root)]
         self._paths = {child: path for path, child in root.named_modules()}
         self._names = names
@@ -114,11 +132,33 @@ class Recorder(TorchDispatchMode):
         """A submodule starts to run."""
         self._scopes.append(_Scope(self._paths.get(child, self._scopes[-1].path), child))
         self.module_calls += 1
+        self._called.add(child)
 
     def leave(self, child: nn.Module) -> None:
         """A submodule has returned, and so have those that it called, be it by an exception that it caught."""
         while self._scopes.pop().module is not child:
             pass
+
+    def stop(self, error: BaseException) -> None:
+        """The forward pass ended for want of a tensor's values: notes where, and what did not run for it."""
+        frames = reversed(list(traceback.walk_tb(error.__traceback__)))
+        self._note_break("stop", "control_flow", source_line(frames), not_reached(self._paths, self._called))
+
+    def _note_break(self, kind: str, op: str, source: str, missed: tuple[str, ...] = ()) -> None:
+        found = ir.Break(kind, op, plain_name(self._scopes[-1].path), source, missed)
+        if found not in self.breaks:
+            self.breaks.append(found)
+
+    def unread(self) -> list[fx.Node]:
+        """The values that depend on inputs or parameters and that no operator has read, in order."""
+        calls = [node for node in self.graph.nodes if node.op == "call_function" and node.target != operator.getitem]
+        found = []
+        for node in calls:
+            parts = [user for user in node.users if user.target is operator.getitem]
+            read = any(part.users for part in parts) if parts else bool(node.users)
+            if not read and not _is_constant(node):
+                found.append(parts[0] if parts else node)
+        return found
 
     def follow_layout(self, tensors: Iterable[torch.Tensor]) -> None:
         """Lets convolutions choose channels-last order as cuDNN does, if one of these tensors lies in it.
@@ -137,7 +177,7 @@ class Recorder(TorchDispatchMode):
             name = self._names.get(id(tensor), f"{CONSTANT}{self._bound}")
             self._bind(tensor, self.graph.create_node("get_attr", name))
             self._nodes[id(tensor)].meta["value"] = tensor
-        memory = self._memories[_memory_of(tensor)]
+        memory = self._memories[memory_of(tensor)]
         if self._seen[id(tensor)] < len(memory.writes):
             self._bind(tensor, self._reread(memory, tensor))
         return self._nodes[id(tensor)]
@@ -162,7 +202,7 @@ class Recorder(TorchDispatchMode):
 
     def own(self, tensor: torch.Tensor) -> None:
         """Says that a tensor's memory was made by the operator recorded as its maker, whatever stood in for it."""
-        self._memories[_memory_of(tensor)].owner = self._nodes[id(tensor)]
+        self._memories[memory_of(tensor)].owner = self._nodes[id(tensor)]
 
     def finish(self) -> None:
         """The pass is over: what is let go of from now on is the recorder's own."""
@@ -172,12 +212,16 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         self._held = None
+        value = self.constants.value_of(args[0]) if func in _ASKING and args[0].is_meta else None
+        if value is not None:
+            return func(value)
         self.refuse(func, args, kwargs)
-        try:
-            result = func(*args, **kwargs)
-        except RuntimeError as error:
-            args, kwargs = self._without_data(func, args, kwargs, error)
-            result = func(*args, **kwargs)
+        result = largest(func, args)
+        if result is not None:
+            self._assume_size(func)
+        else:
+            args, kwargs, result = self._call(func, args, kwargs)
+            self.constants.follow(func, args, kwargs, result)
         follows = self._channels_last and func is aten.convolution.default
         if follows and result.dim() == 4 and (_is_channels_last(args[0]) or _is_channels_last(args[1])):
             result = torch.empty_like(result, memory_format=torch.channels_last)
@@ -185,9 +229,22 @@ class Recorder(TorchDispatchMode):
         self._held = result  # until the next call: a factory function of torch detaches a result that others refer to
         return result
 
+    def _call(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+        try:
+            return args, kwargs, func(*args, **kwargs)
+        except RuntimeError as error:
+            args, kwargs = self._without_data(func, args, kwargs, error)
+            return args, kwargs, func(*args, **kwargs)
+
+    def _assume_size(self, func: Any) -> None:
+        if not self._partial:
+            raise self._needs_values()
+        frames = traceback.walk_stack(sys._getframe())
+        self._note_break("size", func._schema.name.partition("::")[2], source_line(frames))
+
     def _bind(self, tensor: torch.Tensor, node: fx.Node) -> None:
         node.meta.setdefault("types", (type_of(tensor),))
-        key, place = id(tensor), _memory_of(tensor)
+        key, place = id(tensor), memory_of(tensor)
         self._bound += 1
         self._tensors[key] = weakref.ref(tensor, lambda _: self._forget(key))
         self._nodes[key] = node
@@ -210,7 +267,7 @@ class Recorder(TorchDispatchMode):
             node = self._nodes[id(tensor)]
             if id(tensor) not in given or (not self._exact and _is_constant(node)):
                 continue
-            memory = self._memories[_memory_of(tensor)]
+            memory = self._memories[memory_of(tensor)]
             memory.writes.append((_geometry(tensor), node))
             self._seen[id(tensor)] = len(memory.writes)
 
@@ -251,8 +308,8 @@ class Recorder(TorchDispatchMode):
         if (updates or draws or drops) and not self.training:
             raise CaptureError(f"{self.where} is in training mode; call .eval() on the model")
 
-    def _needs_values(self) -> CaptureError:
-        return CaptureError(
+    def _needs_values(self) -> DataDependentError:
+        return DataDependentError(
             f"{self.where} needs the values of a tensor (.item(), a branch or a result size that depends on data); "
             "only what depends on shapes alone can be captured"
         )
@@ -277,15 +334,12 @@ class Recorder(TorchDispatchMode):
             return tensor
         twin = meta_like(tensor)
         self._bind(twin, self.node_of(tensor))
+        self.constants.remember(twin, tensor)
         return twin
 
 
 def _is_tensor(item: object) -> bool:
     return isinstance(item, torch.Tensor)
-
-
-def _memory_of(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
 
 
 def _geometry(tensor: torch.Tensor) -> Geometry:

@@ -57,6 +57,24 @@ class TestFlops:
         graph, op = only_op(base, shapes, result)
         assert ops.flops(graph, op) == expected
 
+    def test_recurrent_layers_go_through_each_matrix_at_every_step(self) -> None:
+        lstm = nn.LSTM(6, 5, batch_first=True, bidirectional=True).eval()
+        graph = capture(lstm, (torch.empty(2, 7, 6, device="meta"),))
+        (op,) = [op for op in graph.ops if op.base == "lstm"]
+        assert [kind.shape for kind in op.types] == [(2, 7, 10), (2, 2, 5), (2, 2, 5)]
+        # 2 x 7 steps x 2 directions x 4 gates of 5 x (6 inputs + 5 states)
+        assert ops.flops(graph, op) == 2 * 14 * 2 * 20 * 11
+
+    def test_suppression_compares_every_pair_of_boxes(self) -> None:
+        graph, op = only_op("torchvision_nms", {"dets": (5, 4), "scores": (5,)}, (5,), iou_threshold=0.5)
+        assert ops.flops(graph, op) == 10 * 19  # 5 x 4 / 2 pairs
+
+    @pytest.mark.parametrize(("ratio", "points"), [(2, 4), (3, 9), (-1, 4)])
+    def test_aligned_regions_are_means_of_points_between_pixels(self, ratio: int, points: int) -> None:
+        shapes = {"input": (1, 8, 20, 20), "rois": (3, 5)}
+        graph, op = only_op("torchvision_roi_align", shapes, (3, 8, 7, 7), sampling_ratio=ratio)
+        assert ops.flops(graph, op) == 3 * 8 * 49 * points * 8  # a multiply and an add for each of 4 pixels
+
     def test_attention_is_two_products(self) -> None:
         shapes = {"query": (1, 2, 10, 16), "key": (1, 2, 12, 16), "value": (1, 2, 12, 8)}
         graph, op = only_op("scaled_dot_product_attention", shapes, (1, 2, 10, 8))
@@ -155,7 +173,7 @@ class TestTable:
 
     def test_rows_name_operators_that_exist(self) -> None:
         """Every row is an ATen operator, but for the one that decompositions invent."""
-        invented = {"concat_in_place"}
+        invented = {"concat_in_place"} | {name for name in ops.TABLE if name.startswith("torchvision_")}
         ours = {"channel_shuffle", "unsafe_chunk", "contiguous", "repeat_interleave"}  # composite, of every version
         missing = {name for name in ops.TABLE if not hasattr(torch.ops.aten, name)}
         assert missing - ours == invented

@@ -237,3 +237,58 @@ def test_predicting_imports_nothing_that_is_slow_to_import():
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     assert found.stdout.strip() == "[]"
+
+
+@pytest.fixture(scope="module")
+def detector() -> Report:
+    loaded = zoo.load("ssdlite320_mobilenet_v3_large", batch_size=2)
+    return costmodel.predict(loaded.module, loaded.inputs, hardware=DEFAULT)
+
+
+class TestInPart:
+    def test_says_so_everywhere(self, detector: Report):
+        assert detector.partial
+        assert detector.to_dict()["partial"] is True
+        assert detector.verdict == "uncertain"
+        assert any(text.startswith("captured in part: ") for text in detector.warnings)
+        assert "control_flow" in {item.op for item in detector.unsupported}
+        assert "(a part of it)" in str(detector)
+        assert "of a part of the model only" in str(detector)
+
+    def test_is_never_one_cuda_graph(self, detector: Report):
+        assert list(detector.modes) == ["eager", "default"]
+
+    def test_counts_the_images_of_a_list(self, detector: Report):
+        assert detector.batch_size == 2
+        assert detector.input_shape == (3, 320, 320)
+
+    def test_widens_the_interval(self, detector: Report, profile: Profile):
+        widths = profile.intervals("latency")
+        eager = detector.modes["eager"]
+        assert math.log(eager.high_ms / eager.latency_ms) >= widths["eager"] + 0.5  # UNKNOWN_WIDTH whole
+
+    def test_sizes_that_depend_on_data_are_named(self):
+        class Masked(nn.Module):
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return x[x > 0] * 2
+
+        report = costmodel.predict(Masked(), (torch.empty(2, 3, 8, 8, device="meta"),), hardware=DEFAULT)
+        assert not report.partial
+        assert report.verdict == "uncertain"
+        assert [item.op for item in report.unsupported] == ["index"]
+        assert "results whose size depends on data are counted at their largest: index" in report.warnings
+
+
+def test_inputs_by_name_and_token_ids_before_images():
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(10, 8)
+
+        def forward(self, pixels: torch.Tensor, ids: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"sum": pixels.mean((2, 3)) + self.words(ids).sum(1)}
+
+    ids = torch.empty(4, 5, dtype=torch.long, device="meta")
+    inputs = {"ids": ids, "pixels": torch.empty(4, 8, 16, 16, device="meta")}
+    report = costmodel.predict(Both().to("meta").eval(), inputs, hardware=DEFAULT)
+    assert (report.batch_size, report.input_shape, report.precision) == (4, (4, 8, 16, 16), "float32")

@@ -58,7 +58,7 @@ class TestToDict:
         record = report().to_dict()
         assert list(record) == [
             *("schema", "model", "hardware", "batch_size", "input_shape", "precision", "layout", "modes"),
-            *("best_mode", "verdict", "layers", "unsupported", "warnings"),
+            *("best_mode", "verdict", "layers", "unsupported", "warnings", "partial"),
         ]
         times = ["latency_ms", "low_ms", "high_ms", "host_ms", "device_ms"]
         against = ["speedup", "speedup_low", "speedup_high", "compile_s", "break_even_calls"]

@@ -32,6 +32,12 @@ def build():
 def pair():
     return nn.Linear(5, 6), torch.zeros(7, 5)
 
+def named():
+    return Net(), {"x": torch.zeros(1, 3, 8, 8), "ids": torch.zeros(1, dtype=torch.int64)}
+
+def without_tensors():
+    return Net(), {"x": 3}
+
 def reads_values():
     return nn.Conv2d(3, int(torch.tensor([8]).sum()), 3)
 
@@ -113,8 +119,11 @@ class TestTorchvision:
         assert zoo.load("ResNet18").name == "ResNet18"
         assert "did you mean densenet121" in one_line("densnet121", UnknownModelError)
 
-    def test_a_detector_is_refused(self) -> None:
-        assert "list of images" in one_line("fasterrcnn_resnet50_fpn")
+    def test_a_detector_takes_a_list_of_images_of_the_size_that_it_scales_to(self) -> None:
+        (images,) = zoo.load("ssdlite320_mobilenet_v3_large", batch_size=2).inputs
+        assert [tuple(image.shape) for image in images] == [(3, 320, 320), (3, 320, 320)]
+        (images,) = zoo.load("retinanet_resnet50_fpn", img_size=64).inputs
+        assert [tuple(image.shape) for image in images] == [(3, 64, 64)]
 
     def test_an_image_size_that_the_model_cannot_have(self) -> None:
         assert "vit_b_16 cannot be built for image size 50" in one_line("vit_b_16", img_size=50)
@@ -192,6 +201,11 @@ class TestUserCode:
         assert isinstance(zoo.load("sub/net.py:build").module, nn.Conv2d)
         assert sys.path == before
 
+    def test_it_may_bring_inputs_by_name(self, here: Path) -> None:
+        loaded = zoo.load("usernet.py:named", precision="float16")
+        assert {key: value.dtype for key, value in loaded.inputs.items()} == {"x": torch.float16, "ids": torch.int64}
+        assert {value.device.type for value in loaded.inputs.values()} == {"meta"}
+
     def test_it_may_bring_its_inputs(self, here: Path) -> None:
         loaded = zoo.load("usernet.py:pair", precision="float16")
         assert loaded.inputs[0].shape == (7, 5)
@@ -203,10 +217,11 @@ class TestUserCode:
         [
             ("absent.py:build", ["no file absent.py"]),
             ("usernet.py:biuld", ["usernet.py has no 'biuld'", "did you mean build"]),
-            ("usernet.py:boom", ["usernet.py:boom raised ValueError: the user's own words", "usernet.py, line 17"]),
+            ("usernet.py:boom", ["usernet.py:boom raised ValueError: the user's own words", "usernet.py, line 23"]),
             ("usernet.py:leaves", ["usernet.py:leaves raised SystemExit: 3"]),
             ("usernet.py:needs", ["usernet.py:needs raised TypeError", "'width'"]),
             ("usernet.py:wrong", ["returned int", "nn.Module"]),
+            ("usernet.py:without_tensors", ["without_tensors returned inputs without a tensor"]),
             ("usernet.py:number", ["usernet.py:number is of type int"]),
             ("usernet.py", ["usernet.py:CALLABLE"]),
             ("absent_package.part:build", ["no module 'absent_package'"]),

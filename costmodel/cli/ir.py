@@ -34,7 +34,7 @@ def ir(
             precision=precision.value,
             channels_last=channels_last,
         )
-        graph = capture(loaded.module, loaded.inputs, "_".join(loaded.name.split()))
+        graph = capture(loaded.module, loaded.inputs, "_".join(loaded.name.split()), partial=True)
         if not units:
             write(f"{graph}\n")
             return

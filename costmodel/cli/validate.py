@@ -68,6 +68,8 @@ def validate(
             precision=precision.value,
             channels_last=channels_last,
         )
+        if isinstance(loaded.inputs, dict):
+            raise RequestError(f"{model} takes keyword inputs, which can be predicted but not measured yet")
         module, inputs = loaded.module, loaded.inputs
         if given is None and not no_plan and place.type == "cuda":
             given = make_plan(module, inputs, hardware=profile, model_name=model)

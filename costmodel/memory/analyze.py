@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from costmodel import ops
 from costmodel.errors import CaptureError, RequestError
@@ -23,13 +23,12 @@ from costmodel.report.memory_types import FeatureMaps, Inference, MemoryReport, 
 from costmodel.report.types import Unsupported
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
 
 def analyze_memory(
     module: nn.Module,
-    inputs: Sequence[torch.Tensor],
+    inputs: Sequence[Any] | Mapping[str, Any],
     *,
     hardware: str | None = None,
     model_name: str | None = None,
@@ -42,7 +41,7 @@ def analyze_memory(
     Args:
         module: real or meta parameters, for inference in evaluation mode; a training step is captured in training
             mode whatever it is in now, and it is left as it was.
-        inputs: positional inputs; real, meta or fake tensors.
+        inputs: positional inputs, or a mapping of keyword inputs; real, meta or fake tensors.
         hardware: a profile's name, for the times; None for this machine's GPU if there is one for it.
         model_name: what the report calls the model; None for its class.
         optimizer: a key of `OPTIMIZERS`.

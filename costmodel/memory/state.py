@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -28,12 +28,14 @@ class State:
         return self.parameter_bytes + self.buffer_bytes + self.input_bytes
 
 
-def state_of(module: nn.Module, inputs: Sequence[object], *, all_trainable: bool = False) -> State:
+def state_of(
+    module: nn.Module, inputs: Sequence[object] | Mapping[str, object], *, all_trainable: bool = False
+) -> State:
     """The state of a module and its inputs; real, meta or fake tensors.
 
     Args:
         module: its parameters' `requires_grad` says which are trained.
-        inputs: positional inputs, tensors also inside lists, tuples and dicts.
+        inputs: positional or keyword inputs, tensors also inside lists, tuples and dicts.
         all_trainable: count every parameter as trained; for a module that was made to be captured, not trained.
     """
     named = dict(module.named_parameters(remove_duplicate=False))

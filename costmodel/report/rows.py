@@ -29,7 +29,8 @@ NONE = "-"
 def headline(report: Report) -> str:
     """What was predicted, on what, for which input."""
     shape = "x".join(map(str, report.input_shape))
-    return f"{report.model} on {report.hardware}: input {shape}, {report.precision}, {report.layout}"
+    part = " (a part of it)" if report.partial else ""
+    return f"{report.model}{part} on {report.hardware}: input {shape}, {report.precision}, {report.layout}"
 
 
 def mode_row(name: str, mode: ModePrediction) -> tuple[str, ...]:
@@ -60,6 +61,8 @@ def verdict(report: Report) -> str:
         return f"compile: {report.best_mode} is fastest, {_gain(best)}"
     if report.verdict == "leave":
         return "leave: torch.compile is not predicted to make this model faster here"
+    if report.partial:
+        return "uncertain: every figure is of a part of the model only; the warnings say which is missing"
     if report.verdict == "uncertain":
         hint = f"; best guess {report.best_mode}" + (f", {_gain(best)}" if best and best.speedup else "")
         return f"uncertain: the prediction does not separate compiled from eager{hint}"

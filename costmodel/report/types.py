@@ -74,7 +74,7 @@ class LayerPrediction:
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """An operator that no rule covers, and the module that calls it."""
+    """An operator that no rule covers or whose way depends on data, and the module that calls it."""
 
     op: str
     where: str
@@ -89,8 +89,10 @@ class Report:
         best_mode: the mode of lowest latency.
         verdict: `compile`, `leave` or `uncertain`.
         layers: the units in execution order.
-        unsupported: operators without a rule; they are counted in the intervals, not in the times.
+        unsupported: operators without a rule and places where the model goes by data; they are counted in the
+            intervals, not in the times.
         warnings: one line each.
+        partial: whether every figure is of a part of the model only, up to where it goes by data.
     """
 
     model: str
@@ -105,6 +107,7 @@ class Report:
     layers: tuple[LayerPrediction, ...] = ()
     unsupported: tuple[Unsupported, ...] = ()
     warnings: tuple[str, ...] = ()
+    partial: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The report in JSON's types, schema 1; numbers are finite or None."""
@@ -122,6 +125,7 @@ class Report:
             "layers": [_record(layer) for layer in self.layers],
             "unsupported": [_record(item) for item in self.unsupported],
             "warnings": list(self.warnings),
+            "partial": self.partial,
         }
 
     def to_frame(self) -> pd.DataFrame:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_map_only
 
 from costmodel.errors import RequestError
 from costmodel.zoo.build import real_weights
 from costmodel.zoo.exported import load_exported_model
-from costmodel.zoo.request import PRECISIONS, Request, own_words
+from costmodel.zoo.request import PRECISIONS, Inputs, Request, own_words
 from costmodel.zoo.timm_models import load_timm_model
 from costmodel.zoo.torchvision_models import load_torchvision, load_torchvision_model
 from costmodel.zoo.transformers_models import load_transformers_model
@@ -32,12 +33,12 @@ class Loaded:
 
     Attributes:
         module: in evaluation mode, its parameters and buffers on the meta device.
-        inputs: positional inputs, meta tensors.
+        inputs: positional inputs, or a dict of keyword inputs; meta tensors, maybe inside lists, tuples and dicts.
         name: the spec it was loaded by.
     """
 
     module: nn.Module
-    inputs: tuple[torch.Tensor, ...]
+    inputs: Inputs
     name: str
 
 
@@ -92,7 +93,7 @@ def load_real(
     with contextlib.redirect_stdout(sys.stderr), real_weights():
         module, inputs = _load(spec, request)
         module, inputs = _prepare(spec, module, inputs, request, device)
-    return Loaded(module, tuple(_filled(tensor, device) for tensor in inputs), spec)
+    return Loaded(module, tree_map_only(torch.Tensor, lambda tensor: _filled(tensor, device), inputs), spec)
 
 
 def _filled(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -100,7 +101,7 @@ def _filled(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     return made.normal_() if made.is_floating_point() else made.zero_()
 
 
-def _load(spec: str, request: Request) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+def _load(spec: str, request: Request) -> tuple[nn.Module, Inputs]:
     source, colon, name = spec.partition(":")
     if source == "timm" and name:
         return load_timm_model(name, request)
@@ -120,14 +121,14 @@ def _load(spec: str, request: Request) -> tuple[nn.Module, tuple[torch.Tensor, .
 def _prepare(
     spec: str,
     module: nn.Module,
-    inputs: tuple[torch.Tensor, ...],
+    inputs: Inputs,
     request: Request,
     device: torch.device = META,
-) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+) -> tuple[nn.Module, Inputs]:
     """Evaluation mode, the module on a device and the inputs on meta, the precision and layout that were asked for."""
     try:
         module = module.eval().requires_grad_(False).to(device, request.dtype)
-        inputs = tuple(_cast(tensor.detach().to("meta"), request) for tensor in inputs)
+        inputs = tree_map_only(torch.Tensor, lambda tensor: _cast(tensor.detach().to("meta"), request), inputs)
         if request.channels_last:
             module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     except (RuntimeError, NotImplementedError) as error:

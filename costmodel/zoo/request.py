@@ -5,10 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from costmodel.errors import RequestError
+
+Inputs = tuple[Any, ...] | dict[str, Any]
+"""Positional or keyword inputs of a forward pass."""
 
 PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 DEFAULT_SIZE = 224

@@ -19,8 +19,10 @@ from costmodel.zoo.request import DEFAULT_SIZE, Request, did_you_mean, own_words
 VIDEO_FRAMES = 16
 """Frames in the clip that a video model is given; torchvision's own evaluation uses it for most of them."""
 
-_MISSING_SCHEMAS = tuple(
-    f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor" for name in ("nms", "qnms")
+_MISSING_SCHEMAS = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "roi_align(Tensor input, Tensor rois, float scale, int h, int w, int sampling_ratio, bool aligned) -> Tensor",
 )
 _libraries: list[torch.library.Library] = []
 """Declared operators live as long as the library object that declared them."""
@@ -56,15 +58,30 @@ def load_torchvision() -> ModuleType:
     for schema in _MISSING_SCHEMAS:
         library.define(schema)
     _libraries.append(library)
-    return importlib.import_module("torchvision")
+    package = importlib.import_module("torchvision")
+    _run_on_meta(library)
+    return package
 
 
-def load_torchvision_model(name: str, request: Request) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+def _run_on_meta(library: torch.library.Library) -> None:
+    """Lets detection models reach the operators that were declared, though torchvision's library is not there.
+
+    Meta kernels are torchvision's own, which it leaves unregistered without the library.
+    """
+    meta = importlib.import_module("torchvision._meta_registrations")
+    library.impl("roi_align", meta.meta_roi_align, "Meta")
+    for name in ("extension", "ops.roi_align"):
+        vars(importlib.import_module(f"torchvision.{name}"))["_has_ops"] = lambda: True
+
+
+def load_torchvision_model(name: str, request: Request) -> tuple[nn.Module, tuple[Any, ...]]:
     """The model of that name and inputs of the size that its weights were made for; nothing is downloaded.
+
+    A detection model is given a list of images, one a batch element.
 
     Raises:
         UnknownModelError: there is no such model; near names are suggested.
-        RequestError: the model takes something other than a batch of images, or cannot be built as asked.
+        RequestError: the model cannot be built as asked.
     """
     models = load_torchvision().models
     try:
@@ -73,14 +90,15 @@ def load_torchvision_model(name: str, request: Request) -> tuple[nn.Module, tupl
         hint = did_you_mean(name.lower(), models.list_models())
         raise UnknownModelError(f"unknown model {name!r}{hint} ({_SPECS})") from None
     family = builder.__module__.removeprefix("torchvision.models.").split(".")
-    if family[0] == "detection":
-        raise RequestError(f"{name} takes a list of images of any size; give its backbone as FILE.py:CALLABLE")
     size = request.img_size or _own_size(models, builder)
     options = _options(builder) | (_SIZE_OPTIONS[family[-1]](size) if family[-1] in _SIZE_OPTIONS else {})
     try:
         module: nn.Module = build(lambda: builder(**options))
     except (ValueError, AssertionError) as error:
         raise RequestError(f"{name} cannot be built for image size {size}: {own_words(error)}") from error
+    if family[0] == "detection":
+        image = request.image(size if request.img_size else _detector_size(module))
+        return module, (list(image),)  # one tensor [3, height, width] an image, as they may differ in size
     frames = VIDEO_FRAMES if family[0] == "video" else None
     images = 2 if family[0] == "optical_flow" else 1
     return module, tuple(request.image(size, frames=frames) for _ in range(images))
@@ -93,6 +111,12 @@ def _options(builder: Callable[..., nn.Module]) -> dict[str, Any]:
     if builder.__name__ in ("googlenet", "inception_v3"):
         options["init_weights"] = False
     return options
+
+
+def _detector_size(module: nn.Module) -> int:
+    """What a detector scales its images to."""
+    sizes = getattr(module.get_submodule("transform"), "min_size", (DEFAULT_SIZE,))
+    return int(sizes[-1])
 
 
 def _own_size(models: ModuleType, builder: Callable[..., nn.Module]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
@@ -13,9 +15,33 @@ from costmodel.zoo.build import build
 from costmodel.zoo.request import DEFAULT_SIZE, Request, did_you_mean, own_words
 from costmodel.zoo.torchvision_models import load_torchvision
 
+_IMAGES = "pixel_values"
+MOST_TOKENS = 512
+"""Text models that take longer inputs are given so many tokens: what is asked of an image is short."""
 
-def load_transformers_model(name: str, request: Request) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    """The image classifier of a configuration, or its bare model where it has none; nothing is downloaded.
+_TASKS = {
+    "IMAGE_CLASSIFICATION": "AutoModelForImageClassification",
+    "VIDEO_CLASSIFICATION": "AutoModelForVideoClassification",
+    "OBJECT_DETECTION": "AutoModelForObjectDetection",
+    "UNIVERSAL_SEGMENTATION": "AutoModelForUniversalSegmentation",
+    "INSTANCE_SEGMENTATION": "AutoModelForInstanceSegmentation",
+    "SEMANTIC_SEGMENTATION": "AutoModelForSemanticSegmentation",
+    "DEPTH_ESTIMATION": "AutoModelForDepthEstimation",
+    "ZERO_SHOT_OBJECT_DETECTION": "AutoModelForZeroShotObjectDetection",
+    "ZERO_SHOT_IMAGE_CLASSIFICATION": "AutoModelForZeroShotImageClassification",
+    "MASKED_IMAGE_MODELING": "AutoModelForMaskedImageModeling",
+    "MASK_GENERATION": "AutoModelForMaskGeneration",
+    "KEYPOINT_DETECTION": "AutoModelForKeypointDetection",
+    "BACKBONE": "AutoBackbone",
+}
+"""Task -> the class that builds its models, in the order of preference where a configuration has several."""
+
+
+def load_transformers_model(name: str, request: Request) -> tuple[nn.Module, dict[str, Any]]:
+    """A configuration's model for the first of `_TASKS` that it has one for, or its bare model; nothing is downloaded.
+
+    It is given by keyword what it takes: images, or a clip where the configuration names a number of frames; and token
+    ids, as many as its text model takes at most, where it has one.
 
     Args:
         name: a model type (`vit`) or a configuration class (`ViTConfig`).
@@ -31,19 +57,55 @@ def load_transformers_model(name: str, request: Request) -> tuple[nn.Module, tup
     except ImportError as error:
         raise RequestError(f"hf:{name} needs transformers: pip install 'costmodel[hf]' ({error})") from error
     config = _config(transformers, name)
-    config.return_dict = False
-    if request.img_size is not None and hasattr(config, "image_size"):
-        config.image_size = request.img_size
+    _set_up(config, request)
     try:
         module: nn.Module = build(lambda: _from_config(transformers, config))
     except Exception as error:  # transformers' constructors raise whatever the model's author chose
         raise RequestError(f"hf:{name} cannot be built: {own_words(error)}") from error
-    taken = getattr(module, "main_input_name", "pixel_values")
-    if taken != "pixel_values":
-        raise RequestError(f"hf:{name} takes {taken}, not images; costmodel predicts vision models")
-    size = getattr(config, "image_size", None) or DEFAULT_SIZE
-    channels = getattr(config, "num_channels", None) or 3
-    return module, (request.image(int(size[-1] if isinstance(size, tuple | list) else size), int(channels)),)
+    taken = inspect.signature(module.forward).parameters
+    if _IMAGES not in taken:
+        first = next(iter(taken), "nothing")
+        raise RequestError(f"hf:{name} takes {first}, not images; costmodel predicts vision models")
+    return module, _inputs(config, request, taken)
+
+
+def vision_model_types() -> tuple[str, ...]:
+    """The model types with a vision task that this version of transformers has, and those of bare vision models."""
+    load_torchvision()
+    import transformers
+
+    mappings = [getattr(transformers, f"MODEL_FOR_{task}_MAPPING", {}) for task in _TASKS]
+    kinds = {kind.model_type for mapping in mappings for kind in mapping}
+    bare = {kind.model_type for kind in transformers.MODEL_MAPPING}
+    return tuple(sorted(kinds | {name for name in bare if name.endswith("_vision_model")}))
+
+
+def _set_up(config: Any, request: Request) -> None:
+    """No pretrained backbone, no search for padding in token ids, and the image size that was asked for."""
+    for part in (config, getattr(config, "text_config", None)):
+        if part is not None and hasattr(part, "pad_token_id"):
+            part.pad_token_id = None
+    config.architectures = config.architectures or []
+    if hasattr(config, "use_pretrained_backbone"):
+        config.use_pretrained_backbone = False
+    if request.img_size is not None and hasattr(config, "image_size"):
+        config.image_size = request.img_size
+
+
+def _inputs(config: Any, request: Request, taken: Mapping[str, object]) -> dict[str, Any]:
+    vision = getattr(config, "vision_config", config)
+    backbone = getattr(vision, "backbone_config", None)
+    size = getattr(vision, "image_size", None) or getattr(backbone, "image_size", None) or DEFAULT_SIZE
+    channels = getattr(vision, "num_channels", None) or getattr(vision, "in_channels", None) or 3
+    image = request.image(int(size[-1] if isinstance(size, tuple | list) else size), int(channels))
+    frames = getattr(vision, "num_frames", None) or getattr(vision, "frames_per_clip", None)
+    found = {_IMAGES: image.unsqueeze(1).repeat(1, frames, 1, 1, 1) if frames else image}
+    text = getattr(config, "text_config", None)
+    length = getattr(text, "max_position_embeddings", None)
+    if "input_ids" in taken and length:
+        batch = image.shape[0]
+        found["input_ids"] = torch.zeros(batch, min(int(length), MOST_TOKENS), dtype=torch.int64, device="meta")
+    return found
 
 
 def _config(transformers: ModuleType, name: str) -> Any:
@@ -57,7 +119,9 @@ def _config(transformers: ModuleType, name: str) -> Any:
 
 
 def _from_config(transformers: ModuleType, config: Any) -> nn.Module:
-    classifiers = transformers.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING
-    auto = transformers.AutoModelForImageClassification if type(config) in classifiers else transformers.AutoModel
-    module: nn.Module = auto.from_config(config)
-    return module
+    for task, loader in _TASKS.items():
+        if type(config) in getattr(transformers, f"MODEL_FOR_{task}_MAPPING", {}):
+            module: nn.Module = getattr(transformers, loader).from_config(config)
+            return module
+    bare: nn.Module = transformers.AutoModel.from_config(config)
+    return bare

@@ -11,7 +11,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -19,19 +19,22 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from costmodel.errors import RequestError
 from costmodel.zoo.build import build
-from costmodel.zoo.request import Request, did_you_mean, own_words
+from costmodel.zoo.request import Inputs, Request, did_you_mean, own_words
 
 T = TypeVar("T")
 _HERE = Path(__file__).parent
 
 
-def load_user_model(spec: str, request: Request) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    """What the callable returns: a module, or `(module, inputs)` with a tensor or a tuple of tensors.
+def load_user_model(spec: str, request: Request) -> tuple[nn.Module, Inputs]:
+    """What the callable returns: a module, or `(module, inputs)`.
 
-    A module that comes without inputs is given a batch of images with three channels.
+    Inputs are a tensor, a tuple or list of positional inputs, or a dict of keyword inputs; each of these may be a
+    tensor, hold tensors, or be a plain value. A module that comes without inputs is given a batch of images with three
+    channels.
 
     Raises:
         RequestError: the message says which part failed: the file or module, the name in it, the call, or what it
@@ -52,15 +55,22 @@ def load_user_model(spec: str, request: Request) -> tuple[nn.Module, tuple[torch
     return _with_inputs(built, spec, request)
 
 
-def _with_inputs(built: object, spec: str, request: Request) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+def _with_inputs(built: object, spec: str, request: Request) -> tuple[nn.Module, Inputs]:
     if not (isinstance(built, tuple) and len(built) == 2 and isinstance(built[0], nn.Module)):
         raise RequestError(f"{spec} returned {type(built).__name__}, not an nn.Module or (nn.Module, inputs)")
     module, inputs = built
-    tensors = (inputs,) if isinstance(inputs, torch.Tensor) else inputs
-    if not isinstance(tensors, tuple | list) or not all(isinstance(item, torch.Tensor) for item in tensors):
-        raise RequestError(f"{spec} returned inputs that are not a tensor or a tuple of tensors")
+    if not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(inputs)):
+        raise RequestError(f"{spec} returned inputs without a tensor")
     request.fixed_inputs(spec)
-    return module, tuple(tensors)
+    if isinstance(inputs, Mapping) and all(isinstance(key, str) for key in inputs):
+        return module, dict(inputs)
+    if isinstance(inputs, (tuple, list)):
+        return module, tuple(inputs)
+    if isinstance(inputs, torch.Tensor):
+        return module, (inputs,)
+    raise RequestError(
+        f"{spec} returned inputs that are no tensor, tuple, list, or dict by name: {type(inputs).__name__}"
+    )
 
 
 def _load_file(path: Path) -> ModuleType:

@@ -1,0 +1,215 @@
+"""Which models costmodel can predict: each is built, captured and lowered in a process of its own; nothing is measured.
+
+A survey is a table of outcomes, one line a model. It outlives models that crash, hang or exhaust the memory, and takes
+up where it stopped.
+"""
+
+from __future__ import annotations
+
+import csv
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collectors.pool import ONE_THREAD, in_parallel
+from costmodel.errors import CostmodelError, DatasetError, RequestError
+
+if TYPE_CHECKING:
+    from costmodel.ir import Graph
+
+OK, PARTIAL, UNSUPPORTED, FAILED = "ok", "partial", "unsupported", "failed"
+STATUSES = (OK, PARTIAL, UNSUPPORTED, FAILED)
+"""Captured whole; captured with its breaks named; with operators that have no rule; not captured."""
+
+TIMEOUT_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one model.
+
+    Attributes:
+        model: its spec.
+        status: one of STATUSES.
+        reason: one line; empty where all is well.
+        operators: in the captured graph.
+        eager_kernels: calls of eager execution.
+        compiled_kernels: calls of the compiled model.
+        seconds: for building, capturing and lowering it.
+    """
+
+    model: str
+    status: str
+    reason: str = ""
+    operators: int = 0
+    eager_kernels: int = 0
+    compiled_kernels: int = 0
+    seconds: float = 0.0
+
+
+COLUMNS = tuple(field.name for field in fields(Outcome))
+
+
+def cover(spec: str) -> Outcome:
+    """Builds, captures and lowers one model as `costmodel predict` does, eager and compiled."""
+    from costmodel import zoo
+    from costmodel.capture import capture
+    from costmodel.program import compiled_program, eager_program
+    from costmodel.units import group_units
+
+    begun = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loaded = zoo.load(spec)
+            graph = capture(loaded.module, loaded.inputs, partial=True)
+            eager, compiled = eager_program(graph), compiled_program(graph)
+            group_units(graph, compiled.kernels)
+    except CostmodelError as error:
+        return Outcome(spec, FAILED, _one_line(error), seconds=round(time.perf_counter() - begun, 2))
+    status, reason = _judge(graph)
+    counts = len(graph.ops), len(eager.kernels), len(compiled.kernels)
+    return Outcome(spec, status, reason, *counts, round(time.perf_counter() - begun, 2))
+
+
+def _judge(graph: Graph) -> tuple[str, str]:
+    from costmodel import ops
+
+    unknown = sorted({op.base for op in graph.ops if ops.lookup(op) is ops.UNKNOWN})
+    if unknown:
+        return UNSUPPORTED, "no rule for " + " ".join(unknown)
+    if graph.breaks:
+        return PARTIAL, "; ".join(str(item).removeprefix("break ") for item in graph.breaks)
+    return OK, ""
+
+
+def survey(
+    specs: Iterable[str],
+    table: Path,
+    jobs: int = 1,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    tick: Callable[[Outcome], object] = lambda _: None,
+) -> tuple[Outcome, ...]:
+    """The outcomes of all `specs`; those that the table does not hold are found out, and added to it as they come.
+
+    Args:
+        specs: of models.
+        table: a CSV file; made if there is none.
+        jobs: processes at once.
+        timeout_seconds: a model that takes longer has failed.
+        tick: called with each new outcome.
+
+    Raises:
+        DatasetError: the table is no such table.
+    """
+    specs = tuple(dict.fromkeys(specs))
+    known = {outcome.model: outcome for outcome in read_table(table)} if table.exists() else {}
+    write_table(table, known.values())  # without a half-written last line
+    missing = [spec for spec in specs if spec not in known]
+    for spec, result in in_parallel(cover, missing, jobs, float("inf"), ONE_THREAD, timeout_seconds):
+        outcome = result if isinstance(result, Outcome) else Outcome(spec, FAILED, _one_line(result))
+        with table.open("a", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerow(asdict(outcome).values())
+        known[spec] = outcome
+        tick(outcome)
+    return tuple(known[spec] for spec in specs)
+
+
+def read_table(path: Path) -> tuple[Outcome, ...]:
+    """The outcomes that a table holds; a last line that was not finished is left out.
+
+    Raises:
+        DatasetError: the file is no such table.
+    """
+    text = path.read_text(encoding="utf-8")
+    head, *rows = csv.reader(text[: text.rfind("\n") + 1].splitlines()) if "\n" in text else ([],)
+    if tuple(head) != COLUMNS:
+        raise DatasetError(f"{path} is not a coverage table: expected the columns {','.join(COLUMNS)}")
+    try:
+        return tuple(
+            Outcome(model, status, reason, int(operators), int(eager), int(compiled), float(seconds))
+            for model, status, reason, operators, eager, compiled, seconds in rows
+        )
+    except ValueError as error:
+        raise DatasetError(f"{path} is damaged: {_one_line(error)}") from error
+
+
+def write_table(path: Path, outcomes: Iterable[Outcome]) -> None:
+    """Writes a table whole, under a temporary name first."""
+    temporary = path.with_name(path.name + ".part")
+    with temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        writer.writerows(asdict(outcome).values() for outcome in outcomes)
+    temporary.replace(path)
+
+
+def totals(outcomes: Sequence[Outcome]) -> dict[str, int]:
+    """How many models ended in each status, in the order of STATUSES."""
+    counts = Counter(outcome.status for outcome in outcomes)
+    return {status: counts[status] for status in STATUSES}
+
+
+def names_of(source: str) -> tuple[str, ...]:
+    """The specs of every model of `torchvision`, `timm` or `hf` (vision architectures of transformers).
+
+    Raises:
+        RequestError: there is no such source, or it is not installed.
+    """
+    if source not in _NAMES:
+        raise RequestError(f"unknown source {source!r}; choose one of {', '.join(_NAMES)}")
+    from costmodel.zoo import load_torchvision
+
+    load_torchvision()  # the others import it, and may find it broken
+    try:
+        return tuple(_NAMES[source]())
+    except ImportError as error:
+        raise RequestError(f"{source} is not installed: pip install 'costmodel[{source}]' ({error})") from error
+
+
+def _torchvision_names() -> Iterable[str]:
+    from costmodel.zoo import load_torchvision
+
+    names: list[str] = load_torchvision().models.list_models()
+    return names
+
+
+def _timm_names() -> Iterable[str]:
+    import timm
+
+    return [f"timm:{name}" for name in timm.list_models()]
+
+
+def _hf_names() -> Iterable[str]:
+    """Model types with a vision task, or with images as their input."""
+    from costmodel.zoo.transformers_models import vision_model_types
+
+    return [f"hf:{name}" for name in vision_model_types()]
+
+
+_NAMES: Mapping[str, Callable[[], Iterable[str]]] = {
+    "torchvision": _torchvision_names,
+    "timm": _timm_names,
+    "hf": _hf_names,
+}
+SOURCES = tuple(_NAMES)
+
+
+def one_of_each_family(specs: Sequence[str]) -> tuple[str, ...]:
+    """Of timm's models the first of each module that defines some; every other model."""
+    import timm
+
+    first: dict[str, str] = {}
+    for spec in specs:
+        source, _, name = spec.partition(":")
+        first.setdefault(f"timm:{timm.models._registry._model_to_module[name]}" if source == "timm" else spec, spec)
+    return tuple(first.values())
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text if isinstance(error, CostmodelError) else f"{type(error).__name__}: {text}"

@@ -1,0 +1,120 @@
+"""Where a forward pass depends on the values of tensors, and how large a result can be that does."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import nn
+
+_NOT_THE_MODEL = (Path(__file__).parent, Path(torch.__file__).parent)
+"""Code between a model's line and the operator that it calls."""
+_NO_DATA = re.compile(r"meta tensor|meta device type", re.IGNORECASE)
+"""How torch, in many wordings, says that it was asked for values that only a real tensor has."""
+
+
+def largest(func: Any, args: Sequence[Any]) -> torch.Tensor | None:
+    """What a call returns at most, if its size depends on data that is not there; None for every other call.
+
+    Args:
+        func: an OpOverload.
+        args: its positional arguments.
+    """
+    rule = _LARGEST.get(func._schema.name)
+    tensors = [arg for arg in (*args[:1], *_indices(args)) if isinstance(arg, torch.Tensor)]
+    return rule(*args) if rule and any(tensor.is_meta for tensor in tensors) else None
+
+
+def lacks_data(error: BaseException) -> bool:
+    """Whether torch raised it because a meta tensor has no values."""
+    return isinstance(error, (RuntimeError, TypeError)) and _NO_DATA.search(str(error)) is not None
+
+
+def source_line(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """The first line that belongs to the model, as `torchvision/ops/boxes.py:51`.
+
+    Args:
+        frames: with their line numbers, the innermost first.
+    """
+    for frame, line in frames:
+        path = Path(frame.f_code.co_filename)
+        if not any(path.is_relative_to(place) for place in _NOT_THE_MODEL):
+            return plain_name(f"{_short(path)}:{line}")
+    return "?:0"
+
+
+def not_reached(paths: Mapping[nn.Module, str], called: Set[nn.Module]) -> tuple[str, ...]:
+    """The outermost modules with parameters of which no part was called.
+
+    Args:
+        paths: every module's path, in the order of `named_modules()`.
+        called: modules that ran.
+    """
+    missed: list[str] = []
+    for module, path in paths.items():
+        within = any(path.startswith(f"{outer}.") for outer in missed)
+        if not within and called.isdisjoint(module.modules()) and next(module.parameters(), None) is not None:
+            missed.append(path)
+    return tuple(map(plain_name, missed))
+
+
+def plain_name(text: str) -> str:
+    """A name without what separates names in the graph's text form: modules and files may be called anything."""
+    return re.sub(r"[\s,]", "_", text)
+
+
+def _short(path: Path) -> str:
+    """A file as it is imported: below the deepest directory that Python searches."""
+    roots = [Path(entry) for entry in sys.path if entry and path.is_relative_to(entry)]
+    return path.relative_to(max(roots, key=lambda root: len(root.parts))).as_posix() if roots else path.name
+
+
+def _places(count: int, *columns: int) -> torch.Tensor:
+    return torch.empty((count, *columns), dtype=torch.int64, device="meta")
+
+
+def _is_mask(index: Any) -> bool:
+    return isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8)
+
+
+def _indices(args: Sequence[Any]) -> Sequence[Any]:
+    return args[1] if len(args) > 1 and isinstance(args[1], (list, tuple)) else ()
+
+
+def _nonzero(source: torch.Tensor) -> torch.Tensor:
+    return _places(source.numel(), source.dim())
+
+
+def _masked_select(source: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    shape = torch.broadcast_shapes(source.shape, mask.shape)
+    return source.new_empty(shape.numel(), device="meta")
+
+
+def _index(source: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+    """A mask of n elements picks at most n; in its place stand the n places, one index a dimension."""
+    if not any(map(_is_mask, indices)):
+        return None
+    places: list[torch.Tensor | None] = []
+    for index in indices:
+        masks = index is not None and _is_mask(index)
+        places += [_places(index.numel())] * index.dim() if masks and index is not None else [index]
+    result: torch.Tensor = torch.ops.aten.index.Tensor(source.to("meta"), places)
+    return result
+
+
+def _nms(boxes: torch.Tensor, *_: Any) -> torch.Tensor:
+    return _places(boxes.shape[0])
+
+
+_LARGEST: Mapping[str, Callable[..., torch.Tensor | None]] = {
+    "aten::nonzero": _nonzero,
+    "aten::masked_select": _masked_select,
+    "aten::index": _index,
+    "torchvision::nms": _nms,
+}
+"""Operators that return as many elements as the data says: every one counts, every box is kept."""
