@@ -76,7 +76,7 @@ def stream_tree(items: Sequence[T], before: Sequence[Collection[int]], fed: Coll
     rank = {index: place for place, index in enumerate(order)}
     network: Network[T] = Network()
     for index, (tail, head) in _junctions(network, varying, before, reading).items():
-        stream = [(rank[other], Leaf(items[other])) for other in (*attached.get(index, ()), index)]
+        stream = [(rank[index], Leaf(items[other])) for other in (*attached.get(index, ()), index)]
         network.connect(tail, head, Series(deque(stream)))
     network.reduce(network.order())
     replace_regions(network)
