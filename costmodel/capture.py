@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from costmodel import ir
 from costmodel.errors import CaptureError
 from costmodel.forward import WholeAttention, scopes, untouched
+from costmodel.passes import drop_dead_code
 from costmodel.record import Recorder, meta_like
 
 _NOT_ATTRIBUTES = {"device", "pin_memory", "generator"}
@@ -142,7 +143,7 @@ def lower(graph: fx.Graph, name: str = "model") -> ir.Graph:
         else:
             refs[node] = ir.Ref(str(len(ops)))
             ops.append(_lower_node(node, refs[node].name, refs))
-    return _drop_dead(ir.Graph(name, tuple(values), tuple(ops), outputs, module_calls)).verify()
+    return drop_dead_code(ir.Graph(name, tuple(values), tuple(ops), outputs, module_calls))
 
 
 def _lower_node(node: fx.Node, name: str, refs: Mapping[fx.Node, ir.Ref]) -> ir.Op:
@@ -175,15 +176,3 @@ def _arg(value: Any, refs: Mapping[fx.Node, ir.Ref]) -> ir.Arg:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return str(value)
-
-
-def _drop_dead(graph: ir.Graph) -> ir.Graph:
-    """The graph without operators and parameters that no output depends on."""
-    live = {ref.name for ref in graph.outputs}
-    kept: list[ir.Op] = []
-    for op in reversed(graph.ops):
-        if op.name in live:
-            kept.append(op)
-            live.update(ref.name for ref in op.refs())
-    values = tuple(value for value in graph.values if value.role == "input" or value.name in live)
-    return ir.Graph(graph.name, values, tuple(reversed(kept)), graph.outputs, graph.module_calls)
