@@ -44,7 +44,11 @@ def tree_order(node: Node[int]) -> Pairs:
     if isinstance(node, Pipeline):
         edges = [(i, j) for j in range(len(below)) for i in range(j)]
     else:
-        edges = list(closure([[a for a, b in node.edges if b == j] for j in range(len(below))])) if isinstance(node, Dag) else []
+        edges = (
+            list(closure([[a for a, b in node.edges if b == j] for j in range(len(below))]))
+            if isinstance(node, Dag)
+            else []
+        )
     for i, j in edges:
         found |= set(product(leaves(below[i]), leaves(below[j])))
     return found
@@ -65,7 +69,9 @@ def dags(draw: st.DrawFn, size: int = 12) -> list[list[int]]:
 
 
 @st.composite
-def series_parallel(draw: st.DrawFn, entry: tuple[int, ...] = (), before: list[list[int]] | None = None, depth: int = 3):
+def series_parallel(
+    draw: st.DrawFn, entry: tuple[int, ...] = (), before: list[list[int]] | None = None, depth: int = 3
+):
     """A graph composed in series and in parallel: (what each item reads, the items that it ends with)."""
     before = [] if before is None else before
     kind = draw(st.sampled_from(("item", "series", "parallel"))) if depth else "item"
@@ -98,7 +104,9 @@ class TestDecomposition:
 
     @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(series_parallel())
-    def test_a_series_parallel_graph_needs_no_general_node(self, drawn: tuple[list[list[int]], tuple[int, ...]]) -> None:
+    def test_a_series_parallel_graph_needs_no_general_node(
+        self, drawn: tuple[list[list[int]], tuple[int, ...]]
+    ) -> None:
         before, _ = drawn
         tree = stream_tree(range(len(before)), before)
         assert not any(isinstance(node, Dag) for node in nodes(tree))
@@ -107,7 +115,7 @@ class TestDecomposition:
     @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(dags(16))
     def test_the_form_is_canonical(self, before: Before) -> None:
-        """No pipeline in a pipeline, no split-join beside a split-join; general nodes are no chains, and hang together."""
+        """No pipeline in a pipeline, no split-join beside a split-join, no branch twice empty."""
         for node in nodes(stream_tree(range(len(before)), before)):
             if isinstance(node, Pipeline):
                 assert len(node.children) != 1
@@ -171,7 +179,7 @@ class TestShapes:
         assert tree.levels() == ((0, 1, 2), (3, 4))
 
     def test_a_region_is_as_small_as_its_entry_and_exit_let_it_be(self) -> None:
-        """A dense block (a, b, c from x) with a residual around it, as in ESRGAN: the residual is a branch beside it."""
+        """A dense block (a, b, c from x) with a residual around it, as in ESRGAN: a branch beside it."""
         before = [[], [0], [0, 1], [0, 1, 2], [3], [0, 4]]
         tree = stream_tree(["x", "a", "b", "c", "scale", "add"], before)
         dense = SplitJoin((Dag((Leaf("a"), Leaf("b")), ((0, 1),)), Pipeline()))

@@ -8,8 +8,8 @@ from dataclasses import replace
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType
 
 RANDOM = frozenset(
-    ("bernoulli", "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm", "normal")
-    + ("uniform", "multinomial", "exponential", "native_dropout", "rrelu_with_noise")
+    "bernoulli exponential multinomial native_dropout normal rand rand_like randint randint_like randn randn_like "
+    "randperm rrelu_with_noise uniform".split()
 )
 """Operators whose results differ from call to call."""
 

@@ -1,4 +1,4 @@
-"""What filters are called: the name that modules have, with sizes as parameters, as in `conv2d(3, 64, 3, 3, 1, 1, 0, 0)`."""
+"""What filters are called: names that modules have, with sizes as parameters: `conv2d(3, 64, 3, 3, 1, 1, 0, 0)`."""
 
 from __future__ import annotations
 

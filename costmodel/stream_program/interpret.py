@@ -32,7 +32,9 @@ def run(program: Stream, items: Iterable[Item], work: Work[Item]) -> list[Item]:
         for actor, times in zip(actors, runs, strict=True):
             for _ in range(times):
                 _fire(actor, channels, work)
-        if runs is plan.steady and not any(actor.inputs[0].channel == INPUT and actor.inputs[0].items for actor in actors):
+        if runs is plan.steady and not any(
+            actor.inputs[0].channel == INPUT and actor.inputs[0].items for actor in actors
+        ):
             break  # a program that reads nothing would run for ever
         runs = plan.steady
     return list(channels[OUTPUT])

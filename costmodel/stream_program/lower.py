@@ -1,9 +1,9 @@
-"""Graph -> stream program. Every graph has one: what its stream tree cannot say in series and parallel, channels carry.
+"""Graph -> stream program. Every graph has one: what its tree cannot say in series and parallel, channels carry.
 
-A channel holds the values that are still needed, each once a forward pass, in a known order. A stage of the program runs
-some operators side by side; where other values must pass them by, they do so in a branch of their own. A general region
-of the tree is a pipeline of such stages, one for each of its levels: nothing is computed twice, and the branch that
-carries values is what StreamIt's split-joins have in place of a general join.
+A channel holds the values that are still needed, each once a forward pass, in a known order. A stage of the program
+runs some operators side by side; where other values must pass them by, they do so in a branch of their own. A general
+region of the tree is a pipeline of such stages, one for each of its levels: nothing is computed twice, and the branch
+that carries values is what StreamIt's split-joins have in place of a general join.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from costmodel.ir import Graph, Op, Ref
 from costmodel.passes import drop_dead_code
 from costmodel.stream_program.filter_names import filter_name
 from costmodel.stream_program.types import IDENTITY, Filter, Pipeline, Separator, SplitJoin, Stream
-from costmodel.streams import Dag, Leaf, Node, Pipeline as Series, SplitJoin as Parallel, operator_tree
+from costmodel.streams import Leaf, Node, operator_tree
+from costmodel.streams import Pipeline as Series
+from costmodel.streams import SplitJoin as Parallel
 
 AUXILIARY = {
     "native_batch_norm": 1,

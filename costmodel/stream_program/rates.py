@@ -8,13 +8,14 @@ first branch's weight that the text before it derives.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from costmodel.errors import GraphError
-from costmodel.stream_program.types import Filter, Pipeline, Separator, SplitJoin, Stream
+from costmodel.stream_program.types import Filter, Pipeline, Separator, Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,12 @@ def pipeline_rates(children: Sequence[Rates]) -> Rates:
     """Equations 2.1 to 2.3: each child runs as often as leaves nothing on the channel before it."""
     times = Fraction(1)
     runs = [times]
-    for before, after in zip(children, children[1:], strict=False):
+    for before, after in itertools.pairwise(children):
         times *= _quotient(before.push, after.pop)
         runs.append(times)
-    first, *_, last = _whole(runs) if len(runs) > 1 else (*_whole(runs), *_whole(runs))
-    pop = first * children[0].pop
-    return Rates(pop, pop + children[0].peek - children[0].pop, last * children[-1].push)
+    whole = _whole(runs)
+    pop = whole[0] * children[0].pop
+    return Rates(pop, pop + children[0].peek - children[0].pop, whole[-1] * children[-1].push)
 
 
 def split_join_rates(branches: Sequence[Rates], splitter: Sequence[int], joiner: Sequence[int]) -> Rates:
@@ -63,7 +64,8 @@ def split_join_rates(branches: Sequence[Rates], splitter: Sequence[int], joiner:
         raise GraphError(f"no steady state: the joiner's weights {tuple(joiner)} do not fit what the branches make")
     sweeps, *_, joins = _whole([Fraction(1), *runs, rounds[0]])
     taken = sum(splitter) if splitter else 1
-    ahead = max(math.ceil(Fraction(b.peek - b.pop, w)) if b.peek > b.pop else 0 for b, w in zip(branches, given, strict=True))
+    windows = ((branch.peek - branch.pop, weight) for branch, weight in zip(branches, given, strict=True))
+    ahead = max(math.ceil(Fraction(items, weight)) if items else 0 for items, weight in windows)
     return Rates(sweeps * taken, (sweeps + ahead) * taken, joins * sum(joiner))
 
 

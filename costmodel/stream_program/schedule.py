@@ -2,7 +2,7 @@
 
 Balance equations after Lee and Messerschmitt, "Synchronous data flow" (Proceedings of the IEEE, 1987): on every channel
 what is written in one pass is what is read. A filter that looks further than it takes needs items that lie there from
-before; an initial pass puts them there (Karczmarek, Thies and Amarasinghe, "Phased scheduling of stream programs", 2003).
+before; initial runs put them there (Karczmarek, Thies and Amarasinghe, "Phased scheduling of stream programs", 2003).
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ def repetitions(network: Network) -> list[int]:
 
 def _ends(network: Network) -> dict[int, tuple[tuple[int, int], tuple[int, int]]]:
     """Channel -> (writer, items), (reader, items), of the channels between actors."""
-    writers = {port.channel: (index, port.items) for index, actor in enumerate(network.actors) for port in actor.outputs}
+    writers = {
+        port.channel: (index, port.items) for index, actor in enumerate(network.actors) for port in actor.outputs
+    }
     readers = {port.channel: (index, port.items) for index, actor in enumerate(network.actors) for port in actor.inputs}
     return {channel: (writers[channel], readers[channel]) for channel in writers.keys() & readers.keys()}
 

@@ -1,8 +1,8 @@
 """The stream program: filters joined by channels, in StreamIt's terms.
 
-After Thies, Karczmarek and Amarasinghe, "StreamIt: a language for streaming applications" (CC 2002), and the lowering of
-Dighe, "Fast multistage compilation of machine learning computation graphs" (MIT, 2024), chapters 2 and 4. An item on a
-channel is a tensor, whatever its size.
+After Thies, Karczmarek and Amarasinghe, "StreamIt: a language for streaming applications" (CC 2002), and Dighe, "Fast
+multistage compilation of machine learning computation graphs" (MIT, 2024), chapters 2 and 4. An item on a channel is a
+tensor, whatever its size.
 """
 
 from __future__ import annotations
@@ -77,6 +77,10 @@ class Pipeline:
     """Streams one after another, each reading what the one before it writes."""
 
     children: tuple[Stream, ...]
+
+    def __post_init__(self) -> None:
+        if not self.children:
+            raise GraphError("a pipeline of no streams would pass nothing on; identity() passes every item")
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,8 @@ def _general_stream(network: Network[T], part: Sequence[int]) -> Series[T]:
         for tail in network.into[junction]:
             if tail in members and network.out[tail][junction].is_empty():
                 before.setdefault(junction, set()).update(before.get(tail, ()))
-    edges = sorted({(source, index) for index, end in enumerate(ends) for source in before.get(end[2], ()) if end[2] in members})
+    edges = sorted(
+        {(source, index) for index, end in enumerate(ends) for source in before.get(end[2], ()) if end[2] in members}
+    )
     node = Dag(tuple(node for _, node, _, _ in ends), tuple(edges))
     return Series(deque([(ends[0][0], node)]))

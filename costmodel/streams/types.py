@@ -1,7 +1,8 @@
 """The stream tree: what depends on what in a graph, as series, parallel branches, and what is neither.
 
-The tree is generic in what its leaves hold: operators, units, anything. Its order is exact: one leaf comes after another
-in the tree if and only if it depends on it in the graph that the tree was made from.
+The tree is generic in what its leaves hold: operators, units, anything. Its order is exact: one leaf comes after
+another in the tree if and only if it depends on it in the graph that the tree was made from (`stream_tree` says where
+constants stand, which may run at any time).
 """
 
 from __future__ import annotations
