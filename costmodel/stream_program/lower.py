@@ -82,7 +82,7 @@ class _Lowering:
         self._graph = graph
         self._constants = {op.name for op in constants(graph)} | {v.name for v in graph.values if v.role == "param"}
         self._place: dict[str, int] = {value.name: -1 for value in graph.inputs}
-        self.whole = _Branch(0)
+        self.whole = _Branch(-1)  # the inputs' place: they belong to it
         self.whole.stages = self._stages(operator_tree(graph))
         self.whole.end = len(self._place)
         self._readers: dict[Ref, list[int]] = {}
