@@ -436,9 +436,8 @@ class TestReplication:
 
 class TestRefusals:
     def test_a_tensor_whose_values_are_not_known(self) -> None:
-        graph = parse(
-            "graph g {\n  input %x: float32[4]\n  param %w: float32[4]\n  %a = mul.Tensor(self=%x, other=%w) : float32[4]\n  return %a\n}"
-        )
+        values = "input %x: float32[4]\n  param %w: float32[4]"
+        graph = parse(f"graph g {{\n  {values}\n  %a = mul.Tensor(self=%x, other=%w) : float32[4]\n  return %a\n}}")
         with pytest.raises(GraphError, match="%w is no parameter or buffer of the module"):
             run_graph(graph, {}, (torch.ones(4),))
 

@@ -8,22 +8,10 @@ from dataclasses import replace
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType
 
 RANDOM = frozenset(
-    [
-        "bernoulli",
-        "exponential",
-        "multinomial",
-        "native_dropout",
-        "normal",
-        "rand",
-        "rand_like",
-        "randint",
-        "randint_like",
-        "randn",
-        "randn_like",
-        "randperm",
-        "rrelu_with_noise",
-        "uniform",
-    ]
+    (
+        *("bernoulli", "exponential", "multinomial", "native_dropout", "normal", "rand", "rand_like", "randint"),
+        *("randint_like", "randn", "randn_like", "randperm", "rrelu_with_noise", "uniform"),
+    )
 )
 """Operators whose results differ from call to call."""
 

@@ -15,6 +15,8 @@ from costmodel.streams.types import Leaf, Node
 from costmodel.units import Unit
 
 T = TypeVar("T")
+_INPUT = -1
+"""What stands for the model's inputs among the units that a unit reads."""
 
 
 def operator_tree(graph: Graph) -> Node[Op]:
@@ -27,28 +29,28 @@ def operator_tree(graph: Graph) -> Node[Op]:
 
 
 def unit_tree(graph: Graph, units: Sequence[Unit]) -> Node[Unit]:
-    """The stream tree of a graph's units.
-
-    Args:
-        graph: the captured graph.
-        units: `units.fuse(graph)`.
+    """The stream tree of a graph's units, `units.fuse(graph)`.
 
     Raises:
         GraphError: two units depend on each other.
     """
+    before, fed = unit_dependencies(graph, units)
+    return stream_tree(units, before, fed)
+
+
+def unit_dependencies(graph: Graph, units: Sequence[Unit]) -> tuple[list[set[int]], list[int]]:
+    """For each unit the indices of those it reads, through views; and the indices of those that read an input."""
     home = {op.name: index for index, unit in enumerate(units) for op in unit.ops}
-    sources: dict[str, frozenset[int | str]] = {value.name: frozenset((value.name,)) for value in graph.inputs}
-    before: list[set[int | str]] = [set() for _ in units]
+    sources = {value.name: frozenset((_INPUT,)) for value in graph.inputs}
+    before: list[set[int]] = [set() for _ in units]
     for op in graph.ops:
-        found = frozenset[int | str]().union(*(sources.get(ref.name, frozenset()) for ref in op.refs()))
-        if op.name not in home:  # a view: it is read through
-            sources[op.name] = found
-            continue
-        before[home[op.name]] |= found
-        sources[op.name] = frozenset((home[op.name],))
-    fed = [index for index, found in enumerate(before) if any(isinstance(source, str) for source in found)]
-    others = [{source for source in found if isinstance(source, int)} - {index} for index, found in enumerate(before)]
-    return stream_tree(units, others, fed)
+        found = frozenset[int]().union(*(sources.get(ref.name, frozenset()) for ref in op.refs()))
+        if op.name in home:
+            before[home[op.name]] |= found
+            found = frozenset((home[op.name],))
+        sources[op.name] = found
+    fed = [index for index, found in enumerate(before) if _INPUT in found]
+    return [found - {index, _INPUT} for index, found in enumerate(before)], fed
 
 
 def stream_tree(items: Sequence[T], before: Sequence[Collection[int]], fed: Collection[int] | None = None) -> Node[T]:
