@@ -12,6 +12,7 @@ from costmodel.cli.output import note, opened
 from costmodel.errors import RequestError
 
 if TYPE_CHECKING:
+    from costmodel.hardware import Profile
     from costmodel.ir import Graph
 
 
@@ -58,6 +59,7 @@ def ir(
     if hardware is not None and wanted is not Form.SVG:
         raise RequestError(f"--hardware is for --as svg; --as {wanted} is the same on all")
     with opened(output) as write:
+        profile = _profile(hardware, quiet) if wanted is Form.SVG else None
         from costmodel.capture import capture
         from costmodel.zoo import load
 
@@ -69,7 +71,7 @@ def ir(
             channels_last=channels_last,
         )
         graph = capture(loaded.module, loaded.inputs, "_".join(loaded.name.split()))
-        write(_drawn(graph, hardware, quiet) if wanted is Form.SVG else _shown(graph, wanted))
+        write(_drawn(graph, profile) if profile else _shown(graph, wanted))
 
 
 def _shown(graph: Graph, form: Form) -> str:
@@ -103,14 +105,20 @@ def _streamit(graph: Graph) -> str:
     )
 
 
-def _drawn(graph: Graph, hardware: str | None, quiet: bool) -> str:
-    from costmodel.draw import to_svg
+def _profile(name: str | None, quiet: bool) -> Profile:
+    """The profile to predict for; refused here, before a model is built, if there is no such profile."""
     from costmodel.hardware import load_profile, resolve_default
+
+    if name is None:
+        name, reason = resolve_default()
+        note(f"hardware {name} ({reason})", quiet)
+    return load_profile(name)
+
+
+def _drawn(graph: Graph, profile: Profile) -> str:
+    from costmodel.draw import to_svg
     from costmodel.predict import predict_graph
     from costmodel.units import fuse
 
-    if hardware is None:
-        hardware, reason = resolve_default()
-        note(f"hardware {hardware} ({reason})", quiet)
-    speedups = [layer.speedup for layer in predict_graph(graph, load_profile(hardware)).layers]
-    return to_svg(graph, fuse(graph), speedups, f"{graph.name}: predicted speedup of each unit on {hardware}")
+    speedups = [layer.speedup for layer in predict_graph(graph, profile).layers]
+    return to_svg(graph, fuse(graph), speedups, f"{graph.name}: predicted speedup of each unit on {profile.name}")

@@ -16,8 +16,8 @@ GAP = 18.0
 """Between neighbours, across and down."""
 PASSING = 12.0
 """Width of a branch that passes its value as it is."""
-BEND = 26.0
-"""How far aside an edge goes for every level that it passes."""
+BEND = 10.0
+"""How much further aside an edge goes for every level that it passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Placed(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A line downwards from one point to another; `bend` is how far it goes aside on its way."""
+    """A line downwards from one point to another; `bend` is how far to the right it goes on its way."""
 
     x1: float
     y1: float
@@ -119,15 +119,15 @@ def _levels(node: Dag[T], parts: Sequence[Drawing[T]]) -> Drawing[T]:
             tops[index], bottoms[index], level_of[index] = (x, y), (x, y + part.height), number
         width = max(width, sum(parts[index].width + GAP for index in level) - GAP)
         y += max(parts[index].height for index in level) + GAP
-    wires = [
-        Wire(*bottoms[source], *tops[target], BEND * (level_of[target] - level_of[source] - 1))
-        for source, target in node.edges
-    ]
+    wires: list[Wire] = []
+    for source, target in node.edges:
+        passed = level_of[target] - level_of[source] - 1
+        wires.append(Wire(*bottoms[source], *tops[target], width / 2 + BEND * passed if passed else 0.0))
     sources, targets = {edge[0] for edge in node.edges}, {edge[1] for edge in node.edges}
     wires += [Wire(0.0, 0.0, *tops[index]) for index in tops if index not in targets]
     wires += [Wire(*bottoms[index], 0.0, y) for index in bottoms if index not in sources]
     aside = max((wire.bend for wire in wires), default=0.0)
-    return _together(moved, wires, width + 2 * aside, y)
+    return _together(moved, wires, max(width, 2 * aside), y)
 
 
 def _row(parts: Sequence[Drawing[T]]) -> Iterator[tuple[float, Drawing[T]]]:

@@ -12,7 +12,7 @@ from costmodel.ir import Graph
 from costmodel.streams import unit_tree
 from costmodel.units import Unit
 
-_CHARACTER = 6.4
+_CHARACTER = 6.8
 """Width of a character, at 11 pixels."""
 _HEIGHT = 46.0
 _MARGIN = 24.0
@@ -76,7 +76,7 @@ def _unit(box: Placed[Unit], speedup: float | None) -> str:
 def _wire(wire: Wire) -> str:
     if not wire.bend:
         return f'<path d="M{wire.x1:.1f} {wire.y1:.1f}L{wire.x2:.1f} {wire.y2:.1f}"/>'
-    aside = max(wire.x1, wire.x2) + 4 * wire.bend
+    aside = (wire.x1 + wire.x2) / 2 + wire.bend / 0.75  # a cubic goes three quarters of the way to its control points
     return (
         f'<path d="M{wire.x1:.1f} {wire.y1:.1f}C{aside:.1f} {wire.y1:.1f} {aside:.1f} {wire.y2:.1f} '
         f'{wire.x2:.1f} {wire.y2:.1f}"/>'
