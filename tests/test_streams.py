@@ -26,13 +26,14 @@ from costmodel.streams import (
     nodes,
     operator_tree,
     stream_tree,
+    unit_dependencies,
     unit_tree,
 )
 from costmodel.streams.dominators import Dominators
 from costmodel.units import Unit, fuse
 
 STUDY = ("alexnet", "densenet121", "googlenet", "mobilenet_v2", "resnet50", "squeezenet1_1")
-OTHERS = ("swin_t", "vit_b_16", "efficientnet_b0", "regnet_y_400mf", "inception_v3", "shufflenet_v2_x1_0", "maxvit_t")
+OTHERS = ("swin_t", "vit_b_16", "efficientnet_b0", "timm:dla34")
 Before = Sequence[Collection[int]]
 Pairs = set[tuple[int, int]]
 
@@ -60,6 +61,18 @@ def closure(before: Before) -> Pairs:
     for sources in before:
         found.append(set(sources).union(*(found[source] for source in sources)))
     return {(i, j) for j, sources in enumerate(found) for i in sources}
+
+
+def shape(node: Node[int]) -> object:
+    """A tree without the order of branches and of a general node's children."""
+    if isinstance(node, Leaf):
+        return node.item
+    below = tuple(map(shape, children_of(node)))
+    if isinstance(node, Pipeline):
+        return ("pipeline", below)
+    if isinstance(node, SplitJoin):
+        return ("split-join", frozenset(below))
+    return ("dag", frozenset(below), frozenset((below[i], below[j]) for i, j in node.edges))
 
 
 @st.composite
@@ -129,6 +142,14 @@ class TestDecomposition:
                 assert node.edges == tuple(sorted(set(node.edges)))
                 assert all(source < target for source, target in node.edges)
 
+    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(dags(), st.randoms(use_true_random=False))
+    def test_the_shape_does_not_depend_on_the_order_given(self, before: Before, chance: random.Random) -> None:
+        names = list(range(len(before)))
+        chance.shuffle(names)  # item i is given at place names.index(i)
+        shuffled = [[names.index(source) for source in before[name]] for name in names]
+        assert shape(stream_tree(names, shuffled)) == shape(stream_tree(range(len(before)), before))
+
     def test_items_may_come_in_any_order(self) -> None:
         assert list(leaves(stream_tree("cab", [[2], [], [1]]))) == ["a", "b", "c"]
 
@@ -186,6 +207,14 @@ class TestShapes:
         block = Pipeline((dense, Leaf("c"), Leaf("scale")))
         assert tree == Pipeline((Leaf("x"), SplitJoin((block, Pipeline())), Leaf("add")))
 
+    def test_inner_regions_are_children_of_outer_ones(self) -> None:
+        """x feeds a dense pair (a, b), then their reader c; c and x feed another (d, e), read by f with x and d."""
+        before = [[], [0], [0, 1], [0, 1, 2], [3, 0], [4, 0, 3], [0, 4, 5]]
+        tree = stream_tree("xabcdef", before)
+        assert sum(isinstance(node, Dag) for node in nodes(tree)) == 2
+        outer = next(node for node in nodes(tree) if isinstance(node, Dag))
+        assert any(isinstance(node, Dag) for child in outer.children for node in nodes(child))
+
     def test_parts_between_the_same_ends_are_branches(self) -> None:
         fused = [[0], [0], [0], [1, 2], [1, 3], [4, 5]]  # g, f, h, two sums, their sum
         shifted = [[source + 6 if source else 0 for source in found] for found in fused]
@@ -240,7 +269,10 @@ def test_models_lose_no_operator_and_no_unit(graph_of: Callable[[str], Graph], m
     place = {name: index for index, name in enumerate(order)}
     assert all(place[ref.name] < place[op.name] for op in graph.ops for ref in op.refs() if ref.name in place)
     units = fuse(graph)
-    assert sorted(map(id, leaves(unit_tree(graph, units)))) == sorted(map(id, units))
+    ranks = {id(unit): index for index, unit in enumerate(leaves(unit_tree(graph, units)))}
+    assert sorted(ranks) == sorted(map(id, units))
+    for unit, sources in zip(units, unit_dependencies(graph, units)[0], strict=True):
+        assert all(ranks[id(units[source])] < ranks[id(unit)] for source in sources)
 
 
 @pytest.mark.parametrize("model", ["alexnet", "resnet50", "mobilenet_v2", "googlenet", "squeezenet1_1"])

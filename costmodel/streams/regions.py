@@ -7,10 +7,10 @@ are replaced from the inside out, so that a larger one holds a smaller as a sing
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from costmodel.streams.dominators import Dominators
 from costmodel.streams.network import Network, Series
@@ -26,6 +26,16 @@ class Region:
     entry: int
     exit: int
     forward: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Child(Generic[T]):
+    """A stream of a region, the place of its first item, and the junctions that it joins."""
+
+    place: int
+    node: Node[T]
+    tail: int
+    head: int
 
 
 def replace_regions(network: Network[T]) -> None:
@@ -94,26 +104,27 @@ def _parts(network: Network[T], inside: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _general_stream(network: Network[T], part: Sequence[int]) -> Series[T]:
-    """The streams that touch some junctions, as one; an empty stream among them is an edge and no child."""
+    """What touches some junctions as one stream; an empty stream among it is an edge between children and no child."""
+    children = sorted(_touching(network, part), key=lambda child: child.place)
+    arriving: defaultdict[int, set[int]] = defaultdict(set)
+    for index, child in enumerate(children):
+        arriving[child.head].add(index)
+    for junction in part:
+        for tail in network.into[junction]:
+            if network.out[tail][junction].is_empty():
+                arriving[junction] |= arriving[tail]
+    edges = {(source, index) for index, child in enumerate(children) for source in arriving[child.tail]}
+    node = Dag(tuple(child.node for child in children), tuple(sorted(edges)))
+    return Series(deque([(children[0].place, node)]))
+
+
+def _touching(network: Network[T], part: Sequence[int]) -> Iterator[_Child[T]]:
+    """The streams into and out of some junctions that are not empty, each once."""
     members = set(part)
-    ends: list[tuple[int, Node[T], int, int]] = []
-    before: dict[int, set[int]] = {}
     for junction in part:
         pairs = [(tail, junction) for tail in network.into[junction]]
         pairs += [(junction, head) for head in network.out[junction] if head not in members]
         for tail, head in pairs:
             stream = network.out[tail][head]
             if not stream.is_empty():
-                ends.append((*stream.freeze(), tail, head))
-    ends.sort(key=lambda end: end[0])
-    for index, (_, _, _, head) in enumerate(ends):
-        before.setdefault(head, set()).add(index)
-    for junction in part:  # what an empty stream passes on
-        for tail in network.into[junction]:
-            if tail in members and network.out[tail][junction].is_empty():
-                before.setdefault(junction, set()).update(before.get(tail, ()))
-    edges = sorted(
-        {(source, index) for index, end in enumerate(ends) for source in before.get(end[2], ()) if end[2] in members}
-    )
-    node = Dag(tuple(node for _, node, _, _ in ends), tuple(edges))
-    return Series(deque([(ends[0][0], node)]))
+                yield _Child(*stream.freeze(), tail, head)
