@@ -23,6 +23,7 @@ from costmodel import ir
 from costmodel.breaks import lacks_data
 from costmodel.errors import CaptureError, DataDependentError
 from costmodel.forward import WholeOperators, forgetful_autograd, scopes, untouched
+from costmodel.passes import drop_dead_code
 from costmodel.record import Recorder, meta_like
 
 Inputs = Sequence[Any] | Mapping[str, Any]
@@ -187,7 +188,7 @@ def lower(graph: fx.Graph, name: str = "model") -> ir.Graph:
     calls = [node for node in graph.nodes if node in refs and node.op == "call_function" and "types" in node.meta]
     made = {refs[node].name: node for node in reversed(calls)}  # of an operator and its results the operator
     ops = [dataclasses.replace(op, frees=_freed(made[op.name], refs)) for op in ops]
-    return _drop_dead(ir.Graph(name, tuple(values), tuple(ops), outputs, module_calls, breaks)).verify()
+    return drop_dead_code(ir.Graph(name, tuple(values), tuple(ops), outputs, module_calls, breaks))
 
 
 def _freed(node: fx.Node, refs: Mapping[fx.Node, ir.Ref]) -> tuple[ir.Ref, ...]:
@@ -227,18 +228,3 @@ def _arg(value: Any, refs: Mapping[fx.Node, ir.Ref]) -> ir.Arg:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return str(value)
-
-
-def _drop_dead(graph: ir.Graph) -> ir.Graph:
-    """The graph without operators and parameters that no output depends on."""
-    live = {ref.name for ref in graph.outputs}
-    kept: list[ir.Op] = []
-    frees: tuple[ir.Ref, ...] = ()
-    for op in reversed(graph.ops):
-        frees = (*op.frees, *frees)
-        if op.name in live:
-            kept.append(dataclasses.replace(op, frees=frees))
-            frees = ()
-            live.update(ref.name for ref in op.refs())
-    values = tuple(value for value in graph.values if value.role == "input" or value.name in live)
-    return dataclasses.replace(graph, values=values, ops=tuple(reversed(kept)))

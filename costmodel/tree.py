@@ -2,6 +2,9 @@
 
 A pipeline is a sequence of leaves and split-joins. A split-join has branches, perhaps an empty one (a residual), and
 the leaf that joins them. What is not series-parallel stays whole, with all its edges, as a tangle.
+
+`costmodel.streams` tells the order of any items; here every join is a unit and every edge is kept, because the oracle
+pays for edges.
 """
 
 from __future__ import annotations

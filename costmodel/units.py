@@ -86,7 +86,8 @@ class _Sites:
     Attributes:
         kernels: as given.
         computing: the operators that are no views, in order.
-        home: operator -> the kernel that it counts to: its library call, else the one that makes its result.
+        home: operator -> the kernel that it counts to: its library call, else the one that makes its result. For a
+            concatenation whose parts are written in place by several that is the one that first reads it whole.
         origins: for each kernel the operators that it computes, or computes a part of.
         own: for each kernel the operators whose home it is.
     """
@@ -117,13 +118,25 @@ class _Sites:
                     library.setdefault(name, index)
                 if name in kernel.ops:
                     whole.setdefault(name, index)
-        return {op.name: (part | whole | library)[op.name] for op in self.computing if op.name in part}
+        joined = {name: index for name, index in self._first_readers().items() if name not in whole}
+        return {op.name: (part | joined | whole | library)[op.name] for op in self.computing if op.name in part}
+
+    def _first_readers(self) -> dict[str, int]:
+        """Concatenation -> the first kernel that computes something of it."""
+        found: dict[str, int] = {}
+        for index, origins in enumerate(self.origins):
+            sources = _sources(origins, self.by_name)
+            for name in sources & self.by_name.keys():
+                if ops.lookup(self.by_name[name]).role is Role.CONCAT:
+                    found.setdefault(name, index)
+        return found
 
     def leads(self, index: int) -> bool:
         """Whether a kernel leads a unit whatever it follows."""
         kernel = self.kernels[index]
         return kernel.backend != "triton" or any(
-            ops.lookup(op).role in _RANK and op.name in kernel.ops for op in self.own[index]
+            ops.lookup(op).role is Role.CONCAT or (ops.lookup(op).role in _RANK and op.name in kernel.ops)
+            for op in self.own[index]
         )
 
     def follows(self, index: int) -> set[int]:

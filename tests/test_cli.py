@@ -20,6 +20,7 @@ from torch import nn
 import costmodel
 from costmodel.cli import main
 from costmodel.errors import CaptureError, UnknownHardwareError
+from costmodel.ir import Graph
 from costmodel.report import ModePrediction, Report
 
 ROOT = Path(costmodel.__file__).parent.parent
@@ -167,6 +168,10 @@ class TestWrongRequests:
             (["predikt", "alexnet"], "predikt"),
             (["hardware", "gtx"], "unknown hardware 'gtx'"),
             (["ir", "densnet121"], "did you mean densenet121"),
+            (["ir", "alexnet", "--as", "png"], "--as"),
+            (["ir", "alexnet", "--as", "svg", "--units"], "--units and --as svg exclude each other"),
+            (["ir", "alexnet", "--hardware", "nvidia-h200"], "--hardware is for --as svg"),
+            (["ir", "alexnet", "--as", "svg", "--hardware", "gtx"], "unknown hardware 'gtx'"),
         ],
     )
     def test_get_one_line_and_status_2(
@@ -242,6 +247,38 @@ def test_ir_prints_a_graph_that_can_be_parsed(capsys: pytest.CaptureFixture[str]
     assert ir.parse(text).inputs[0].type.shape == (2, 3, 224, 224)
     assert main(["ir", "alexnet", "--units"]) == 0
     assert len(capsys.readouterr().out.splitlines()) >= 8  # five convolutions and three matrix products
+
+
+@pytest.mark.parametrize(
+    ("form", "begins"),
+    [
+        ("ir", "graph alexnet calls"),
+        ("units", "0.000 features.0: conv2d+relu"),
+        ("streams", "pipeline\n  features.0: conv2d+relu"),
+        ("streamit", "// alexnet: 20 filters; a pass pops 1 and pushes 1 tensors\n"),  # operators but for 3 transposes
+        ("dot", 'digraph "alexnet" {\n'),
+        ("json", '{\n "schema": 1,\n "name": "alexnet",'),
+    ],
+)
+def test_ir_shows_a_graph_in_every_form(form: str, begins: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ir", "alexnet", "--as", form]) == 0
+    assert capsys.readouterr().out.startswith(begins)
+
+
+def test_ir_draws_units_in_the_colors_of_their_predicted_speedups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def faster(graph: Graph, profile: object) -> object:
+        from costmodel.units import fuse
+
+        return SimpleNamespace(layers=[SimpleNamespace(speedup=4.0) for _ in fuse(graph)])
+
+    monkeypatch.setattr(importlib.import_module("costmodel.predict"), "predict_graph", faster)
+    assert main(["ir", "alexnet", "--as", "svg", "--hardware", "nvidia-h200", "-o", str(tmp_path / "a.svg")]) == 0
+    text = (tmp_path / "a.svg").read_text()
+    assert "alexnet: predicted speedup of each unit on nvidia-h200" in text
+    assert text.count(">4.00x</text>") == text.count('<g class="unit">') >= 8
+    assert capsys.readouterr().err == ""
 
 
 def start(*arguments: str, **options: object) -> subprocess.Popen[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -213,3 +215,17 @@ def test_references_point_backwards(some: Graph) -> None:
 def test_an_infinite_argument_survives() -> None:
     masked = graph(Op("a", "masked_fill.Scalar", (("self", Ref("x")), ("value", -math.inf)), (IMAGE,)))
     assert parse(str(masked)) == masked
+
+
+def test_the_example_of_the_documented_grammar_is_one() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "ir.md").read_text()
+    text = next(block for block in page.split("```") if block.strip().startswith("graph "))
+    assert str(parse(text)) == text.strip()
+
+
+def test_the_documented_grammar_names_every_dtype_and_layout() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "ir.md").read_text()
+    grammar = next(block for block in page.split("```") if "::=" in block)
+    rules = {line.partition(" ")[0]: line for line in grammar.replace("\n  ", "  ").splitlines() if "::=" in line}
+    assert set(re.findall(r"'(\w+)'", rules["Dtype"])) == set(DTYPE_BYTES)
+    assert {"nchw", *re.findall(r"'(\w+)'", rules["Layout"])} == set(LAYOUTS)

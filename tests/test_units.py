@@ -56,6 +56,7 @@ def test_names_are_the_models_own_and_positions_rise(graph_of: Graphs, model: st
         ("densenet121", "features.conv0", "conv2d batch_norm relu"),
         ("densenet121", "features.denseblock1.denselayer2.norm1", "cat batch_norm relu"),  # before its convolution
         ("densenet121", "features.denseblock1.denselayer2.conv1", "conv2d batch_norm relu"),
+        ("densenet121", "features.denseblock2.denselayer9.norm1", "cat batch_norm relu"),  # its parts written in place
         ("densenet121", "features.denseblock1.denselayer2.conv2", "conv2d"),
         ("squeezenet1_1", "features.3", "relu relu cat"),  # two branches meet: neither's unit
         ("squeezenet1_1", "features.3.squeeze", "conv2d relu"),

@@ -1,29 +1,65 @@
-"""`costmodel ir MODEL`: the lowered graph, or its units."""
+"""`costmodel ir MODEL`: the lowered graph, its units, its stream tree and stream program, or a drawing."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.output import opened
+from costmodel.cli.output import note, opened
+from costmodel.errors import RequestError
 
-Units = Annotated[bool, typer.Option("--units", help="Show the units that operators fuse into, one a line.")]
+if TYPE_CHECKING:
+    from costmodel.hardware import Profile
+    from costmodel.ir import Graph
+
+
+class Form(StrEnum):
+    """What a graph can be shown as."""
+
+    IR = "ir"
+    UNITS = "units"
+    STREAMS = "streams"
+    STREAMIT = "streamit"
+    DOT = "dot"
+    JSON = "json"
+    SVG = "svg"
+
+
+As = Annotated[
+    Form | None,
+    typer.Option(
+        "--as",
+        help="ir: operators, the default; units: what fuses; streams: units in series and parallel; streamit: source "
+        "text; dot, svg: a drawing, svg with each unit coloured by predicted speedup; json: all but the text.",
+    ),
+]
+Units = Annotated[bool, typer.Option("--units", help="The same as --as units.")]
 
 
 def ir(
     model: options.Model,
+    form: As = None,
     units: Units = False,
+    hardware: options.Hardware = None,
     batch_size: options.BatchSize = None,
     img_size: options.ImgSize = None,
     precision: options.PrecisionOption = options.Precision.FLOAT32,
     channels_last: options.ChannelsLast = False,
     output: options.Output = None,
+    quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
-    """Print the graph of ATen operators that one forward pass of MODEL issues, with shapes and modules."""
+    """Print the graph of ATen operators that one forward pass of MODEL issues, or what follows from it."""
+    if units and form not in (None, Form.UNITS):
+        raise RequestError(f"--units and --as {form} exclude each other")
+    wanted = Form.UNITS if units else form or Form.IR
+    if hardware is not None and wanted is not Form.SVG:
+        raise RequestError(f"--hardware is for --as svg; --as {wanted} is the same on all")
     with opened(output) as write:
+        profile = _profile(hardware, quiet) if wanted is Form.SVG else None
         from costmodel.capture import capture
         from costmodel.zoo import load
 
@@ -35,9 +71,54 @@ def ir(
             channels_last=channels_last,
         )
         graph = capture(loaded.module, loaded.inputs, "_".join(loaded.name.split()), partial=True)
-        if not units:
-            write(f"{graph}\n")
-            return
-        from costmodel.units import fuse
+        write(_drawn(graph, profile) if profile else _shown(graph, wanted))
 
-        write("".join(f"{unit}\n" for unit in fuse(graph)))
+
+def _shown(graph: Graph, form: Form) -> str:
+    if form is Form.IR:
+        return f"{graph}\n"
+    if form is Form.STREAMIT:
+        return _streamit(graph)
+    from costmodel import draw
+    from costmodel.draw.labels import unit_label
+    from costmodel.streams import format_tree, unit_tree
+    from costmodel.units import fuse
+
+    units = fuse(graph)
+    if form is Form.UNITS:
+        return "".join(f"{unit}\n" for unit in units)
+    if form is Form.STREAMS:
+        return format_tree(unit_tree(graph, units), unit_label) + "\n"
+    return draw.to_dot(graph, units) if form is Form.DOT else draw.to_json(graph, units)
+
+
+def _streamit(graph: Graph) -> str:
+    """Source text, after what a pass takes and makes, and what shared results cost in it."""
+    from costmodel.stream_program import filters, lower, rates, streamit
+    from costmodel.stream_program.replicate import join_cost
+
+    program = lower(graph)
+    rate = rates(program)
+    return (
+        f"// {graph.name}: {len(filters(program))} filters; a pass pops {rate.pop} and pushes {rate.push} tensors\n"
+        f"// shared results, {join_cost(graph)}\n{streamit(program)}"
+    )
+
+
+def _profile(name: str | None, quiet: bool) -> Profile:
+    """The profile to predict for; refused here, before a model is built, if there is no such profile."""
+    from costmodel.hardware import load_profile, resolve_default
+
+    if name is None:
+        name, reason = resolve_default()
+        note(f"hardware {name} ({reason})", quiet)
+    return load_profile(name)
+
+
+def _drawn(graph: Graph, profile: Profile) -> str:
+    from costmodel.draw import to_svg
+    from costmodel.predict import predict_graph
+    from costmodel.units import fuse
+
+    speedups = [layer.speedup for layer in predict_graph(graph, profile).layers]
+    return to_svg(graph, fuse(graph), speedups, f"{graph.name}: predicted speedup of each unit on {profile.name}")

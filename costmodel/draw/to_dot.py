@@ -1,0 +1,36 @@
+"""Units and what they depend on, in Graphviz's DOT language."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from costmodel.draw.colors import speedup_color
+from costmodel.draw.labels import speedup_text, unit_operators
+from costmodel.ir import Graph
+from costmodel.streams import unit_dependencies
+from costmodel.units import Unit
+
+
+def to_dot(graph: Graph, units: Sequence[Unit], speedups: Sequence[float | None] | None = None) -> str:
+    """A directed graph with a node a unit, coloured by its speedup if speedups are given."""
+    before, fed = unit_dependencies(graph, units)
+    lines = [
+        f"digraph {_quoted(graph.name)} {{",
+        '  node [shape=box, style="rounded,filled", fillcolor="#f7f7f7", fontname="sans-serif"];',
+        '  input [shape=plaintext, style="", label="input"];',
+    ]
+    for index, unit in enumerate(units):
+        words = [unit.name, unit_operators(unit)]
+        color = ""
+        if speedups is not None:
+            words.append(speedup_text(speedups[index]))
+            color = f', fillcolor="{speedup_color(speedups[index])}"'
+        lines.append(f"  u{index} [label={_quoted(*words)}{color}];")
+    lines += [f"  input -> u{index};" for index in fed]
+    lines += [f"  u{source} -> u{index};" for index, found in enumerate(before) for source in sorted(found)]
+    return "\n".join([*lines, "}", ""])
+
+
+def _quoted(*lines: str) -> str:
+    """A DOT string of several lines."""
+    return '"' + "\\n".join(line.replace("\\", "\\\\").replace('"', '\\"') for line in lines) + '"'

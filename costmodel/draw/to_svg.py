@@ -1,0 +1,94 @@
+"""Units as a drawing that needs nothing else: no script, no font, no image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from costmodel.draw.colors import LIMIT, UNKNOWN, speedup_color
+from costmodel.draw.labels import speedup_text, unit_operators
+from costmodel.draw.layout import Placed, Wire, arrange
+from costmodel.ir import Graph
+from costmodel.streams import unit_tree
+from costmodel.units import Unit
+
+_CHARACTER = 6.8
+"""Width of a character, at 11 pixels."""
+_HEIGHT = 46.0
+_MARGIN = 24.0
+_LEGEND = 64.0
+_STYLE = """
+text { font: 11px ui-monospace, monospace; text-anchor: middle; fill: #111; }
+.name { font-weight: 600; }
+.unit rect { stroke: #555; rx: 4px; }
+path { fill: none; stroke: #777; stroke-width: 1.2; }
+.title { font-size: 14px; font-weight: 600; }
+"""
+
+
+def to_svg(graph: Graph, units: Sequence[Unit], speedups: Sequence[float | None], title: str) -> str:
+    """The stream tree of units, each coloured by its predicted speedup.
+
+    Args:
+        graph: the captured graph.
+        units: its units.
+        speedups: one for each unit; None where none is predicted.
+        title: what the drawing says above.
+    """
+    known = {id(unit): speedup for unit, speedup in zip(units, speedups, strict=True)}
+    drawing = arrange(unit_tree(graph, units), _size)
+    width = max(drawing.width + 2 * _MARGIN, 8.0 * len(title) + 2 * _MARGIN, 420.0)
+    middle, top = width / 2, _LEGEND + _MARGIN
+    moved = drawing.moved(middle, top)
+    height = top + drawing.height + _MARGIN
+    frame = f'width="{width:.1f}" height="{height:.1f}"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {frame} viewBox="0 0 {width:.1f} {height:.1f}">',
+        f"<title>{escape(title)}</title>",
+        f"<style>{_STYLE}</style>",
+        f'<rect {frame} fill="white"/>',
+        f'<text class="title" x="{middle:.1f}" y="22">{escape(title)}</text>',
+        *_legend(middle),
+        *map(_wire, moved.wires),
+        *(_unit(box, known[id(box.item)]) for box in moved.boxes),
+        "</svg>",
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def _size(unit: Unit) -> tuple[float, float]:
+    longest = max(len(unit.name), len(unit_operators(unit)), len(speedup_text(None)))
+    return longest * _CHARACTER + 16.0, _HEIGHT
+
+
+def _unit(box: Placed[Unit], speedup: float | None) -> str:
+    name, operators, said = box.item.name, unit_operators(box.item), speedup_text(speedup)
+    rows = ((14, ' class="name"', name), (27, "", operators), (40, "", said))
+    words = "".join(f'<text{kind} x="{box.x:.1f}" y="{box.y + y:.1f}">{escape(word)}</text>' for y, kind, word in rows)
+    return (
+        f'<g class="unit"><title>{escape(f"{name}: {operators}, {said}")}</title>'
+        f'<rect x="{box.x - box.width / 2:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" '
+        f'fill="{speedup_color(speedup)}"/>{words}</g>'
+    )
+
+
+def _wire(wire: Wire) -> str:
+    if not wire.bend:
+        return f'<path d="M{wire.x1:.1f} {wire.y1:.1f}L{wire.x2:.1f} {wire.y2:.1f}"/>'
+    aside = (wire.x1 + wire.x2) / 2 + wire.bend / 0.75  # a cubic goes three quarters of the way to its control points
+    return (
+        f'<path d="M{wire.x1:.1f} {wire.y1:.1f}C{aside:.1f} {wire.y1:.1f} {aside:.1f} {wire.y2:.1f} '
+        f'{wire.x2:.1f} {wire.y2:.1f}"/>'
+    )
+
+
+def _legend(middle: float) -> Iterator[str]:
+    """Colours and the speedups that they stand for."""
+    steps = (1 / LIMIT, 0.5, 0.8, 1.0, 1.25, 2.0, LIMIT, None)
+    for index, speedup in enumerate(steps):
+        x = middle + (index - len(steps) / 2) * 50.0
+        color = UNKNOWN if speedup is None else speedup_color(speedup)
+        yield f'<rect x="{x:.1f}" y="34" width="50" height="12" fill="{color}" stroke="#bbb"/>'
+        said = "unknown" if speedup is None else f"{speedup:g}x"
+        yield f'<text x="{x + 25:.1f}" y="58">{said}</text>'

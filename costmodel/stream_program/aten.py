@@ -1,0 +1,77 @@
+"""Runs a graph's stream program on real tensors: each filter runs its ATen operator. The torch edge."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from costmodel.errors import GraphError
+from costmodel.ir import Arg, Graph, Op, Ref
+from costmodel.passes import drop_dead_code
+from costmodel.stream_program.interpret import run
+from costmodel.stream_program.lower import constants, lower
+from costmodel.stream_program.types import Filter
+
+_TORCH_NAME = re.compile(r"torch\.(\w+)")
+
+
+def run_graph(
+    graph: Graph, state: Mapping[str, torch.Tensor], inputs: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, ...]:
+    """What the stream program of a graph makes of inputs: the tensors that the captured module returns.
+
+    Args:
+        graph: as `capture` makes it, on the inputs' shapes.
+        state: the module's parameters and buffers by name.
+        inputs: the forward pass's tensors, in order; several passes may follow one another.
+
+    Raises:
+        GraphError: the graph needs a tensor that is not in `state`, or an operator that torch does not have.
+    """
+    values = {Ref(value.name): _state(graph, state, value.name) for value in graph.values if value.role == "param"}
+    with torch.no_grad():
+        for op in constants(drop_dead_code(graph)):
+            values |= {Ref(op.name, index): item for index, item in enumerate(call(op, values))}
+
+        def work(stream: Filter, window: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            assert stream.op is not None
+            results = call(stream.op, {**values, **dict(zip(stream.reads, window, strict=True))})
+            return [results[index] for index in stream.results]
+
+        return tuple(run(lower(graph), inputs, work))
+
+
+def call(op: Op, values: Mapping[Ref, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """The results of one operator.
+
+    Raises:
+        GraphError: torch has no such operator.
+    """
+    base, _, overload = op.op.partition(".")
+    try:
+        target = getattr(getattr(torch.ops.aten, base), overload or "default")
+    except AttributeError as error:
+        raise GraphError(f"%{op.name}: torch has no operator aten::{op.op}") from error
+    kinds = {argument.name: str(argument.type) for argument in target._schema.arguments}
+    result = target(**{key: _real(value, kinds[key], values) for key, value in op.args})
+    return tuple(result) if isinstance(result, tuple | list) else (result,)
+
+
+def _real(arg: Arg, kind: str, values: Mapping[Ref, torch.Tensor]) -> Any:
+    """An argument as torch takes it: tensors for references, torch's own constants for their names."""
+    if isinstance(arg, Ref):
+        return values[arg]
+    if isinstance(arg, tuple):
+        return [_real(item, kind, values) for item in arg]
+    if isinstance(arg, str) and "str" not in kind and (named := _TORCH_NAME.fullmatch(arg)):
+        return getattr(torch, named[1])
+    return arg
+
+
+def _state(graph: Graph, state: Mapping[str, torch.Tensor], name: str) -> torch.Tensor:
+    if name not in state:
+        raise GraphError(f"{graph.name}: %{name} is no parameter or buffer of the module; its values are not known")
+    return state[name]

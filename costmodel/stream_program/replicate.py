@@ -1,0 +1,170 @@
+"""Makes a graph series-parallel by computing shared results anew, and tells what that costs.
+
+The fused instruction replication of Dighe (2024), section 4.3.5, kept to the regions that need it: inside a general
+region of the stream tree every use of a result gets an operator of its own, so that what is left are trees, which
+split-joins can say. The alternative, which `lower` takes, is to carry the result past what does not need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from costmodel import ops
+from costmodel.errors import GraphError
+from costmodel.ir import Graph, Op
+from costmodel.passes.common_subexpressions import rename
+from costmodel.stream_program.lower import constants, lower
+from costmodel.stream_program.schedule import schedule
+from costmodel.stream_program.types import Separator
+from costmodel.streams import Dag, Leaf, Node, children_of, leaves, nodes, operator_tree
+
+LIMIT = 10_000
+"""Operators that a replicated graph may have; a dense block doubles with every layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinCost:
+    """What the general regions of a graph cost in one forward pass, replicated or carried.
+
+    Attributes:
+        operators: runs of operators more than the graph has, if shared results are computed anew.
+        flops: arithmetic of those.
+        carried: tensors that separators and identities pass on, if shared results are carried; none is computed anew.
+    """
+
+    operators: int
+    flops: int
+    carried: int
+
+    def __str__(self) -> str:
+        return (
+            f"replicated: {self.operators} more operators, {self.flops / 1e9:.3f} GFLOP; "
+            f"carried: {self.carried} tensors passed on, nothing computed twice"
+        )
+
+
+def join_cost(graph: Graph) -> JoinCost:
+    """The cost of replicating shared results of a graph against that of carrying them."""
+    more = {name: count - 1 for name, count in executions(graph).items()}
+    flops = sum(more[op.name] * ops.flops(graph, op) for op in graph.ops if op.name in more)
+    plan = schedule(lower(graph))
+    actors = zip(plan.network.actors, plan.steady, strict=True)
+    carried = sum(runs * actor.work.push for actor, runs in actors if isinstance(actor.work, Separator))
+    return JoinCost(sum(more.values()), flops, carried)
+
+
+def executions(graph: Graph) -> dict[str, int]:
+    """How often each operator that depends on an input would run in the replicated graph."""
+    users = _users(graph)
+    fixed = {op.name for op in constants(graph)}
+    found: dict[str, int] = {}
+    pending: list[tuple[Node[Op], int]] = [(operator_tree(graph), 1)]
+    while pending:
+        node, runs = pending.pop()
+        if isinstance(node, Leaf):
+            found[node.item.name] = runs
+            continue
+        times = _runs(node, users) if isinstance(node, Dag) else [1] * len(children_of(node))
+        pending += [(child, runs * count) for child, count in zip(children_of(node), times, strict=True)]
+    return {name: runs for name, runs in found.items() if name not in fixed}
+
+
+def replicate_shared(graph: Graph, limit: int = LIMIT) -> Graph:
+    """The graph with an operator for every use of a shared result, so that its stream tree has no general node.
+
+    Copies are called `NAME.copy1`, and so on.
+
+    Raises:
+        GraphError: it would have more operators than `limit`.
+    """
+    count = sum(executions(graph).values())
+    if count > limit:
+        raise GraphError(
+            f"{graph.name}: replication would make {count} operators of {len(graph.ops)}; carry them instead"
+        )
+    fixed = {op.name for op in constants(graph)}
+    while any(isinstance(node, Dag) for node in nodes(operator_tree(graph))):
+        graph = _unfold_outermost(graph, fixed)
+    return graph
+
+
+def _unfold_outermost(graph: Graph, fixed: set[str]) -> Graph:
+    users = _users(graph)
+    first = [op for op in graph.ops if op.name in fixed]
+    made: list[Op] = []
+    pending: list[Node[Op]] = [operator_tree(graph)]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Dag):
+            made += _Unfolding(node, users, fixed).ops()
+        elif isinstance(node, Leaf):
+            made += [node.item] if node.item.name not in fixed else []
+        else:
+            pending.extend(reversed(children_of(node)))
+    return replace(graph, ops=(*first, *made)).verify()
+
+
+class _Unfolding:
+    """A general region as trees: one for each child that something outside reads."""
+
+    def __init__(self, region: Dag[Op], users: Mapping[str, set[str]], fixed: set[str]) -> None:
+        self._children = [[op for op in leaves(child) if op.name not in fixed] for child in region.children]
+        self._before = _before(region)
+        self._returned = [index for index, read in enumerate(_read_outside(region, users)) if read]
+        self._copies: dict[str, int] = {op.name: 0 for index in self._returned for op in self._children[index]}
+
+    def ops(self) -> Iterator[Op]:
+        for index in self._returned:
+            yield from self._tree(index, {}, keep=True)
+
+    def _tree(self, index: int, names: dict[str, str], *, keep: bool) -> Iterator[Op]:
+        """A child after copies of its own of all that it reads; `names` takes in what the copies are called."""
+        inner: dict[str, str] = {}
+        for source in self._before[index]:
+            yield from self._tree(source, inner, keep=False)
+        for op in self._children[index]:
+            inner[op.name] = names[op.name] = op.name if keep else self._fresh(op.name)
+            yield replace(op, name=inner[op.name], args=tuple((key, rename(arg, inner)) for key, arg in op.args))
+
+    def _fresh(self, name: str) -> str:
+        """The name itself the first time, if nothing outside reads it, else that of a copy."""
+        count = self._copies.get(name)
+        self._copies[name] = 0 if count is None else count + 1
+        return name if count is None else f"{name}.copy{count + 1}"
+
+
+def _runs(region: Dag[Op], users: Mapping[str, set[str]]) -> list[int]:
+    """How often each child of a region runs if every use has its own: once for outside, and for each that reads it."""
+    runs = [int(read) for read in _read_outside(region, users)]
+    before = _before(region)
+    for index in reversed(range(len(runs))):
+        for source in before[index]:
+            runs[source] += runs[index]
+    return runs
+
+
+def _before(region: Dag[Op]) -> list[list[int]]:
+    before: list[list[int]] = [[] for _ in region.children]
+    for source, target in region.edges:
+        before[target].append(source)
+    return before
+
+
+def _read_outside(region: Dag[Op], users: Mapping[str, set[str]]) -> Sequence[bool]:
+    """For each child whether anything but the region's own children reads it."""
+    inside = {op.name for op in leaves(region)}
+    return [any(not users[op.name] <= inside for op in leaves(child)) for child in region.children]
+
+
+def _users(graph: Graph) -> dict[str, set[str]]:
+    """Operator -> those that read it; the empty name stands for whoever the graph returns it to."""
+    users: dict[str, set[str]] = {op.name: set() for op in graph.ops}
+    for op in graph.ops:
+        for ref in op.refs():
+            if ref.name in users:
+                users[ref.name].add(op.name)
+    for ref in graph.outputs:
+        if ref.name in users:
+            users[ref.name].add("")
+    return users

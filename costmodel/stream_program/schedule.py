@@ -1,0 +1,135 @@
+"""The steady-state schedule of a stream program: how often each actor runs, and what its channels hold.
+
+Balance equations after Lee and Messerschmitt, "Synchronous data flow" (Proceedings of the IEEE, 1987): on every channel
+what is written in one pass is what is read. A filter that looks further than it takes needs items that lie there from
+before; initial runs put them there (Karczmarek, Thies and Amarasinghe, "Phased scheduling of stream programs", 2003).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from costmodel.errors import GraphError
+from costmodel.stream_program.network import INPUT, OUTPUT, Network, flatten
+from costmodel.stream_program.types import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Each actor in turn, as often as said: first `initial`, then `steady` again and again.
+
+    Attributes:
+        network: the actors, in the order in which they run.
+        initial: runs of each actor that fill the windows of those that look ahead; zeros where none does.
+        steady: runs of each actor in one steady pass, the fewest that leave every channel as it was.
+        buffers: items that each channel must be able to hold; of the program's own two those of one pass.
+    """
+
+    network: Network
+    initial: tuple[int, ...]
+    steady: tuple[int, ...]
+    buffers: tuple[int, ...]
+
+
+def schedule(program: Stream) -> Schedule:
+    """The single-appearance schedule of a program: every actor stands in it once.
+
+    Raises:
+        GraphError: the balance equations have no solution.
+    """
+    network = flatten(program)
+    steady = repetitions(network)
+    initial = _initial_runs(network)
+    left = _left(network, initial)
+    buffers = [0] * network.channels
+    for actor, first, runs in zip(network.actors, initial, steady, strict=True):
+        for port in actor.outputs:
+            buffers[port.channel] = max(first * port.items, left[port.channel] + runs * port.items)
+        for port in actor.inputs:
+            if port.channel == INPUT:
+                buffers[INPUT] = max(first, runs) * port.items + port.peek - port.items
+    return Schedule(network, tuple(initial), tuple(steady), tuple(buffers))
+
+
+def repetitions(network: Network) -> list[int]:
+    """The smallest positive solution of the balance equations: runs of each actor in a steady pass.
+
+    Raises:
+        GraphError: there is none.
+    """
+    ends = _ends(network)
+    runs: list[Fraction | None] = [None] * len(network.actors)
+    for start in range(len(runs)):
+        if runs[start] is None:
+            _balance(network, ends, runs, start)
+    return [int(run) for run in runs if run is not None]
+
+
+def _ends(network: Network) -> dict[int, tuple[tuple[int, int], tuple[int, int]]]:
+    """Channel -> (writer, items), (reader, items), of the channels between actors."""
+    writers = {
+        port.channel: (index, port.items) for index, actor in enumerate(network.actors) for port in actor.outputs
+    }
+    readers = {port.channel: (index, port.items) for index, actor in enumerate(network.actors) for port in actor.inputs}
+    return {channel: (writers[channel], readers[channel]) for channel in writers.keys() & readers.keys()}
+
+
+def _balance(
+    network: Network,
+    ends: dict[int, tuple[tuple[int, int], tuple[int, int]]],
+    runs: list[Fraction | None],
+    start: int,
+) -> None:
+    """Solves the equations of all actors that hang together with one, in the smallest whole numbers."""
+    runs[start] = Fraction(1)
+    found = [start]
+    for index in found:
+        for port in (*network.actors[index].inputs, *network.actors[index].outputs):
+            if port.channel in (INPUT, OUTPUT):
+                continue
+            (writer, made), (reader, taken) = ends[port.channel]
+            if (made == 0) != (taken == 0):
+                raise GraphError(f"no steady state: {made} items are made for a reader of {taken}")
+            if made == 0:
+                continue
+            other = reader if index == writer else writer
+            run = runs[index]
+            assert run is not None
+            wanted = run * made / taken if index == writer else run * taken / made
+            if runs[other] is None:
+                runs[other] = wanted
+                found.append(other)
+            elif runs[other] != wanted:
+                raise GraphError("no steady state: the weights of a joiner do not fit what its branches make")
+    solved = [run for run in (runs[index] for index in found) if run is not None]
+    scale = Fraction(math.lcm(*(run.denominator for run in solved)))
+    scale /= math.gcd(*(int(run * scale) for run in solved))
+    for index, run in zip(found, solved, strict=True):
+        runs[index] = run * scale
+
+
+def _initial_runs(network: Network) -> list[int]:
+    """Runs that leave on each channel as much as its reader looks ahead."""
+    wanted = [0] * network.channels
+    runs = [0] * len(network.actors)
+    for index in reversed(range(len(runs))):
+        actor = network.actors[index]
+        needed = [math.ceil(Fraction(wanted[port.channel], port.items)) for port in actor.outputs if port.items]
+        runs[index] = max(needed, default=0)
+        for port in actor.inputs:
+            wanted[port.channel] = runs[index] * port.items + port.peek - port.items
+    return runs
+
+
+def _left(network: Network, initial: Sequence[int]) -> list[int]:
+    """Items on each channel after the initial runs."""
+    left = [0] * network.channels
+    for actor, runs in zip(network.actors, initial, strict=True):
+        for port in actor.outputs:
+            left[port.channel] += runs * port.items
+        for port in actor.inputs:
+            left[port.channel] -= runs * port.items
+    return left

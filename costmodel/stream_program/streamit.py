@@ -1,0 +1,53 @@
+"""Stream program -> StreamIt source text, in the embedded C++ form of Dighe (2024), figures 4.6 to 4.20."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from costmodel.stream_program.types import IDENTITY, Filter, Pipeline, Separator, SplitJoin, Stream
+
+_TENSORS = "<tensor_t, tensor_t>"
+
+
+def streamit(program: Stream) -> str:
+    """The source text of a program.
+
+    A branch of a duplicate split-join is added with its weight in the joiner, one of a round-robin split-join with its
+    weights in the splitter and the joiner. A branch that passes values by is the filter `identity()`.
+    """
+    whole = program if isinstance(program, Pipeline) else Pipeline((program,))
+    return "\n".join([*_pipeline(whole, "", ");"), ""])
+
+
+def _pipeline(stream: Pipeline, head: str, end: str) -> Iterator[str]:
+    yield f"{head}pipeline{_TENSORS}([&](auto pipe) {{"
+    for child in stream.children:
+        yield from _indented(_added(child))
+    yield "}" + end
+
+
+def _added(stream: Stream) -> Iterator[str]:
+    """A stream as a child of a pipeline."""
+    if isinstance(stream, SplitJoin):
+        kind = "roundRobin" if stream.splitter else "duplicate"
+        yield f"pipe->add({kind}SplitJoin{_TENSORS}([&](auto sj) {{"
+        for index, branch in enumerate(stream.branches):
+            weights = [str(stream.splitter[index])] if stream.splitter else []
+            inner = branch if isinstance(branch, Pipeline) else Pipeline((branch,))
+            head = f"sj->add({', '.join([*weights, str(stream.joiner[index])])}, "
+            yield from _indented(_pipeline(inner, head, "));"))
+        yield "}));"
+    elif isinstance(stream, Pipeline):
+        yield from _pipeline(stream, "pipe->add(", "));")
+    else:
+        yield f"pipe->add({_name(stream)});"
+
+
+def _name(stream: Filter | Separator) -> str:
+    if isinstance(stream, Filter):
+        return stream.name
+    return "identity()" if stream == IDENTITY else f"separator({{{', '.join(map(str, stream.weights))}}})"
+
+
+def _indented(lines: Iterator[str]) -> Iterator[str]:
+    return (f"    {line}" for line in lines)

@@ -1,0 +1,174 @@
+"""Items and what each depends on -> stream tree; operators and units are items."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import TypeVar
+
+from costmodel.errors import GraphError
+from costmodel.ir import Graph, Op
+from costmodel.streams.network import Network, Series, as_series
+from costmodel.streams.regions import replace_regions
+from costmodel.streams.types import Leaf, Node
+from costmodel.units import Unit
+
+T = TypeVar("T")
+_INPUT = -1
+"""What stands for the model's inputs among the units that a unit reads."""
+
+
+def operator_tree(graph: Graph) -> Node[Op]:
+    """The stream tree of a graph's operators."""
+    place = {op.name: index for index, op in enumerate(graph.ops)}
+    inputs = {value.name for value in graph.inputs}
+    before = [{place[ref.name] for ref in op.refs() if ref.name in place} for op in graph.ops]
+    fed = [index for index, op in enumerate(graph.ops) if any(ref.name in inputs for ref in op.refs())]
+    return stream_tree(graph.ops, before, fed)
+
+
+def unit_tree(graph: Graph, units: Sequence[Unit]) -> Node[Unit]:
+    """The stream tree of a graph's units, `units.fuse(graph)`.
+
+    Raises:
+        GraphError: two units depend on each other.
+    """
+    before, fed = unit_dependencies(graph, units)
+    return stream_tree(units, before, fed)
+
+
+def unit_dependencies(graph: Graph, units: Sequence[Unit]) -> tuple[list[set[int]], list[int]]:
+    """For each unit the indices of those it reads, through views; and the indices of those that read an input."""
+    home = {op.name: index for index, unit in enumerate(units) for op in unit.ops}
+    sources = {value.name: frozenset((_INPUT,)) for value in graph.inputs}
+    before: list[set[int]] = [set() for _ in units]
+    for op in graph.ops:
+        found = frozenset[int]().union(*(sources.get(ref.name, frozenset()) for ref in op.refs()))
+        if op.name in home:
+            before[home[op.name]] |= found
+            found = frozenset((home[op.name],))
+        sources[op.name] = found
+    fed = [index for index, found in enumerate(before) if _INPUT in found]
+    return [found - {index, _INPUT} for index, found in enumerate(before)], fed
+
+
+def stream_tree(items: Sequence[T], before: Sequence[Collection[int]], fed: Collection[int] | None = None) -> Node[T]:
+    """The stream tree of items, in time near to linear in what they are and depend on.
+
+    Where series and parallel composition cannot express a region, it becomes a `Dag`. Items that depend on nothing fed
+    (casts of weights, constant masks) stand in a pipeline just before the one item that reads them or, if several do,
+    before everything.
+
+    Args:
+        items: in any order.
+        before: for each item the indices of those it reads.
+        fed: indices of the items that read the model's inputs; None for those that read no other item.
+
+    Raises:
+        GraphError: items depend on each other in a circle.
+    """
+    order = _dependence_order(before)
+    roots = {index for index in order if not before[index]}
+    reading = roots if fed is None else set(fed)
+    varying = _reached(order, before, reading)
+    if not varying:  # nothing is fed: then nothing is apart from it either
+        reading, varying = roots, order
+    first, attached = _place_constants(order, before, set(varying))
+    rank = {index: place for place, index in enumerate(order)}
+    network: Network[T] = Network()
+    for index, (tail, head) in _junctions(network, varying, before, reading).items():
+        stream = [(rank[index], Leaf(items[other])) for other in (*attached.get(index, ()), index)]
+        network.connect(tail, head, Series(deque(stream)))
+    network.reduce(network.order())
+    replace_regions(network)
+    whole = as_series(network.out[network.source][network.sink]) if varying else Series()
+    return Series(deque([(rank[index], Leaf(items[index])) for index in first])).then(whole).freeze()[1]
+
+
+def _dependence_order(before: Sequence[Collection[int]]) -> list[int]:
+    """Indices such that each comes after those it depends on, and as given where that leaves a choice."""
+    waiting = [len(set(found)) for found in before]
+    users: list[list[int]] = [[] for _ in before]
+    for index, found in enumerate(before):
+        for source in set(found):
+            users[source].append(index)
+    ready = [index for index, count in enumerate(waiting) if count == 0]
+    order = []
+    while ready:
+        order.append(heapq.heappop(ready))
+        for user in users[order[-1]]:
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                heapq.heappush(ready, user)
+    if len(order) < len(before):
+        raise GraphError(f"{len(before) - len(order)} of {len(before)} items depend on each other in a circle")
+    return order
+
+
+def _reached(order: Sequence[int], before: Sequence[Collection[int]], reading: Collection[int]) -> list[int]:
+    """Those that depend on what is fed, in order."""
+    found: dict[int, None] = {}
+    for index in order:
+        if index in reading or any(source in found for source in before[index]):
+            found[index] = None
+    return list(found)
+
+
+def _place_constants(
+    order: Sequence[int], before: Sequence[Collection[int]], varying: Collection[int]
+) -> tuple[list[int], dict[int, list[int]]]:
+    """Where items go that depend on nothing fed: before everything, or before the one item that reads them."""
+    readers: dict[int, set[int]] = {index: set() for index in order}
+    for index in order:
+        for source in before[index]:
+            readers[source].add(index)
+    goal: dict[int, int | None] = {}
+    for index in reversed(order):
+        if index not in varying:
+            only = next(iter(readers[index])) if len(readers[index]) == 1 else None
+            goal[index] = only if only is None or only in varying else goal[only]
+    first: list[int] = []
+    attached: dict[int, list[int]] = {}
+    for index in order:
+        if index in goal:
+            target = goal[index]
+            (first if target is None else attached.setdefault(target, [])).append(index)
+    return first, attached
+
+
+def _junctions(
+    network: Network[T], order: Sequence[int], before: Sequence[Collection[int]], reading: Collection[int]
+) -> dict[int, tuple[int, int]]:
+    """For each item the junctions before and after it, joined by what depends on what.
+
+    Where several items read the same several items and nothing else does, all of them meet in one junction.
+    """
+    present = set(order)
+    sources = {index: {source for source in before[index] if source in present} for index in order}
+    readers: dict[int, list[int]] = {index: [] for index in order}
+    for index in order:
+        for source in sources[index]:
+            readers[source].append(index)
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for index in order:
+        groups.setdefault(tuple(readers[index]), []).append(index)
+    head: dict[int, int] = {index: network.source for index in order if not sources[index]}
+    tail: dict[int, int] = {index: network.sink for index in order if not readers[index]}
+    for users, group in groups.items():
+        if users and all(len(sources[user]) == len(group) and user not in reading for user in users):
+            shared = network.junction()
+            head |= dict.fromkeys(users, shared)
+            tail |= dict.fromkeys(group, shared)
+    ends = {index: (_end(network, head, index), _end(network, tail, index)) for index in order}
+    for index in order:
+        if index in reading and sources[index]:
+            network.connect(network.source, ends[index][0], Series())
+        for source in sources[index]:
+            if ends[source][1] != ends[index][0]:
+                network.connect(ends[source][1], ends[index][0], Series())
+    return ends
+
+
+def _end(network: Network[T], known: dict[int, int], index: int) -> int:
+    return known[index] if index in known else network.junction()
