@@ -43,15 +43,19 @@ def apply(module: nn.Module, plan: Plan, inputs: Sequence[Any], *, check: bool =
     if module.training:
         raise PlanError(f"{type(module).__name__} is in training mode; call .eval() on it")
     planned = Planned(module, plan, device_of(module, inputs))
-    planned.make_ready(inputs, check)
+    planned.make_ready(inputs, check, same=True)
     return planned
 
 
 def device_of(module: nn.Module, inputs: Sequence[Any]) -> torch.device:
-    """Where a module lies: its parameters, or if it has none its inputs."""
-    held = [*module.parameters(), *module.buffers(), *_tensors(inputs)]
-    devices = {tensor.device for tensor in held if tensor.device.type != "meta"}
-    if len(devices) != 1:
+    """Where a module lies: its parameters, or if it has none its inputs.
+
+    Raises:
+        PlanError: it lies on several devices, or on none that can run it.
+    """
+    held = [*module.parameters(), *module.buffers()]
+    devices = {tensor.device for tensor in held or _tensors(inputs)}
+    if len(devices) != 1 or torch.device("meta") in devices:
         found = ", ".join(sorted(map(str, devices))) or "no device"
         raise PlanError(f"the module's parameters must lie on one device to run there; they lie on {found}")
     return devices.pop()
@@ -95,14 +99,16 @@ class Planned(nn.Module):
         """Takes over parameters that the original has been given since; what is ready is made anew when needed."""
         self._ready.clear()
 
-    def make_ready(self, inputs: Sequence[Any], check: bool) -> None:
-        """Prepares to run inputs of one kind.
+    def make_ready(self, inputs: Sequence[Any], check: bool, same: bool = False) -> None:
+        """Prepares to run inputs of one kind, with `same` of the kind that the plan was made for.
 
         Raises:
             PlanError: the plan does not fit, or computes something else than the module.
         """
         module = self._original[0]
         exact = capture_exactly(module, inputs, self.plan.model)
+        if same:
+            self.plan.check(exact.graph)
         frozen = freeze(rewrite(exact.graph, self.plan.moves))
         self.plan.check_regions(frozen.main)
         params = prepare(frozen, exact, state_of(module), self._device)

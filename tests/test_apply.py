@@ -1,0 +1,216 @@
+"""Plans carried out on the CPU: same results, the original untouched, and clear refusals."""
+
+import copy
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import costmodel
+from costmodel import apply as public_apply
+from costmodel import execute, gate
+from costmodel.blocks import find_blocks
+from costmodel.errors import CaptureError, PlanError
+from costmodel.exact import capture_exactly
+from costmodel.freeze import freeze
+from costmodel.moves import MOVES, rewrite
+from costmodel.plan import Plan, Region, fingerprint
+from tests.test_blocks import Branches
+from tests.test_moves import Net
+
+
+def plan_for(module: nn.Module, inputs, backend="eager", moves=tuple(MOVES), cuts=None) -> Plan:
+    """A plan that runs every block alike."""
+    exact = capture_exactly(module, inputs, "m")
+    main = freeze(rewrite(exact.graph, moves)).main
+    regions = tuple(Region(backend, block.ops, (), 1.0) for block in find_blocks(main))
+    return Plan("m", fingerprint(exact.graph), "cpu", "exact", moves, "graph", regions, {"plan": 1.0}, 0.0, "2.11")
+
+
+class Nested(nn.Module):
+    """Several inputs, and a nested result with something that is no tensor."""
+
+    def forward(self, x, y):
+        return {"sum": x + y, "both": [torch.relu(x), 3], "again": x + y}
+
+
+class Writes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x):
+        self.count.add_(1)
+        return x + self.count
+
+
+class Overwrites(nn.Module):
+    def forward(self, x):
+        return x.mul_(2)
+
+
+class Branching(nn.Module):
+    def forward(self, x):
+        return x + 1 if x.sum() > 0 else x - 1
+
+
+class Twice(nn.Module):
+    """One module called twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 1)
+
+    def forward(self, x):
+        return torch.relu(self.conv(torch.relu(self.conv(x))))
+
+
+def close(got, expected):
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("module", [Net, Branches, Twice])
+@pytest.mark.parametrize("moves", [(), tuple(MOVES)])
+def test_a_plan_computes_what_its_model_does(module, moves):
+    torch.manual_seed(0)
+    net, x = module().eval(), torch.randn(2, 3, 6, 6)
+    before = copy.deepcopy(net.state_dict())
+    fast = public_apply(net, plan_for(net, (x,), moves=moves), (x,))
+    with torch.no_grad():
+        close(fast(x), net(x))
+    assert fast.replaced == ()
+    assert not net.training
+    assert list(net.state_dict()) == list(before)
+    assert all(torch.equal(a, b) for a, b in zip(net.state_dict().values(), before.values(), strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # torch's own, on importing Inductor
+def test_regions_are_compiled_and_equal_ones_once():
+    net = nn.Sequential(*[layer for _ in range(3) for layer in (nn.Conv2d(4, 4, 1), nn.ReLU())]).eval()
+    x = torch.randn(1, 4, 5, 5)
+    fast = public_apply(net, plan_for(net, (x,), "inductor", ()), (x,))
+    with torch.no_grad():
+        close(fast(x), net(x))
+    assert [region.backend for region in fast.plan.regions] == ["inductor"] * 3
+    assert len(fast._calls) == 1
+
+
+def test_results_are_nested_as_the_models_and_stay():
+    net, x, y = Nested().eval(), torch.randn(2, 3), torch.randn(2, 3)
+    fast = public_apply(net, plan_for(net, (x, y)), (x, y))
+    first = fast(x, y)
+    assert first["both"][1] == 3
+    kept = first["sum"].clone()
+    second = fast(y, y)
+    close(first["sum"], kept)
+    close(second["both"][0], torch.relu(y))
+
+
+def test_other_shapes_are_taken_on_up_to_a_bound_and_then_run_eagerly(monkeypatch):
+    net, x = Branches().eval(), torch.randn(1, 3, 8, 8)
+    fast = public_apply(net, plan_for(net, (x,)), (x,))
+    with torch.no_grad():
+        for size in (6, 7, 9, 10, 11, 12):
+            other = torch.randn(2, 3, size, size)
+            close(fast(other), net(other))
+    assert len(fast._ready) == 4
+
+
+def test_new_weights_are_taken_over_on_refresh():
+    net, x = Net().eval(), torch.randn(2, 3, 6, 6)
+    fast = public_apply(net, plan_for(net, (x,)), (x,))
+    with torch.no_grad():
+        net.fc.weight.mul_(2.0)
+        net.a.weight.mul_(0.5)
+        fast.refresh()
+        close(fast(x), net(x))
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [(Writes, "writes into count"), (Overwrites, "writes into x")],
+)
+def test_a_pass_that_changes_what_outlives_it_is_refused(module, message):
+    with pytest.raises(PlanError, match=message):
+        costmodel.plan(module().eval(), (torch.randn(2, 3),), hardware="nvidia-h200")
+
+
+def test_control_flow_on_data_is_refused():
+    with pytest.raises(CaptureError, match="needs the values of a tensor"):
+        costmodel.plan(Branching().eval(), (torch.randn(2, 3),), hardware="nvidia-h200")
+
+
+def test_training_and_gradients_are_refused():
+    net, x = Net().eval(), torch.randn(2, 3, 6, 6)
+    plan = plan_for(net, (x,))
+    with pytest.raises(PlanError, match=r"call \.eval"):
+        public_apply(copy.deepcopy(net).train(), plan, (x,))
+    fast = public_apply(net, plan, (x,))
+    with pytest.raises(PlanError, match="no gradients"):
+        fast(x.clone().requires_grad_())
+    with pytest.raises(PlanError, match="for inference"):
+        fast.train()(x)
+
+
+def test_plans_that_do_not_fit_are_refused():
+    net, x = Net().eval(), torch.randn(2, 3, 6, 6)
+    plan = plan_for(net, (x,))
+    with pytest.raises(PlanError, match="make a plan for this model"):
+        public_apply(Branches().eval(), plan, (x,))
+    with pytest.raises(PlanError, match="make a plan for this model"):
+        public_apply(net, plan, (torch.randn(3, 3, 6, 6),))
+    with pytest.raises(PlanError, match="plan for the CPU"):
+        public_apply(net, replace(plan, regions=(replace(plan.regions[0], backend="cudnn"), *plan.regions[1:])), (x,))
+    with pytest.raises(PlanError, match="must lie on one device"):
+        public_apply(net.to("meta"), plan, (x,))
+
+
+def test_a_region_with_wrong_results_runs_eagerly_and_is_named(monkeypatch):
+    net, x = Branches().eval(), torch.randn(1, 3, 8, 8)
+    plan = plan_for(net, (x,), moves=())
+    plan = replace(plan, regions=(plan.regions[0], replace(plan.regions[1], backend="inductor"), *plan.regions[2:]))
+    wrong = lambda graph: lambda *args: [out * 1.01 for out in execute.build_module(graph)(*args)]  # noqa: E731
+    monkeypatch.setattr(execute, "_Compiled", wrong)
+    fast = public_apply(net, plan, (x,))
+    (found,) = fast.replaced
+    assert found[0].ops == plan.regions[1].ops
+    assert found[1] == pytest.approx(0.01, rel=0.05)
+    assert [region.backend for region in fast.plan.regions] == ["eager"] * 3
+    with torch.no_grad():
+        close(fast(x), net(x))
+
+
+def test_a_plan_that_is_wrong_throughout_is_refused(monkeypatch):
+    net, x = Branches().eval(), torch.randn(1, 3, 8, 8)
+    plan = plan_for(net, (x,))
+    prepare = execute.prepare
+    halved = lambda *args: {name: tensor * 0.5 for name, tensor in prepare(*args).items()}  # noqa: E731
+    monkeypatch.setattr(sys.modules["costmodel.apply"], "prepare", halved)
+    with pytest.raises(PlanError, match="computes something else"):
+        public_apply(net, plan, (x,))
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "error"),
+    [
+        ([3.0, 4.0], [3.0, 4.0], 0.0),
+        ([3.0, 4.5], [3.0, 4.0], 0.1),  # 0.5 off, of a length of 5
+        ([0.5, 0.0], [0.0, 0.0], 0.5),
+        ([float("nan"), 4.0], [3.0, 4.0], float("inf")),
+        ([1.0], [1.0, 1.0], float("inf")),
+    ],
+)
+def test_relative_errors(got, expected, error):
+    assert gate.relative_error(torch.tensor(got), torch.tensor(expected)) == pytest.approx(error)
+
+
+def test_the_gate_allows_what_eager_execution_does_and_little_more():
+    exact = [torch.ones(4, dtype=torch.float64)]
+    eager = [torch.full((4,), 1.001)]
+    assert gate.passes(lambda: [torch.full((4,), 1.0039)], eager, exact)
+    assert not gate.passes(lambda: [torch.full((4,), 1.0041)], eager, exact)
+    assert not gate.passes(lambda: [torch.full((4,), float("nan"))], eager, exact)
+    assert gate.passes(lambda: [torch.full((4,), 1.00105)], eager, None)  # without float64, eager is the truth

@@ -1,0 +1,142 @@
+"""Plans made from the shipped profile's predictions: whole, checked, and no worse than what they are made of."""
+
+import pytest
+import torch
+from torch import nn
+
+import costmodel
+from costmodel import zoo
+from costmodel.blocks import find_blocks
+from costmodel.cli import main
+from costmodel.errors import CaptureError, RequestError
+from costmodel.exact import capture_exactly
+from costmodel.freeze import freeze
+from costmodel.hardware import load_profile
+from costmodel.moves import rewrite
+from costmodel.oracle import STRATEGIES
+from costmodel.plan import Plan
+from costmodel.prices import BlockCosts, Prices, kernels_of
+from costmodel.report.plans import render_plan
+from tests.test_blocks import main_graph
+
+
+@pytest.fixture(scope="module")
+def squeezenet():
+    loaded = zoo.load("squeezenet1_1", batch_size=32)
+    return loaded.module, loaded.inputs
+
+
+@pytest.fixture(scope="module")
+def plan(squeezenet):
+    return costmodel.plan(*squeezenet, hardware="nvidia-h200", model_name="squeezenet1_1")
+
+
+def test_a_plan_fits_its_model_and_beats_every_mode(squeezenet, plan):
+    exact = capture_exactly(*squeezenet, "squeezenet1_1")
+    plan.check(exact.graph)
+    plan.check_regions(freeze(rewrite(exact.graph, plan.moves)).main)
+    assert set(plan.latency_ms) == {"eager", "default", "reduce-overhead", "plan"}
+    assert plan.latency_ms["plan"] == min(plan.latency_ms.values())
+    assert {region.backend for region in plan.regions} == {"cudnn", "inductor"}
+    assert "features.3.expand3x3" in {layer for region in plan.regions for layer in region.layers}
+
+
+def test_the_same_plan_is_made_again(squeezenet, plan):
+    assert costmodel.plan(*squeezenet, hardware="nvidia-h200", model_name="squeezenet1_1") == plan
+
+
+def test_no_other_strategy_is_predicted_faster(squeezenet, plan):
+    for name in STRATEGIES:
+        other = costmodel.plan(*squeezenet, hardware="nvidia-h200", strategy=name)
+        assert plan.latency_ms["plan"] <= other.latency_ms["plan"] + 1e-9
+        assert other.strategy == name
+    with pytest.raises(RequestError, match="choose one of theoretical"):
+        costmodel.plan(*squeezenet, hardware="nvidia-h200", strategy="luck")
+
+
+def test_prices_are_sums_over_kernels():
+    graph = main_graph()
+    profile = load_profile("nvidia-h200")
+    prices = Prices(graph, profile)
+    first, *_ = find_blocks(graph)
+    eager = kernels_of(graph, first.ops, "eager")
+    assert [kernel.kind for kernel in eager] == ["conv2d", "relu"]
+    kinds = [kernel.kind for kernel in kernels_of(graph, first.ops, "inductor")]
+    assert kinds == ["copy", "copy", "conv2d", "relu"]  # into channels-last order, weight and image
+    (fused,) = kernels_of(graph, first.ops, "cudnn")
+    assert fused.graph.ops[0].base == "cudnn_convolution_relu"
+    expected = sum(estimate.us for estimate in profile.predictor.predict(eager, (0.5, 0.5)))
+    assert prices.us("eager", first.ops) == pytest.approx(expected)  # it all fits the cache: no launch is cold
+    with pytest.raises(ValueError, match="cannot run"):
+        kernels_of(graph, first.ops[:1], "cudnn")
+
+
+def test_fusion_across_blocks_is_a_negative_cost():
+    graph = main_graph()
+    blocks = find_blocks(graph)
+    prices = Prices(graph, load_profile("nvidia-h200"))
+    costs = BlockCosts.of(blocks, [(1, 2)], prices)
+    gain = prices.us("inductor", (*blocks[1].ops, *blocks[2].ops)) - costs.run(1, "inductor") - costs.run(2, "inductor")
+    assert costs.edge(1, "inductor", 2, "inductor") == pytest.approx(gain)
+    assert costs.edge(1, "cudnn", 2, "inductor") == 0.0
+    assert costs.edge(0, "inductor", 2, "inductor") == 0.0  # not among the edges that were given
+    assert costs.choices(len(blocks)) == (None,)
+    assert costs.run(len(blocks), None) == 0.0
+
+
+def test_a_model_without_convolutions_is_one_region():
+    net = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 4)).eval()
+    plan = costmodel.plan(net, (torch.empty(2, 8, device="meta"),), hardware="nvidia-h200")
+    assert len(plan.regions) == 1
+    assert plan.regions[0].layers == ("0", "1", "2")
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv", "md", "html"])
+def test_every_format_names_every_region(plan, form):
+    text = render_plan(plan, form)
+    assert text.endswith("\n")
+    assert "features.3.squeeze" in text
+    assert text.count("cudnn") >= sum(region.backend == "cudnn" for region in plan.regions)
+    with pytest.raises(RequestError, match="unknown format"):
+        render_plan(plan, "pdf")
+
+
+def test_the_command_prints_and_saves(tmp_path, capsys):
+    path = tmp_path / "plan.json"
+    assert main(["plan", "alexnet", "--hardware", "nvidia-h200", "-o", str(path), "-q"]) == 0
+    shown = capsys.readouterr()
+    assert "plan for alexnet on nvidia-h200" in shown.out
+    assert shown.err == ""
+    assert Plan.load(path).model == "alexnet"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["plan", "alexnett"], "did you mean alexnet"),
+        (["plan", "alexnet", "--hardware", "abacus"], "no hardware profile is called 'abacus'"),
+        (["plan", "alexnet", "--strategy", "luck"], "'luck' is not one of"),
+        (["plan", "alexnet", "-b", "0"], "impossible batch size 0"),
+        (["plan", "alexnet", "-o", "/no/such/place/plan.json"], "cannot be written"),
+        (["validate", "alexnet", "--device", "cuda:99"], "there is no device cuda:99"),
+        (["validate", "alexnet", "--device", "tpu"], "choose cpu, cuda or cuda:N"),
+        (["validate", "alexnet", "--device", "cpu", "--plan", "none.json"], "none.json: cannot be read"),
+        (["validate", "alexnet", "--device", "cpu", "--mode", "warp", "--no-plan"], "unknown mode 'warp'"),
+        (["validate", "alexnet", "--seconds", "0"], "--seconds must be above 0"),
+    ],
+)
+def test_wrong_requests_get_one_line(arguments, message, capsys):
+    assert main([*arguments, "-q"]) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.err.count("\n") == 1
+    assert shown.out == ""
+
+
+def test_a_partial_graph_is_not_planned():
+    class Odd(nn.Module):
+        def forward(self, x):
+            return x[x > 0]
+
+    with pytest.raises(CaptureError, match="needs the values of a tensor"):
+        costmodel.plan(Odd().eval(), (torch.empty(4, device="meta"),), hardware="nvidia-h200")

@@ -1,0 +1,96 @@
+"""Measuring side by side, on the CPU."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import costmodel
+from costmodel.errors import RequestError
+from costmodel.report.plans import render_validation
+from costmodel.validate import ModeResult, Validation, bootstrap
+from tests.test_apply import plan_for
+
+
+class Slow(nn.Module):
+    """A product large enough to be timed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 16, 3), nn.Conv2d(16, 4, 1)
+
+    def forward(self, x):
+        return torch.relu(self.b(torch.relu(self.a(x))))
+
+
+def mode(predicted: float | None, measured: float | None, speedup: float | None = None) -> ModeResult:
+    return ModeResult(predicted, measured, speedup=speedup)
+
+
+RESULT = Validation(
+    "m",
+    "nvidia-h200",
+    "cpu",
+    (1, 3, 8, 8),
+    "float32",
+    {
+        "eager": mode(4.0, 5.0),
+        "default": mode(2.0, 2.0, 2.5),
+        "max-autotune": mode(None, 1.0, 5.0),
+        "broken": mode(1.0, None),
+    },
+)
+
+
+def test_errors_by_hand():
+    assert RESULT.modes["eager"].error == pytest.approx(-0.2)
+    assert RESULT.modes["broken"].error is None
+    assert RESULT.worst_error == pytest.approx(0.2)  # predicted 4 / 2 = 2, measured 2.5: a fifth too low
+    assert replace(RESULT, modes={"eager": mode(None, 1.0)}).worst_error == 0.0
+
+
+def test_plan_and_eager_are_measured_in_turn():
+    net, x = Slow().eval(), torch.randn(1, 3, 24, 24)
+    result = costmodel.validate(
+        net, (x,), plan=plan_for(net, (x,)), hardware="nvidia-h200", modes=(), seconds=0.001, model_name="slow"
+    )
+    assert list(result.modes) == ["eager", "plan"]
+    plan = result.modes["plan"]
+    assert plan.speedup_low <= plan.speedup <= plan.speedup_high
+    assert plan.low_ms <= plan.measured_ms <= plan.high_ms
+    assert plan.output_error < 1e-4
+    assert plan.predicted_ms == 1.0
+    assert (plan.peak_mb, result.device, result.replaced) == (None, "cpu", ())
+    json.dumps(result.to_dict(), allow_nan=False)
+
+
+def test_a_way_that_fails_is_noted_and_the_others_go_on():
+    net, x = Slow().eval(), torch.randn(1, 3, 24, 24)
+    wrong = replace(plan_for(net, (x,)), graph="another")
+    result = costmodel.validate(net, (x,), plan=wrong, hardware="nvidia-h200", modes=(), seconds=0.001)
+    assert result.modes["plan"].measured_ms is None
+    assert "make a plan for this model" in result.modes["plan"].note
+    assert result.modes["eager"].measured_ms > 0
+
+
+def test_unknown_modes_are_refused():
+    net, x = Slow().eval(), torch.randn(1, 3, 24, 24)
+    with pytest.raises(RequestError, match="unknown mode 'fast'"):
+        costmodel.validate(net, (x,), hardware="nvidia-h200", modes=("fast",))
+
+
+def test_the_bootstrap_repeats_and_narrows():
+    assert bootstrap([2.0] * 7) == (2.0, 2.0)
+    samples = [1.0, 1.1, 0.9, 1.05, 0.95, 1.02, 0.98]
+    low, high = bootstrap(samples)
+    assert bootstrap(samples) == (low, high)
+    assert 0.9 <= low < 1.0 < high <= 1.1
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv", "md", "html"])
+def test_every_format_shows_every_mode(form):
+    text = render_validation(RESULT, form)
+    assert all(name in text for name in RESULT.modes)
+    assert ("20.0%" in text) == (form in ("table", "md", "html"))
