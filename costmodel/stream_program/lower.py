@@ -105,10 +105,7 @@ class _Lowering:
             return [stage for child in node.children for stage in self._stages(child)]
         if isinstance(node, Parallel):
             return [[self._branch(branch) for branch in node.branches]]
-        return [stage for level in node.levels() for stage in self._level([node.children[index] for index in level])]
-
-    def _level(self, level: Sequence[Node[Op]]) -> list[list[_Branch]]:
-        return self._stages(level[0]) if len(level) == 1 else [[self._branch(child) for child in level]]
+        return [[self._branch(node.children[index]) for index in level] for level in node.levels()]
 
     def _leaf(self, op: Op) -> _Branch:
         place = self._place[op.name] = len(self._place)
@@ -137,9 +134,9 @@ class _Lowering:
             streams, made = self._part(parts[0], wanted[0])
             return [*_select(layout, wanted[0]), *streams], made
         results = [self._part(part, taken) for part, taken in zip(parts, wanted, strict=True)]
-        if past:
-            wanted.append(past)
-            results.append(([], past))
+        if past:  # first, so that older values stand before newer ones, as in most operators' arguments
+            wanted.insert(0, past)
+            results.insert(0, ([], past))
         return [_split_join(layout, wanted, results)], tuple(ref for _, made in results for ref in made)
 
     def _part(self, part: _Branch, layout: Layout) -> tuple[list[Stream], Layout]:
