@@ -361,6 +361,13 @@ def test_an_lstm_has_a_separator_for_its_dead_results(golden: Callable[[str, str
     assert_runs_alike(graph, module, inputs)
 
 
+def test_an_output_that_repeats_is_repeated_by_a_separator() -> None:
+    graph = parse("graph g {\n  input %x: float32[2]\n  %a = relu(self=%x) : float32[2]\n  return %a, %a\n}")
+    program = lower(graph)
+    assert program.children[1:] == (Separator((2,)),)
+    assert [tensor.tolist() for tensor in run_graph(graph, {}, (torch.tensor([-1.0, 1.0]),))] == [[0.0, 1.0]] * 2
+
+
 @pytest.mark.parametrize("size", [1, 2])
 def test_passes_follow_one_another(size: int) -> None:
     module, inputs = made(Skip)

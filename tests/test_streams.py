@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from itertools import product
@@ -285,6 +287,13 @@ def test_models_that_are_series_parallel_have_no_general_node(graph_of: Callable
 def test_densenet_has_a_general_node_a_block(graph_of: Callable[[str], Graph]) -> None:
     dags_found = [node for node in nodes(operator_tree(graph_of("densenet121"))) if isinstance(node, Dag)]
     assert len(dags_found) == 4
+
+
+def test_trees_and_programs_need_no_torch() -> None:
+    check = (
+        "import sys, costmodel.streams, costmodel.stream_program, costmodel.passes; sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("model", STUDY)

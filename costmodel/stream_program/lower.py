@@ -21,17 +21,13 @@ from costmodel.streams import Leaf, Node, operator_tree
 from costmodel.streams import Pipeline as Series
 from costmodel.streams import SplitJoin as Parallel
 
-AUXILIARY = {
-    "native_batch_norm": 1,
-    "cudnn_batch_norm": 1,
-    "_native_batch_norm_legit_no_training": 1,
-    "native_layer_norm": 1,
-    "native_group_norm": 1,
-    "native_dropout": 1,
-    "max_pool2d_with_indices": 1,
-    "max_pool3d_with_indices": 1,
-}
-"""Operators that make more than their modules return (statistics for training, indices): results that always count."""
+ONE_RESULT = frozenset(
+    (
+        *("native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit_no_training", "native_layer_norm"),
+        *("native_group_norm", "native_dropout", "max_pool2d_with_indices", "max_pool3d_with_indices"),
+    )
+)
+"""Operators whose modules return the first result alone; others (statistics for training, indices) come if read."""
 
 Layout = tuple[Ref, ...]
 """The values that a channel holds in one forward pass, in order."""
@@ -78,6 +74,12 @@ class _Branch:
 
 
 class _Lowering:
+    """Places of operators in the tree's order, and who reads what where.
+
+    Attributes:
+        whole: the tree, in stages.
+    """
+
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._constants = {op.name for op in constants(graph)} | {v.name for v in graph.values if v.role == "param"}
@@ -103,10 +105,7 @@ class _Lowering:
             return [stage for child in node.children for stage in self._stages(child)]
         if isinstance(node, Parallel):
             return [[self._branch(branch) for branch in node.branches]]
-        return [stage for level in node.levels() for stage in self._level([node.children[index] for index in level])]
-
-    def _level(self, level: Sequence[Node[Op]]) -> list[list[_Branch]]:
-        return self._stages(level[0]) if len(level) == 1 else [[self._branch(child) for child in level]]
+        return [[self._branch(node.children[index]) for index in level] for level in node.levels()]
 
     def _leaf(self, op: Op) -> _Branch:
         place = self._place[op.name] = len(self._place)
@@ -127,30 +126,35 @@ class _Lowering:
         return streams, layout
 
     def _stage(self, parts: Sequence[_Branch], layout: Layout, scope: _Branch) -> tuple[list[Stream], Layout]:
-        end = max((part.end for part in parts), default=scope.start)
+        """Operators or branches side by side, and beside them what passes by."""
+        end = max(part.end for part in parts)
         past = tuple(ref for ref in layout if self._needed(ref, end, scope))
-        if not parts:
-            return _select(layout, past), past
         wanted = [tuple(ref for ref in layout if self._read_in(ref, part)) for part in parts]
         if not past and len(parts) == 1:
             streams, made = self._part(parts[0], wanted[0])
             return [*_select(layout, wanted[0]), *streams], made
         results = [self._part(part, taken) for part, taken in zip(parts, wanted, strict=True)]
-        if past:
-            wanted.append(past)
-            results.append(([], past))
+        if past:  # first, so that older values stand before newer ones, as in most operators' arguments
+            wanted.insert(0, past)
+            results.insert(0, ([], past))
         return [_split_join(layout, wanted, results)], tuple(ref for _, made in results for ref in made)
 
     def _part(self, part: _Branch, layout: Layout) -> tuple[list[Stream], Layout]:
         if part.op is None:
             return self.chain(part, layout)
         op = part.op
-        count = AUXILIARY.get(op.base, len(op.types))
         refs = tuple(Ref(op.name, index) for index in range(len(op.types)))
-        made = tuple(ref for ref in refs if ref.index < count or ref in self._readers)
-        results = tuple(ref.index for ref in made)
-        pops = len(layout)
-        stream = Filter(filter_name(self._graph, op, layout), pops, pops, len(made), op, layout, results)
+        sure = 1 if op.base in ONE_RESULT else len(refs)
+        made = tuple(ref for ref in refs if ref.index < sure or ref in self._readers)
+        stream = Filter(
+            name=filter_name(self._graph, op, layout),
+            pop=len(layout),
+            peek=len(layout),
+            push=len(made),
+            op=op,
+            reads=layout,
+            results=tuple(ref.index for ref in made),
+        )
         live = tuple(ref for ref in made if ref in self._readers)
         return [stream, *_select(made, live)], live
 
