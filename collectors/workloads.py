@@ -20,7 +20,7 @@ from costmodel.ir import parse
 UNIT_WORKLOADS = ("conv", "matmul", "layer")
 WORKLOADS = (*UNIT_WORKLOADS, "models")
 SEED = 11
-CONV_UNITS = 700
+CONV_UNITS = 1500
 MATMUL_CASES = 500
 TORCHVISION = (
     "alexnet", "vgg16", "vgg11_bn", "resnet18", "resnet50", "resnext50_32x4d", "wide_resnet50_2", "densenet121",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,37 @@ def test_a_worker_is_replaced_after_a_case_that_cannot_be_captured(tmp_path: Pat
 
 def test_batch_norm_in_evaluation_is_cudnns_in_float32():
     assert "'aten::cudnn_batch_norm'" in run_apart(PROFILED_BATCH_NORM)
+
+
+def test_a_plan_is_replayed_as_one_graph_and_its_results_stay():
+    import torch
+
+    from costmodel.blocks import find_blocks
+    from costmodel.execute import Replay
+    from costmodel.freeze import freeze
+    from costmodel.moves import MOVES, rewrite
+    from tests.test_apply import plan_for
+    from tests.test_blocks import Branches
+
+    net, x = Branches().eval().cuda(), torch.randn(4, 3, 32, 32, device="cuda")
+    main = freeze(rewrite(_exact(net, x), tuple(MOVES))).main
+    backends = ["cudnn" if block.fusible else "inductor" for block in find_blocks(main)]
+    made = plan_for(net, (x,))
+    regions = [replace(region, backend=backend) for region, backend in zip(made.regions, backends, strict=True)]
+    assert backends.count("cudnn") == 2
+    fast = costmodel.apply(net, replace(made, regions=tuple(regions)), (x,))
+    assert fast.replaced == ()
+    with torch.no_grad():
+        first = fast(x)
+        kept = first.clone()
+        second = fast(-x)
+        torch.testing.assert_close(first, kept, rtol=0, atol=0)
+        torch.testing.assert_close(first, net(x), rtol=1e-2, atol=1e-2)
+        torch.testing.assert_close(second, net(-x), rtol=1e-2, atol=1e-2)
+    assert all(isinstance(program, Replay) for _, program in fast._ready.values())
+
+
+def _exact(net, x):
+    from costmodel.exact import capture_exactly
+
+    return capture_exactly(net, (x,), "m").graph
