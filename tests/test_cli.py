@@ -331,6 +331,7 @@ class TestProcess:
         assert err.count("\n") == 1
         assert process.returncode == 2
 
+    @pytest.mark.usefixtures("heeding_interrupts")
     def test_an_interrupt_ends_with_130(self, tmp_path: Path) -> None:
         (tmp_path / "net.py").write_text("import time\nprint('ready', flush=True)\ntime.sleep(60)\n")
         process = start("-m", "costmodel", "ir", f"{tmp_path}/net.py:build", stdout=subprocess.DEVNULL)
