@@ -41,6 +41,12 @@ class Profile:
         """
         return load_predictor(self.path / "predictor.safetensors", str(self.card.get("predictor_sha256")))
 
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the profile is of a CPU, which launches nothing and has no cuDNN."""
+        environment = self.card.get("environment", {})
+        return isinstance(environment, Mapping) and environment.get("device") == "cpu"
+
     def costs(self, name: str, needed: Sequence[str] = ()) -> Mapping[str, float]:
         """A table of fitted costs from the card (`eager_host`, `default_wall`, ...); microseconds, but for ratios.
 

@@ -49,9 +49,9 @@ def make_plan(
         hardware=profile.name,
         strategy=strategy,
         moves=moves,
-        launch="graph",
+        launch="stream" if profile.on_cpu else "graph",
         regions=regions,
-        latency_ms={**modes_ms, "plan": (_total_us(regions) + START_US) / 1e3},
+        latency_ms={**modes_ms, "plan": (_total_us(regions) + (0.0 if profile.on_cpu else START_US)) / 1e3},
         build_s=build_us / 1e6,
         torch=torch_version,
     )
@@ -62,7 +62,9 @@ def _decide(main: Graph, profile: Profile, strategy: str) -> tuple[tuple[Region,
     blocks = find_blocks(main)
     edges = block_edges(main, blocks)
     prices = Prices(main, profile)
-    decision = STRATEGIES[strategy](stream_tree(len(blocks), edges), BlockCosts.of(blocks, edges, prices))
+    decision = STRATEGIES[strategy](
+        stream_tree(len(blocks), edges), BlockCosts.of(blocks, edges, prices, cudnn=not profile.on_cpu)
+    )
     tried = [[decision.choices[index] for index in range(len(blocks))]]
     if strategy == "exact":  # what fuses across three blocks and more is in no sum over pairs
         tried.append(["inductor"] * len(blocks))

@@ -79,15 +79,18 @@ class BlockCosts:
     blocks: Sequence[Block]
     prices: Prices
     near: frozenset[tuple[int, int]]
+    cudnn: bool = True
 
     @classmethod
-    def of(cls, blocks: Sequence[Block], edges: Iterable[tuple[int, int]], prices: Prices) -> BlockCosts:
-        """Costs with everything predicted that will be asked."""
+    def of(
+        cls, blocks: Sequence[Block], edges: Iterable[tuple[int, int]], prices: Prices, cudnn: bool = True
+    ) -> BlockCosts:
+        """Costs with everything predicted that will be asked; `cudnn` if the device has it."""
         producers: dict[int, list[int]] = {}
         for producer, consumer in edges:
             producers.setdefault(consumer, []).append(producer)
         near = frozenset((a, b) for b, found in producers.items() for a in sorted(found)[-MOST_PARTNERS:])
-        costs = cls(blocks, prices, near)
+        costs = cls(blocks, prices, near, cudnn)
         single = [(str(choice), block.ops) for i, block in enumerate(blocks) for choice in costs.choices(i)]
         prices.learn([*single, *(("inductor", (*blocks[a].ops, *blocks[b].ops)) for a, b in sorted(near))])
         return costs
@@ -96,7 +99,8 @@ class BlockCosts:
         """How a block can run; what ends the graph is nothing and runs no way."""
         if unit == len(self.blocks):
             return (None,)
-        return ("cudnn", "inductor", "eager") if self.blocks[unit].fusible else ("inductor", "eager")
+        fusible = self.cudnn and self.blocks[unit].fusible
+        return ("cudnn", "inductor", "eager") if fusible else ("inductor", "eager")
 
     def run(self, unit: int, choice: Choice) -> float:
         """A block by itself."""

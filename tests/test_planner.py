@@ -1,5 +1,7 @@
 """Plans made from the shipped profile's predictions: whole, checked, and no worse than what they are made of."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -15,9 +17,10 @@ from costmodel.hardware import load_profile
 from costmodel.moves import rewrite
 from costmodel.oracle import STRATEGIES
 from costmodel.plan import Plan
+from costmodel.planner import make_plan
 from costmodel.prices import BlockCosts, Prices, kernels_of
 from costmodel.report.plans import render_plan
-from tests.test_blocks import main_graph
+from tests.test_blocks import Branches, main_graph
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +55,17 @@ def test_no_other_strategy_is_predicted_faster(squeezenet, plan):
         assert other.strategy == name
     with pytest.raises(RequestError, match="choose one of theoretical"):
         costmodel.plan(*squeezenet, hardware="nvidia-h200", strategy="luck")
+
+
+def test_a_plan_for_a_cpu_has_neither_cudnn_nor_a_graph():
+    gpu = load_profile("nvidia-h200")
+    cpu = replace(gpu, card=gpu.card | {"environment": {"device": "cpu"}})
+    graph = capture_exactly(Branches().eval(), (torch.empty(1, 3, 8, 8),), "b").graph
+    plan = make_plan(graph, cpu, {}, "2.11")
+    assert plan.launch == "stream"
+    assert {region.backend for region in plan.regions} <= {"eager", "inductor"}
+    assert plan.latency_ms["plan"] == pytest.approx(sum(region.us for region in plan.regions) / 1e3)
+    assert (gpu.on_cpu, cpu.on_cpu) == (False, True)
 
 
 def test_prices_are_sums_over_kernels():
