@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from costmodel.cli.output import note
@@ -19,6 +21,18 @@ def choose_hardware(name: str | None, quiet: bool) -> str:
     elif name not in list_profiles():
         load_profile(name)
     return name
+
+
+@contextmanager
+def busy(what: str, quiet: bool) -> Iterator[None]:
+    """Says on standard error, if that is a terminal, what is being done for more than a moment."""
+    if quiet or sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{what} ..."):
+        yield
 
 
 def terminal_width(output: Path | None) -> int | None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.common import choose_hardware, terminal_width
+from costmodel.cli.common import busy, choose_hardware, terminal_width
 from costmodel.cli.output import note, opened
 
 
@@ -50,7 +50,10 @@ def plan(
     loaded = load(
         model, batch_size=batch_size, img_size=img_size, precision=precision.value, channels_last=channels_last
     )
-    made = make_plan(loaded.module, loaded.inputs, hardware=profile, model_name=loaded.name, strategy=strategy.value)
+    with busy(f"planning {model}", quiet):
+        made = make_plan(
+            loaded.module, loaded.inputs, hardware=profile, model_name=loaded.name, strategy=strategy.value
+        )
     if output is not None:
         made.save(output)
         note(f"plan: {output}", quiet)

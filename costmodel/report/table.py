@@ -22,7 +22,7 @@ NARROW = 80
 
 _RULE = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 _STYLES = {"compile": "bold green", "leave": "bold", "uncertain": "bold yellow"}
-_WORDS = {"mode", "layer", "operators", "backend", "operator", "way", "peak at", ""}
+_WORDS = {"mode", "layer", "operators", "backend", "operator", "way", "why", "peak at", ""}
 """Columns that are set to the left."""
 
 _FOLDED = {"mode", "layer", "operators"}
