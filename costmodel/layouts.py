@@ -48,11 +48,16 @@ def in_channels_last(graph: Graph) -> Graph:
     return Graph(graph.name, graph.values, tuple(conversion.ops), graph.outputs, graph.module_calls)
 
 
+STRIDED = frozenset({"as_strided", "as_strided_scatter", "as_strided_copy"})
+"""Operators whose arguments are strides, and so hold for one layout."""
+
+
 class _Conversion:
     """Rewrites a graph operator by operator, keeping the types that its tensors have got so far."""
 
     def __init__(self, graph: Graph) -> None:
         self.ops: list[Op] = []
+        self._graph = graph
         self._types: dict[str, tuple[TensorType, ...]] = {value.name: (value.type,) for value in graph.values}
         self._params = {value.name for value in graph.values if value.role == "param"}
         self._converted: dict[Ref, Ref] = {}
@@ -62,6 +67,9 @@ class _Conversion:
         if op.base == "convolution" and len(op.type.shape) == 4:
             args = tuple((key, self._operand(op, key, value)) for key, value in op.args)
             self._append(replace(op, args=args, types=(replace(op.type, layout="nhwc"),)))
+        elif op.base in STRIDED:
+            args = tuple((key, self._as_it_was(op, value)) for key, value in op.args)
+            self._append(replace(op, args=args))
         else:
             self._append(replace(_as_reshape(op), types=_propagated(op, self._types)))
 
@@ -81,9 +89,21 @@ class _Conversion:
             self._converted[value] = self._copy(value, replace(kind, layout="nhwc"), op.module)
         return self._converted[value]
 
+    def _as_it_was(self, op: Op, value: Arg) -> Arg:
+        """An operand of an operator that names strides: a copy in plain order, which they were meant for."""
+        if not isinstance(value, Ref) or self._graph.type_of(value).layout != "nchw":
+            return value
+        if self._types[value.name][value.index].layout == "nchw":
+            return value
+        return self._copy(value, self._graph.type_of(value), op.module)
+
     def _copy(self, ref: Ref, kind: TensorType, module: str) -> Ref:
-        args = (("self", ref), ("memory_format", "torch.channels_last"))
-        copy = Op(f"{ref.name}.{ref.index}.nhwc", "clone", args, (kind,), "" if ref.name in self._params else module)
+        order = "channels_last" if kind.layout == "nhwc" else "contiguous_format"
+        args = (("self", ref), ("memory_format", f"torch.{order}"))
+        name = f"{ref.name}.{ref.index}.{kind.layout}"
+        if name in self._types:
+            return Ref(name)
+        copy = Op(name, "clone", args, (kind,), "" if ref.name in self._params else module)
         self._append(copy)
         return Ref(copy.name)
 

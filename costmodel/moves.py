@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType
-from costmodel.layouts import in_channels_last
+from costmodel.layouts import STRIDED, in_channels_last
 
 Move = Callable[[Graph], Graph]
 
@@ -127,9 +127,20 @@ def rename(arg: Arg, names: Mapping[str, str]) -> Arg:
     return tuple(rename(item, names) for item in arg) if isinstance(arg, tuple) else arg
 
 
+def channels_last(graph: Graph) -> Graph:
+    """Every convolution in channels-last order; the graph as it is, where some operator reads strides of a view.
+
+    What such an operator names are strides of memory in the order that it has now, and no copy can bring them back.
+    """
+    views_by_stride = any(
+        op.base in STRIDED and any(graph.type_of(ref).layout != "nchw" for ref in op.refs()) for op in graph.ops
+    )
+    return graph if views_by_stride else in_channels_last(graph)
+
+
 MOVES: Mapping[str, Move] = {
     "fold_batch_norm": fold_batch_norm,
-    "channels_last": in_channels_last,
+    "channels_last": channels_last,
 }
 """Every move by name; a plan lists the names of those it makes, in order."""
 
