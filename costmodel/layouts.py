@@ -37,12 +37,16 @@ def _convolution_class(graph: Graph, op: Op) -> str:
 
 def lay_out(graph: Graph) -> Graph:
     """The graph with the layouts that Inductor gives its tensors; conversions appear as `clone` operators."""
-    return in_channels_last(graph) if prefers_channels_last(graph) else graph
+    return in_channels_last(graph, runnable=False) if prefers_channels_last(graph) else graph
 
 
-def in_channels_last(graph: Graph) -> Graph:
-    """The graph with every convolution in channels-last order; what is not gets a `clone` operator before it."""
-    conversion = _Conversion(graph)
+def in_channels_last(graph: Graph, runnable: bool = True) -> Graph:
+    """The graph with every convolution in channels-last order; what is not gets a `clone` operator before it.
+
+    With `runnable`, what names strides gets its operands in the order that it was captured with; without, the graph
+    only says what costs time, as Inductor arranges it.
+    """
+    conversion = _Conversion(graph, runnable)
     for op in graph.ops:
         conversion.add(op)
     return Graph(graph.name, graph.values, tuple(conversion.ops), graph.outputs, graph.module_calls)
@@ -55,9 +59,9 @@ STRIDED = frozenset({"as_strided", "as_strided_scatter", "as_strided_copy"})
 class _Conversion:
     """Rewrites a graph operator by operator, keeping the types that its tensors have got so far."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, runnable: bool) -> None:
         self.ops: list[Op] = []
-        self._graph = graph
+        self._graph, self._runnable = graph, runnable
         self._types: dict[str, tuple[TensorType, ...]] = {value.name: (value.type,) for value in graph.values}
         self._params = {value.name for value in graph.values if value.role == "param"}
         self._converted: dict[Ref, Ref] = {}
@@ -67,7 +71,7 @@ class _Conversion:
         if op.base == "convolution" and len(op.type.shape) == 4:
             args = tuple((key, self._operand(op, key, value)) for key, value in op.args)
             self._append(replace(op, args=args, types=(replace(op.type, layout="nhwc"),)))
-        elif op.base in STRIDED:
+        elif self._runnable and op.base in STRIDED:
             args = tuple((key, self._as_it_was(op, value)) for key, value in op.args)
             self._append(replace(op, args=args))
         else:
