@@ -14,6 +14,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from costmodel.capture import Inputs, lower, tensors_in, trace
 from costmodel.errors import PlanError
 from costmodel.ir import Graph
+from costmodel.layouts import with_pinned_strides
 from costmodel.record import CONSTANT
 
 
@@ -61,7 +62,7 @@ def capture_exactly(module: nn.Module, inputs: Inputs, name: str) -> Exact:
     known = tuple((order.get(id(leaf)), None if isinstance(leaf, torch.Tensor) else leaf) for leaf in leaves)
     if {index for index, _ in known if index is not None} != set(order.values()):
         raise PlanError(f"{name} returns a {type(result).__name__}; return tensors in tuples, lists or dicts")
-    return Exact(lower(traced, name), constants, spec, known)
+    return Exact(with_pinned_strides(lower(traced, name)), constants, spec, known)
 
 
 def _refuse_writes(node: fx.Node) -> None:

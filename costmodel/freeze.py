@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from costmodel import ops
-from costmodel.ir import Arg, Graph, Op, Ref, Value
+from costmodel.ir import Graph, Op, Ref, Value
 from costmodel.ops import Role
-
-RANDOM = frozenset(
-    {"bernoulli", "multinomial", "normal", "rand", "rand_like", "randint", "randn", "randn_like", "randperm"}
-)
-"""Operators that draw anew at each call, and so are constant in no sense."""
+from costmodel.passes.common_subexpressions import RANDOM
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +37,7 @@ def freeze(graph: Graph) -> Frozen:
             *_values(graph, {ref.name for ref in read}, keep_inputs=True),
             *(Value(new.name, graph.type_of(old), "param") for old, new in given.items()),
         ),
-        ops=tuple(replace(op, args=tuple((key, _replaced(arg, given)) for key, arg in op.args)) for op in kept),
+        ops=tuple(op.reading(lambda ref: given.get(ref, ref)) for op in kept),
         outputs=tuple(given.get(ref, ref) for ref in graph.outputs),
     )
     before = _reached(graph, given, constant)
@@ -71,9 +67,3 @@ def _reached(graph: Graph, targets: Iterable[Ref], among: Collection[str]) -> tu
 
 def _values(graph: Graph, names: Collection[str], keep_inputs: bool) -> tuple[Value, ...]:
     return tuple(value for value in graph.values if value.name in names or (keep_inputs and value.role == "input"))
-
-
-def _replaced(arg: Arg, given: Mapping[Ref, Ref]) -> Arg:
-    if isinstance(arg, Ref):
-        return given.get(arg, arg)
-    return tuple(_replaced(item, given) for item in arg) if isinstance(arg, tuple) else arg

@@ -17,8 +17,8 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from costmodel.errors import GraphError
 
@@ -84,6 +84,13 @@ def refs_in(arg: Arg) -> Iterator[Ref]:
             yield from refs_in(item)
 
 
+def map_refs(arg: Arg, function: Callable[[Ref], Ref]) -> Arg:
+    """An argument with other values in the places of those that it uses."""
+    if isinstance(arg, Ref):
+        return function(arg)
+    return tuple(map_refs(item, function) for item in arg) if isinstance(arg, tuple) else arg
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
     """A tensor that a graph is given: an `input`, or a `param` (parameters, buffers and constants)."""
@@ -127,6 +134,10 @@ class Op:
     def refs(self) -> tuple[Ref, ...]:
         """The values it reads, in order, repeated where it reads one twice."""
         return tuple(ref for _, arg in self.args for ref in refs_in(arg))
+
+    def reading(self, function: Callable[[Ref], Ref]) -> Op:
+        """The same operator on other values."""
+        return replace(self, args=tuple((key, map_refs(value, function)) for key, value in self.args))
 
     def __str__(self) -> str:
         args = ", ".join(f"{key}={format_arg(value)}" for key, value in self.args)

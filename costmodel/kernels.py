@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from costmodel import ops
-from costmodel.ir import Arg, Graph, Op, Ref, TensorType, Value
+from costmodel.ir import Graph, Op, Ref, TensorType, Value
 from costmodel.ops import Role
 
 
@@ -108,9 +108,9 @@ class Extractor:
             for ref in op.refs():
                 if ref.name not in group:
                     self._add_value(ref, renamed, values, counts)
-            args = tuple((key, _rename(value, renamed)) for key, value in op.args)
+            moved = op.reading(lambda ref: _renamed(ref, renamed))
             renamed[name] = str(len(new_ops))
-            new_ops.append(Op(renamed[name], op.op, args, op.types))
+            new_ops.append(Op(renamed[name], op.op, moved.args, op.types))
         outputs = self._outputs(order, computed)
         return Graph("", tuple(values), tuple(new_ops), tuple(Ref(renamed[r.name], r.index) for r in outputs))
 
@@ -147,8 +147,6 @@ class Extractor:
         return [Ref(name) for name in outside or [order[-1]]]
 
 
-def _rename(arg: Arg, renamed: dict[str, str]) -> Arg:
-    if isinstance(arg, Ref):
-        key = f"{arg.name}#{arg.index}"
-        return Ref(renamed[key]) if key in renamed else Ref(renamed[arg.name], arg.index)
-    return tuple(_rename(item, renamed) for item in arg) if isinstance(arg, tuple) else arg
+def _renamed(ref: Ref, names: dict[str, str]) -> Ref:
+    key = f"{ref.name}#{ref.index}"
+    return Ref(names[key]) if key in names else Ref(names[ref.name], ref.index)

@@ -56,6 +56,23 @@ STRIDED = frozenset({"as_strided", "as_strided_scatter", "as_strided_copy"})
 """Operators whose arguments are strides, and so hold for one layout."""
 
 
+def with_pinned_strides(graph: Graph) -> Graph:
+    """The graph with what strides are named of in the order that it was captured in, whatever kernels choose.
+
+    A convolution may return channels-last order where the meta device said otherwise; `contiguous` copies only then.
+    """
+    made: list[Op] = []
+    for op in graph.ops:
+        source = op.arg("self")
+        if op.base not in STRIDED or not isinstance(source, Ref) or graph.type_of(source).layout != "nchw":
+            made.append(op)
+            continue
+        pinned = Op(f"{op.name}.pinned", "contiguous", (("self", source),), (graph.type_of(source),), op.module)
+        args = tuple((key, Ref(pinned.name) if key == "self" else value) for key, value in op.args)
+        made += [pinned, replace(op, args=args)]
+    return replace(graph, ops=tuple(made)).verify()
+
+
 class _Conversion:
     """Rewrites a graph operator by operator, keeping the types that its tensors have got so far."""
 

@@ -37,7 +37,7 @@ def fold_batch_norm(graph: Graph) -> Graph:
     renamed = {norm.name: name for name, norm in folded.items()}
     for op in graph.ops:
         if op.name not in renamed:
-            kept = replace(op, args=tuple((key, rename(value, renamed)) for key, value in op.args))
+            kept = op.reading(lambda ref: Ref(renamed.get(ref.name, ref.name), ref.index))
             new_ops += _folded(graph, kept, folded[op.name]) if op.name in folded else [kept]
     outputs = tuple(Ref(renamed.get(ref.name, ref.name), ref.index) for ref in graph.outputs)
     return replace(graph, ops=tuple(new_ops), outputs=outputs).verify()
@@ -120,21 +120,12 @@ def _folded(graph: Graph, convolution: Op, norm: Op) -> list[Op]:
     return [*emit.ops, replace(convolution, args=args)]
 
 
-def rename(arg: Arg, names: Mapping[str, str]) -> Arg:
-    """An argument whose references follow renamed values."""
-    if isinstance(arg, Ref):
-        return Ref(names.get(arg.name, arg.name), arg.index)
-    return tuple(rename(item, names) for item in arg) if isinstance(arg, tuple) else arg
-
-
 def channels_last(graph: Graph) -> Graph:
     """Every convolution in channels-last order; the graph as it is, where some operator reads strides of a view.
 
     What such an operator names are strides of memory in the order that it has now, and no copy can bring them back.
     """
-    views_by_stride = any(
-        op.base in STRIDED and any(graph.type_of(ref).layout != "nchw" for ref in op.refs()) for op in graph.ops
-    )
+    views_by_stride = any(op.base in STRIDED and graph.type_of(op.refs()[0]).layout != "nchw" for op in graph.ops)
     return graph if views_by_stride else in_channels_last(graph)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from costmodel.ir import Arg, Graph, Op, Ref, Value
+from costmodel.ir import Graph, Op, Ref, Value
 
 RELU = "relu"
 FUSED, FUSED_ADD = "cudnn_convolution_relu", "cudnn_convolution_add_relu"
@@ -41,17 +41,11 @@ def cut(graph: Graph, names: Sequence[str]) -> Part:
     made: list[Op] = []
     new_names: dict[str, str] = {}
     for index, op in enumerate(ops):
-        args = tuple((key, _renamed(arg, renamed, new_names)) for key, arg in op.args)
-        made.append(Op(str(index), op.op, args, op.types))
+        moved = op.reading(lambda ref: Ref(new_names[ref.name], ref.index) if ref.name in new_names else renamed[ref])
+        made.append(Op(str(index), op.op, moved.args, op.types))
         new_names[op.name] = str(index)
     returned = tuple(Ref(new_names[ref.name], ref.index) for ref in outputs)
     return Part(Graph("", values, tuple(made), returned), inputs, outputs)
-
-
-def _renamed(arg: Arg, values: Mapping[Ref, Ref], names: Mapping[str, str]) -> Arg:
-    if isinstance(arg, Ref):
-        return Ref(names[arg.name], arg.index) if arg.name in names else values[arg]
-    return tuple(_renamed(item, values, names) for item in arg) if isinstance(arg, tuple) else arg
 
 
 def fused_part(part: Part) -> Part | None:

@@ -93,7 +93,7 @@ def run(graph: Graph, state: dict[str, torch.Tensor], x: torch.Tensor) -> list[t
     return list(build_module(frozen.main)(*[known[value.name] for value in frozen.main.values]))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(programs)
 def test_what_is_captured_computes_what_the_module_does(steps):
     torch.manual_seed(0)
@@ -107,7 +107,7 @@ def test_what_is_captured_computes_what_the_module_does(steps):
             torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(programs)
 def test_what_is_predicted_of_is_whole_and_in_order(steps):
     graph = capture(Random(tuple(steps)).eval(), (torch.empty(SHAPE, device="meta"),), "random")

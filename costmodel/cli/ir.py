@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.output import note, opened
+from costmodel.cli.common import choose_hardware
+from costmodel.cli.output import opened
 from costmodel.errors import RequestError
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ def ir(
     if hardware is not None and wanted is not Form.SVG:
         raise RequestError(f"--hardware is for --as svg; --as {wanted} is the same on all")
     with opened(output) as write:
-        profile = _profile(hardware, quiet) if wanted is Form.SVG else None
+        from costmodel.hardware import load_profile
+
+        profile = load_profile(choose_hardware(hardware, quiet)) if wanted is Form.SVG else None
         from costmodel.capture import capture
         from costmodel.zoo import load
 
@@ -103,16 +106,6 @@ def _streamit(graph: Graph) -> str:
         f"// {graph.name}: {len(filters(program))} filters; a pass pops {rate.pop} and pushes {rate.push} tensors\n"
         f"// shared results, {join_cost(graph)}\n{streamit(program)}"
     )
-
-
-def _profile(name: str | None, quiet: bool) -> Profile:
-    """The profile to predict for; refused here, before a model is built, if there is no such profile."""
-    from costmodel.hardware import load_profile, resolve_default
-
-    if name is None:
-        name, reason = resolve_default()
-        note(f"hardware {name} ({reason})", quiet)
-    return load_profile(name)
 
 
 def _drawn(graph: Graph, profile: Profile) -> str:

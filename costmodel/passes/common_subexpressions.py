@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from costmodel.ir import Arg, Graph, Op, Ref, TensorType
+from costmodel.ir import Graph, Op, Ref, TensorType
 
 RANDOM = frozenset(
     (
@@ -25,7 +24,7 @@ def merge_common_subexpressions(graph: Graph) -> Graph:
     names: dict[str, str] = {}
     known: dict[tuple[str, str, tuple[TensorType, ...]], str] = {}
     for op in graph.ops:
-        renamed = replace(op, args=tuple((key, rename(value, names)) for key, value in op.args))
+        renamed = op.reading(lambda ref: Ref(names.get(ref.name, ref.name), ref.index))
         text = repr(renamed.args)  # tells 1 from 1.0 and from True, which are equal as values
         first = op.name if op.base in RANDOM else known.setdefault((op.op, text, op.types), op.name)
         if first == op.name:
@@ -34,10 +33,3 @@ def merge_common_subexpressions(graph: Graph) -> Graph:
             names[op.name] = first
     outputs = tuple(Ref(names.get(ref.name, ref.name), ref.index) for ref in graph.outputs)
     return replace(graph, ops=tuple(kept), outputs=outputs).verify()
-
-
-def rename(arg: Arg, names: Mapping[str, str]) -> Arg:
-    """An argument with values under other names."""
-    if isinstance(arg, Ref):
-        return Ref(names.get(arg.name, arg.name), arg.index)
-    return tuple(rename(item, names) for item in arg) if isinstance(arg, tuple) else arg

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 from costmodel import ops
 from costmodel.errors import GraphError
-from costmodel.ir import Graph, Op
-from costmodel.passes.common_subexpressions import rename
+from costmodel.ir import Graph, Op, Ref
 from costmodel.stream_program.lower import constants, lower
 from costmodel.stream_program.schedule import schedule
 from costmodel.stream_program.types import Separator
@@ -125,7 +124,8 @@ class _Unfolding:
             yield from self._tree(source, inner, keep=False)
         for op in self._children[index]:
             inner[op.name] = names[op.name] = op.name if keep else self._fresh(op.name)
-            yield replace(op, name=inner[op.name], args=tuple((key, rename(arg, inner)) for key, arg in op.args))
+            moved = op.reading(lambda ref: Ref(inner.get(ref.name, ref.name), ref.index))
+            yield replace(moved, name=inner[op.name])
 
     def _fresh(self, name: str) -> str:
         """The name itself the first time, if nothing outside reads it, else that of a copy."""
