@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from collectors.cases import Case, Runner
 from costmodel import ops
+from costmodel.blocks import find_blocks
 from costmodel.compile import compiled_kernels
+from costmodel.freeze import freeze
 from costmodel.ir import Graph
 from costmodel.kernels import Extractor, Kernel, eager_kernels
+from costmodel.moves import MOVES, rewrite
 from costmodel.ops import Role
+from costmodel.prices import kernels_of
 
 
 def harvest(graph: Graph, source: str, device: str = "cuda") -> Iterator[Case]:
@@ -20,11 +24,28 @@ def harvest(graph: Graph, source: str, device: str = "cuda") -> Iterator[Case]:
         source: what the cases say they were taken from.
         device: where they will be measured; a CPU has no cuDNN.
     """
+    eager = eager_kernels(graph) if device.startswith("cuda") else _eager_on_cpu(graph)
+    yield from _cases(graph, (*eager, *compiled_kernels(graph)), source)
+
+
+def harvest_plan(graph: Graph, source: str) -> Iterator[Case]:
+    """The cases that the oracle chooses among for one model on a GPU: its blocks in every way, moves made.
+
+    Args:
+        graph: the model, captured exactly (`costmodel.exact`).
+        source: what the cases say they were taken from.
+    """
+    main = freeze(rewrite(graph, tuple(MOVES))).main
+    fused = [kernel for block in find_blocks(main) if block.fusible for kernel in kernels_of(main, block.ops, "cudnn")]
+    yield from _cases(main, (*fused, *eager_kernels(main), *compiled_kernels(main)), source)
+
+
+def _cases(graph: Graph, kernels: Iterable[Kernel], source: str) -> Iterator[Case]:
+    """Kernels of a graph as cases, those that are worth measuring, at their positions."""
     order = {op.name: index for index, op in enumerate(graph.ops)}
     span = max(1, len(graph.ops) - 1)
     position = 0.0
-    eager = eager_kernels(graph) if device.startswith("cuda") else _eager_on_cpu(graph)
-    for kernel in (*eager, *compiled_kernels(graph)):
+    for kernel in kernels:
         places = [order[name.partition(".")[0]] for name in kernel.ops if name.partition(".")[0] in order]
         position = round(places[0] / span, 3) if places else position
         if worth_measuring(kernel):

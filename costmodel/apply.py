@@ -14,7 +14,7 @@ from costmodel import gate
 from costmodel.capture import tensors_in
 from costmodel.errors import CostmodelError, PlanError
 from costmodel.exact import Exact, capture_exactly
-from costmodel.execute import Call, Program, Replay, prepare
+from costmodel.execute import Call, Program, Replay, prepare, searching
 from costmodel.freeze import freeze
 from costmodel.gate import random_like
 from costmodel.ir import Graph
@@ -113,21 +113,26 @@ class Planned(nn.Module):
         self.plan.check_regions(frozen.main)
         params = prepare(frozen, exact, state_of(module), self._device)
         example = tree_map_only(torch.Tensor, lambda tensor: random_like(tensor, self._device), tuple(inputs))
+        tensors = _tensors(example)
+        on_graph = self.plan.launch == "graph" and self._device.type == "cuda"
+        program = Program(frozen.main, self.plan.regions, params, self._calls)
         with torch.no_grad():
-            program = Program(frozen.main, self.plan.regions, params, self._calls)
-            if check:
-                program = self._checked(program, frozen.main, params, example)
-            on_graph = self.plan.launch == "graph" and self._device.type == "cuda"
-            tensors = _tensors(example)
+            expected = (list(tensors_in(module(*example))), gate.reference(module, example)) if check else None
+        with torch.no_grad(), searching(self.plan.search and on_graph):
+            if expected is not None:
+                program = self._checked(program, frozen.main, params, tensors, *expected)
             self._ready[signature_of(tensors)] = (exact, Replay(program, tensors) if on_graph else program)
 
     def _checked(
-        self, program: Program, main: Graph, params: Mapping[str, torch.Tensor], example: tuple[Any, ...]
+        self,
+        program: Program,
+        main: Graph,
+        params: Mapping[str, torch.Tensor],
+        tensors: Sequence[torch.Tensor],
+        eager: Sequence[torch.Tensor],
+        exact: Sequence[torch.Tensor] | None,
     ) -> Program:
         """The program, its faulty regions replaced by eager ones."""
-        module, tensors = self._original[0], _tensors(example)
-        eager = list(tensors_in(module(*example)))
-        exact = gate.reference(module, example)
         if gate.passes(lambda: program.run(tensors), eager, exact):
             return program
         self.replaced = program.faulty(tensors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,32 +26,24 @@ if TYPE_CHECKING:
 
 FOLDS = 8
 FAMILIES = (
-    ("vgg", "vgg"),
-    ("repvgg", "vgg"),
-    ("res2net", "resnet"),
-    ("resne", "resnet"),
-    ("wide_resnet", "resnet"),
-    ("seresne", "resnet"),
-    ("squeezenet", "squeezenet"),
-    ("densenet", "densenet"),
-    ("googlenet", "inception"),
-    ("inception", "inception"),
-    ("xception", "inception"),
-    ("mobilenet_v", "mobilenet"),
-    ("mnasnet", "mobilenet"),
-    ("hardcorenas", "mobilenet"),
-    ("ghostnet", "mobilenet"),
-    ("mixnet", "mobilenet"),
-    ("rexnet", "mobilenet"),
-    ("efficientnet", "mobilenet"),
-    ("regnet", "regnet"),
-    ("vit", "vit"),
-    ("deit", "vit"),
-    ("cait", "vit"),
-    ("mixer", "mlp"),
-    ("gmlp", "mlp"),
+    (r"inception|xception|googlenet", "inception"),
+    (r"vgg", "vgg"),
+    (r"botnet|halonet|res2ne|resne", "resnet"),
+    (r"squeezenet", "squeezenet"),
+    (r"densenet|rdnet", "densenet"),
+    (r"mobilenet|m?nasnet|hardcorenas|fbnet|ghost|mixnet|rexnet|efficientnet|tinynet|lcnet", "mobilenet"),
+    (r"regnet", "regnet"),
+    (r"^(vit|deit|cait|beit|eva)", "vit"),
+    (r"^(mixer|gmlp|resmlp)", "mlp"),
+    (r"mobilevit", "mobilevit"),
+    (r"efficientformer", "efficientformer"),
+    (r"convnext", "convnext"),
+    (r"darknet", "darknet"),
+    (r"nfnet", "nfnet"),
+    (r"vovnet", "vovnet"),
+    (r"^dla", "dla"),
 )
-"""Prefix of a model's name -> its family; any other model is a family of its own."""
+"""What a model's name contains -> its family, the first that fits; any other is named after its first letters."""
 UNSTABLE = 1.25
 """A case whose rounds differ by more is marked, and kept out of scores and of training."""
 NOMINAL_PROBE_US = 5.2
@@ -72,8 +65,7 @@ class Measured:
     @property
     def family(self) -> str:
         """The family that is left out when this model is predicted."""
-        name = self.model.partition(":")[2] or self.model
-        return next((family for prefix, family in FAMILIES if name.startswith(prefix)), name.split("_")[0])
+        return family_of(self.model)
 
     @property
     def host_speed(self) -> float:
@@ -84,6 +76,22 @@ class Measured:
     def fold(self) -> int:
         """The fold its family falls into, by a hash of the family's name."""
         return int(hashlib.sha256(self.family.encode()).hexdigest(), 16) % FOLDS
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a training row is and comes from: `kernel_key` of its kernel, and the family of the model it is from."""
+
+    key: tuple[str, str]
+    family: str
+
+
+def family_of(model: str) -> str:
+    """The family of a model by its name, with or without its library: `timm:seresnet50` is a `resnet`."""
+    name = model.rpartition(":")[2].lower()
+    named = (family for pattern, family in FAMILIES if re.search(pattern, name))
+    letters = re.match(r"[a-z]*", name)
+    return next(named, letters[0] if letters else "")
 
 
 def read_measured(path: Path) -> tuple[list[Measured], dict[str, Any]]:
@@ -148,7 +156,7 @@ def leave_families_out(
     cases: Sequence[Measured],
     issued: Sequence[tuple[Program, Program]],
     tables: Mapping[str, Table],
-    keys: Mapping[str, Sequence[tuple[str, str]]],
+    origins: Mapping[str, Sequence[Origin]],
     base: Predictor,
     dispatch: Mapping[str, float],
     settings: Settings,
@@ -160,7 +168,7 @@ def leave_families_out(
         cases: what was measured.
         issued: the eager and the compiled program of each case.
         tables: training rows by group.
-        keys: `kernel_key` of each of those rows.
+        origins: of each of those rows.
         base: gives the roofline and the number of multiprocessors.
         dispatch: host times of isolated calls by class.
         settings: of the networks.
@@ -170,7 +178,7 @@ def leave_families_out(
 
     folds = sorted({case.fold for case in cases})
     results = Parallel(n_jobs=jobs)(
-        delayed(_predict_fold)(fold, cases, issued, tables, keys, base, dispatch, settings) for fold in folds
+        delayed(_predict_fold)(fold, cases, issued, tables, origins, base, dispatch, settings) for fold in folds
     )
     return [row for rows in results for row in rows]
 
@@ -180,16 +188,17 @@ def _predict_fold(
     cases: Sequence[Measured],
     issued: Sequence[tuple[Program, Program]],
     tables: Mapping[str, Table],
-    keys: Mapping[str, Sequence[tuple[str, str]]],
+    origins: Mapping[str, Sequence[Origin]],
     base: Predictor,
     dispatch: Mapping[str, float],
     settings: Settings,
 ) -> list[dict[str, Any]]:
     tested = [index for index, case in enumerate(cases) if case.fold == fold]
     banned = {kernel_key(kernel) for index in tested for program in issued[index] for kernel in program.kernels}
+    families = {cases[index].family for index in tested}
     groups = {}
     for group, table in tables.items():
-        allowed = np.array([key not in banned for key in keys[group]])
+        allowed = np.array([one.key not in banned and one.family not in families for one in origins[group]])
         if allowed.any():
             groups[group] = fit_group(table.take(allowed), settings)
     predictor = Predictor(groups, base.roofline, base.multiprocessors)
@@ -274,9 +283,15 @@ def score_table(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-def table_keys(kernels: Sequence[Kernel]) -> dict[str, list[tuple[str, str]]]:
-    """`kernel_key` of each kernel, by group, in order."""
-    keys: dict[str, list[tuple[str, str]]] = {}
-    for kernel in kernels:
-        keys.setdefault(group_of(kernel), []).append(kernel_key(kernel))
-    return keys
+def table_origins(kernels: Sequence[Kernel], sources: Sequence[str]) -> dict[str, list[Origin]]:
+    """What each row is and comes from, by group, in order.
+
+    Args:
+        kernels: what was measured.
+        sources: what each was taken from, as collectors write it: `timm:rexnet_100@32 float32`, or a workload.
+    """
+    origins: dict[str, list[Origin]] = {}
+    for kernel, source in zip(kernels, sources, strict=True):
+        one = Origin(kernel_key(kernel), family_of(source.partition("@")[0]))
+        origins.setdefault(group_of(kernel), []).append(one)
+    return origins

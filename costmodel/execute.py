@@ -6,7 +6,8 @@ computed once; each region becomes a callable, equal regions the same one. The m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from costmodel.exact import Exact
 from costmodel.freeze import Frozen
 from costmodel.gate import allowed_error, worst_error
 from costmodel.ir import Graph, Ref
+from costmodel.lanes import barriers
 from costmodel.plan import Region
 from costmodel.regions import Part, cut, fused_part
 
@@ -28,13 +30,23 @@ REGION_ERROR = 5e-4
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One region made ready: it reads and writes values by name; `last` are those that nothing reads after it."""
+    """One region made ready: it reads and writes values by name.
+
+    Attributes:
+        region: what it runs.
+        call: runs it.
+        inputs: what it reads, in order.
+        outputs: what it makes, in order.
+        last: values that nothing reads after it.
+        after: numbers of the steps whose outputs it reads.
+    """
 
     region: Region
     call: Call
     inputs: tuple[Ref, ...]
     outputs: tuple[Ref, ...]
     last: tuple[Ref, ...]
+    after: tuple[int, ...]
 
 
 class Program:
@@ -42,6 +54,7 @@ class Program:
 
     Attributes:
         steps: in the order in which they run.
+        lanes: how many streams they are issued to.
     """
 
     def __init__(
@@ -51,6 +64,7 @@ class Program:
         self._params = {Ref(value.name): params[value.name] for value in main.values if value.role == "param"}
         self._calls = calls
         self.steps = self._steps(regions)
+        self.lanes = 1 + max((region.lane for region in regions), default=0)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The outputs of one pass, call after call."""
@@ -59,6 +73,39 @@ class Program:
             values.update(zip(step.outputs, step.call(*[values[ref] for ref in step.inputs]), strict=True))
             for ref in step.last:
                 del values[ref]
+        return [values[ref] for ref in self._main.outputs]
+
+    def fork(self, inputs: Sequence[torch.Tensor], streams: Sequence[torch.cuda.Stream]) -> list[torch.Tensor]:
+        """The outputs of one pass whose lanes are issued to streams, the first of them the current one.
+
+        A stream's memory may be taken again for what is issued to it later, while another stream still reads; so
+        nothing is given back before a step beside which nothing runs.
+        """
+        values = self._params | {Ref(value.name): x for value, x in zip(self._main.inputs, inputs, strict=True)}
+        start = streams[0].record_event()
+        ended: list[torch.cuda.Event] = []
+        begun = {0}
+        alone = barriers([step.after for step in self.steps])
+        dead: list[Ref] = []
+        for number, step in enumerate(self.steps):
+            lane = step.region.lane
+            stream = streams[lane]
+            if lane not in begun:
+                begun.add(lane)
+                stream.wait_event(start)
+            for before in step.after:
+                if self.steps[before].region.lane != lane:
+                    stream.wait_event(ended[before])
+            with torch.cuda.stream(stream):
+                values.update(zip(step.outputs, step.call(*[values[ref] for ref in step.inputs]), strict=True))
+                ended.append(stream.record_event())
+            dead += step.last
+            if number in alone:
+                for ref in dead:
+                    del values[ref]
+                dead = []
+        for lane in begun - {0}:
+            streams[0].wait_event(streams[lane].record_event())
         return [values[ref] for ref in self._main.outputs]
 
     def faulty(self, inputs: Sequence[torch.Tensor]) -> tuple[tuple[Region, float], ...]:
@@ -77,12 +124,14 @@ class Program:
 
     def _steps(self, regions: Sequence[Region]) -> tuple[Step, ...]:
         parts = [cut(self._main, region.ops) for region in regions]
+        makers = {ref.name: number for number, part in enumerate(parts) for ref in part.outputs}
         kept = set(self._main.outputs) | self._params.keys()
         steps: list[Step] = []
         for region, part in zip(reversed(regions), reversed(parts), strict=True):
             last = tuple(ref for ref in dict.fromkeys((*part.inputs, *part.outputs)) if ref not in kept)
             kept.update(last)
-            steps.append(Step(region, self._call(region.backend, part), part.inputs, part.outputs, last))
+            after = tuple(dict.fromkeys(makers[ref.name] for ref in part.inputs if ref.name in makers))
+            steps.append(Step(region, self._call(region.backend, part), part.inputs, part.outputs, last, after))
         return tuple(reversed(steps))
 
     def _call(self, backend: str, part: Part) -> Call:
@@ -136,6 +185,17 @@ def prepare(frozen: Frozen, exact: Exact, state: Mapping[str, torch.Tensor], dev
     return known | dict(zip(new, made, strict=True))
 
 
+@contextmanager
+def searching(wanted: bool) -> Iterator[None]:
+    """Inside, cuDNN times its algorithms for each new convolution and takes the fastest, if wanted."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = wanted or before
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
 class Replay:
     """A program captured in one CUDA graph with inputs of its own; a call copies into them, replays, and copies out."""
 
@@ -144,12 +204,16 @@ class Replay:
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            for _ in range(2):  # the first call compiles; libraries make their workspaces
+            for _ in range(2):  # the first call compiles and searches; libraries make their workspaces
                 program.run(self._inputs)
         torch.cuda.current_stream().wait_stream(stream)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
-            self._outputs = program.run(self._inputs)
+            if program.lanes > 1:
+                others = [torch.cuda.Stream() for _ in range(program.lanes - 1)]
+                self._outputs = program.fork(self._inputs, [torch.cuda.current_stream(), *others])
+            else:
+                self._outputs = program.run(self._inputs)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The outputs of one pass, in memory of their own."""

@@ -121,6 +121,18 @@ def featurize(kernel: Kernel, roofline: Roofline, multiprocessors: int, position
     return named
 
 
+def device_share(kernel: Kernel, us: float, roofline: Roofline, multiprocessors: int) -> float:
+    """How much of the device a kernel fills while it runs alone, 0 to 1: what is left, another kernel can use.
+
+    A product's or a convolution's tiles (between 64 x 64 and 128 x 128) over the multiprocessors; for all others, the
+    time that their traffic takes at full bandwidth over the time that they take.
+    """
+    features = featurize(kernel, roofline, multiprocessors)
+    if "log_waves_64" in features and not features.get("depthwise"):
+        return min(1.0, 2.0 ** ((features["log_waves_64"] + features["log_waves_128"]) / 2))
+    return min(1.0, traffic_bytes(kernel.graph) / roofline.bytes_per_us / max(us, roofline.floor_us))
+
+
 def _log(value: float) -> float:
     return math.log2(value + 1.0)
 
@@ -270,7 +282,7 @@ def _aten_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         "log_pixels": _log(math.prod(largest.shape[2:])),
         "strided": float(any(kind.layout == "strided" for kind in sources)),
         "broadcast": float(any(1 < kind.numel < op.type.numel for kind in sources)),
-        "window": float(_window(op)),
+        "log_window": _log(_window(op)),
         "work": float(row.work),
         "blocks": _log(largest.numel / 1024 / multiprocessors),
     }
@@ -307,7 +319,7 @@ def _triton_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         "reductions": float(len(reductions)),
         "reduces_nhwc": float(bool(reductions) and first.layout == "nhwc"),
         "split": float(any(split_reduction(graph, op) for op in reductions)),
-        "windows": float(sum(_window(op) for op in computing)),
+        "log_windows": _log(sum(_window(op) for op in computing)),
         "cats": float(sum(ops.lookup(op).role is Role.CONCAT for op in computing)),
         "cat_inputs": float(sum(len(op.refs()) for op in computing if ops.lookup(op).role is Role.CONCAT)),
         "copies": float(sum(op.base == "clone" for op in computing)),

@@ -16,7 +16,6 @@ from costmodel.dataset import kernel_of, read_frame
 from costmodel.errors import DatasetError
 from costmodel.features import OPTIONAL, Roofline
 from costmodel.hardware import CARD_SCHEMA
-from costmodel.kernels import Kernel
 from costmodel.predictor import Array, Predictor, save_predictor
 from costmodel.train import (
     BASELINES,
@@ -62,7 +61,7 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
     roofline = fit_roofline(kernels, kept["device_us_p50"].tolist())
     everything = tabulate(kernels, kept, roofline, multiprocessors)
     tables = {group: drop(table, OPTIONAL) for group, table in everything.items()}
-    scores, out_of_fold = _score_groups(tables, settings, say)
+    scores, out_of_fold = _score_groups(tables, settings, say, jobs)
     groups = {group: fit_group(table, settings, out_of_fold[group]) for group, table in tables.items()}
     predictor = Predictor(groups, roofline, multiprocessors)
     sha256 = save_predictor(predictor, directory / "predictor.safetensors")
@@ -76,7 +75,8 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
         "roofline": _describe(roofline),
         "scores": {"kernels": scores},
     }
-    card |= _whole_models(directory, kernels, tables, predictor, dispatch, settings, say, jobs)
+    origins = evaluate.table_origins(kernels, kept["source"].tolist())
+    card |= _whole_models(directory, origins, tables, predictor, dispatch, settings, say, jobs)
     card["scores"]["kernels"] = scores
     _write_card(directory / "card.json", card)
     return card
@@ -95,7 +95,7 @@ def _counts(column: pd.Series[Any]) -> dict[str, int]:
 
 
 def _score_groups(
-    tables: Mapping[str, Table], settings: Settings, say: Say
+    tables: Mapping[str, Table], settings: Settings, say: Say, jobs: int
 ) -> tuple[list[dict[str, Any]], dict[str, Array]]:
     """Scores of the networks and of every baseline, by group, on shape groups left out."""
     rows: list[dict[str, Any]] = []
@@ -103,7 +103,7 @@ def _score_groups(
     for group, table in tables.items():
         ways = {"network": network_fit(settings), **BASELINES}
         for way, fit in ways.items():
-            prediction = cross_validate(table, fit)
+            prediction = cross_validate(table, fit, jobs)
             rows.append({"group": group, "way": way, **score_group(table, prediction)})
             if way == "network":
                 predictions[group] = prediction
@@ -116,7 +116,7 @@ def _score_groups(
 
 def _whole_models(
     directory: Path,
-    kernels: Sequence[Kernel],
+    origins: Mapping[str, Sequence[evaluate.Origin]],
     tables: Mapping[str, Table],
     predictor: Predictor,
     dispatch: Mapping[str, float],
@@ -134,8 +134,7 @@ def _whole_models(
         return {"costs": costs, "intervals": {"latency": DEFAULT_WIDTHS, "speedup": DEFAULT_WIDTHS}, "scores": {}}
     say(f"{len(cases)} whole-model cases ({len(everything) - len(cases)} unstable ones left out)")
     issued = [evaluate.programs(case) for case in cases]
-    keys = evaluate.table_keys(kernels)
-    rows = evaluate.leave_families_out(cases, issued, tables, keys, predictor, dispatch, settings, jobs)
+    rows = evaluate.leave_families_out(cases, issued, tables, origins, predictor, dispatch, settings, jobs)
     frame = pd.DataFrame(rows)
     frame.to_csv(directory / "validation.csv", index=False, float_format="%.5g")
     scores = evaluate.score_table(frame)

@@ -17,8 +17,9 @@ from typing import Any, Literal, get_args
 
 from costmodel.errors import PlanError
 from costmodel.ir import Graph
+from costmodel.lanes import MOST_LANES
 
-SCHEMA = 1
+SCHEMA = 2
 Backend = Literal["eager", "inductor", "cudnn"]
 Launch = Literal["stream", "graph"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
@@ -27,7 +28,7 @@ LAUNCHES: tuple[str, ...] = get_args(Launch)
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Consecutive operators that run the same way.
+    """Operators that run the same way.
 
     Attributes:
         backend: `eager` (ATen calls), `inductor` (compiled together), `cudnn` (one fused convolution).
@@ -35,6 +36,7 @@ class Region:
         layers: the modules that they belong to.
         us: predicted device time, microseconds.
         why: the reason for the choice, for people.
+        lane: the stream that it is issued to inside the CUDA graph; regions of different lanes may run side by side.
     """
 
     backend: str
@@ -42,6 +44,7 @@ class Region:
     layers: tuple[str, ...]
     us: float
     why: str = ""
+    lane: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class Plan:
         latency_ms: predicted latency of the plan, and of each mode that it was compared with.
         build_s: predicted time to compile the plan's regions.
         torch: version of torch that the plan was made with.
+        search: whether cuDNN's algorithms are searched for when the plan is applied, in place of its heuristics.
     """
 
     model: str
@@ -71,6 +75,7 @@ class Plan:
     latency_ms: Mapping[str, float]
     build_s: float
     torch: str
+    search: bool = False
 
     def check(self, graph: Graph) -> Plan:
         """The plan itself, if it was made for this captured graph.
@@ -151,6 +156,7 @@ class Plan:
         for key in ("model", "graph", "hardware", "strategy", "launch", "torch"):
             _need(isinstance(data[key], str), where, key)
         _need(data["launch"] in LAUNCHES, where, "launch")
+        _need(isinstance(data["search"], bool), where, "search")
         _need(_are_strings(data["moves"]), where, "moves")
         _need(_is_time(data["build_s"]), where, "build_s")
         latency = data["latency_ms"]
@@ -179,7 +185,9 @@ def _region(data: Any, where: str) -> Region:
     _need(_are_strings(data["layers"]), where, "layers")
     _need(_is_time(data["us"]), where, "us")
     _need(isinstance(data["why"], str), where, "why")
-    return Region(data["backend"], tuple(data["ops"]), tuple(data["layers"]), float(data["us"]), data["why"])
+    lane = data["lane"]
+    _need(isinstance(lane, int) and not isinstance(lane, bool) and 0 <= lane < MOST_LANES, where, "lane")
+    return Region(data["backend"], tuple(data["ops"]), tuple(data["layers"]), float(data["us"]), data["why"], lane)
 
 
 def _need(holds: bool, where: str, key: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from costmodel import timeline
 from costmodel.blocks import Block, block_edges, find_blocks
@@ -10,6 +11,7 @@ from costmodel.errors import RequestError
 from costmodel.freeze import freeze
 from costmodel.hardware import Profile
 from costmodel.ir import Graph
+from costmodel.lanes import Task, assign_lanes, makespan_us, merge_runs
 from costmodel.moves import rewrite
 from costmodel.oracle import STRATEGIES, Choice
 from costmodel.plan import Plan, Region, fingerprint
@@ -24,7 +26,12 @@ START_US = 40.0
 
 
 def make_plan(
-    graph: Graph, profile: Profile, modes_ms: Mapping[str, float], torch_version: str, strategy: str = "exact"
+    graph: Graph,
+    profile: Profile,
+    modes_ms: Mapping[str, float],
+    torch_version: str,
+    strategy: str = "exact",
+    fork: bool = True,
 ) -> Plan:
     """The plan for a captured graph.
 
@@ -34,6 +41,7 @@ def make_plan(
         modes_ms: predicted latency by mode, kept in the plan beside its own.
         torch_version: of the torch that captured the graph.
         strategy: a key of STRATEGIES.
+        fork: whether branches may run side by side.
 
     Raises:
         RequestError: there is no such strategy.
@@ -41,8 +49,8 @@ def make_plan(
     """
     if strategy not in STRATEGIES:
         raise RequestError(f"no strategy is called {strategy!r}; choose one of {', '.join(STRATEGIES)}")
-    tried = [(moves, *_decide(freeze(rewrite(graph, moves)).main, profile, strategy)) for moves in MOVES]
-    moves, regions, build_us = min(tried, key=lambda found: _total_us(found[1]))
+    tried = [(moves, _decide(freeze(rewrite(graph, moves)).main, profile, strategy, fork)) for moves in MOVES]
+    moves, found = min(tried, key=lambda pair: pair[1].us)
     return Plan(
         model=graph.name,
         graph=fingerprint(graph),
@@ -50,31 +58,48 @@ def make_plan(
         strategy=strategy,
         moves=moves,
         launch="stream" if profile.on_cpu else "graph",
-        regions=regions,
-        latency_ms={**modes_ms, "plan": (_total_us(regions) + (0.0 if profile.on_cpu else START_US)) / 1e3},
-        build_s=build_us / 1e6,
+        search=not profile.on_cpu,
+        regions=found.regions,
+        latency_ms={**modes_ms, "plan": (found.us + (0.0 if profile.on_cpu else START_US)) / 1e3},
+        build_s=found.build_us / 1e6,
         torch=torch_version,
     )
 
 
-def _decide(main: Graph, profile: Profile, strategy: str) -> tuple[tuple[Region, ...], float]:
-    """The regions of the best decision, and the time to build them, microseconds."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Regions, what they take together, and the time to build them; microseconds."""
+
+    regions: tuple[Region, ...]
+    us: float
+    build_us: float = 0.0
+
+
+def _decide(main: Graph, profile: Profile, strategy: str, fork: bool) -> Found:
+    """The best decision, and what follows from it."""
     blocks = find_blocks(main)
     edges = block_edges(main, blocks)
     prices = Prices(main, profile)
-    decision = STRATEGIES[strategy](
-        stream_tree(len(blocks), edges), BlockCosts.of(blocks, edges, prices, cudnn=not profile.on_cpu)
-    )
-    tried = [[decision.choices[index] for index in range(len(blocks))]]
+    costs = BlockCosts.of(blocks, edges, prices, cudnn=not profile.on_cpu)
+    tree = stream_tree(len(blocks), edges)
+
+    def chosen(priced: BlockCosts) -> list[Choice]:
+        made = STRATEGIES[strategy](tree, priced).choices
+        return [made[index] for index in range(len(blocks))]
+
+    tried = [_in_a_row(main, blocks, chosen(costs), prices)]
     if strategy == "exact":  # what fuses across three blocks and more is in no sum over pairs
-        tried.append(["inductor"] * len(blocks))
-    regions = min((_regions(main, blocks, choices, prices) for choices in tried), key=_total_us)
-    compiled = {region.ops for region in regions if region.backend == "inductor"}
+        tried.append(_in_a_row(main, blocks, ["inductor"] * len(blocks), prices))
+        if fork and not profile.on_cpu:
+            tried.append(_side_by_side(main, blocks, edges, chosen(costs.forking()), prices))
+    best = min(tried, key=lambda found: found.us)
+    compiled = {region.ops for region in best.regions if region.backend == "inductor"}
     kernels = [kernel for ops in compiled for kernel in prices.kernels("inductor", ops)]
-    return regions, timeline.total(compile_counts(kernels), profile.costs("compile")) if compiled else 0.0
+    build_us = timeline.total(compile_counts(kernels), profile.costs("compile")) if compiled else 0.0
+    return replace(best, build_us=build_us)
 
 
-def _regions(main: Graph, blocks: Sequence[Block], choices: Sequence[Choice], prices: Prices) -> tuple[Region, ...]:
+def _in_a_row(main: Graph, blocks: Sequence[Block], choices: Sequence[Choice], prices: Prices) -> Found:
     """Blocks of one choice in a row as one region; what cuDNN runs stands alone."""
     runs: list[tuple[str, list[Block]]] = []
     for block, choice in zip(blocks, choices, strict=True):
@@ -82,8 +107,43 @@ def _regions(main: Graph, blocks: Sequence[Block], choices: Sequence[Choice], pr
             runs[-1][1].append(block)
         else:
             runs.append((str(choice), [block]))
-    modules = {op.name: op.module for op in main.ops}
-    return tuple(_region(backend, run, modules, prices) for backend, run in runs)
+    modules = _modules(main)
+    regions = tuple(_region(backend, run, modules, prices) for backend, run in runs)
+    return Found(regions, sum(region.us for region in regions))
+
+
+def _side_by_side(
+    main: Graph,
+    blocks: Sequence[Block],
+    edges: Sequence[tuple[int, int]],
+    choices: Sequence[Choice],
+    prices: Prices,
+) -> Found:
+    """Blocks on lanes, those of one choice in a row on a lane as one region; what cuDNN runs stands alone."""
+    after = _producers(len(blocks), edges)
+    lanes = assign_lanes(after)
+    runs = merge_runs(after, lanes, [None if choice == "cudnn" else choice for choice in choices])
+    home = {block: number for number, run in enumerate(runs) for block in run}
+    modules = _modules(main)
+    regions, tasks = [], []
+    for number, run in enumerate(runs):
+        backend, lane = str(choices[run[0]]), lanes[run[0]]
+        region = replace(_region(backend, [blocks[block] for block in run], modules, prices), lane=lane)
+        waits = tuple(sorted({home[before] for block in run for before in after[block]} - {number}))
+        regions.append(region)
+        tasks.append(Task(region.us, prices.share(backend, region.ops), waits, lane))
+    return Found(tuple(regions), makespan_us(tasks))
+
+
+def _producers(count: int, edges: Sequence[tuple[int, int]]) -> list[tuple[int, ...]]:
+    found: list[list[int]] = [[] for _ in range(count)]
+    for producer, consumer in edges:
+        found[consumer].append(producer)
+    return [tuple(sorted(set(before))) for before in found]
+
+
+def _modules(main: Graph) -> dict[str, str]:
+    return {op.name: op.module for op in main.ops}
 
 
 def _region(backend: str, run: Sequence[Block], modules: Mapping[str, str], prices: Prices) -> Region:
@@ -100,7 +160,3 @@ def _why(backend: str, run: Sequence[Block], prices: Prices) -> str:
         other = prices.us("inductor", [name for block in run for name in block.ops])
         return f"library kernels; Inductor would take {other:.1f} us"
     return "fused by Inductor"
-
-
-def _total_us(regions: Sequence[Region]) -> float:
-    return sum(region.us for region in regions)

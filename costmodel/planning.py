@@ -20,6 +20,7 @@ def plan(
     hardware: str | None = None,
     model_name: str | None = None,
     strategy: str = "exact",
+    fork: bool = True,
 ) -> Plan:
     """How a module should run on some hardware: the oracle's choice, region by region. Nothing runs.
 
@@ -29,6 +30,7 @@ def plan(
         hardware: a profile's name; None for this machine's GPU if there is a profile for it, else the default.
         model_name: what the plan calls the model; None for its class.
         strategy: a key of `costmodel.oracle.STRATEGIES`.
+        fork: whether branches may run side by side, on streams of their own.
 
     Raises:
         UnknownHardwareError: there is no such profile.
@@ -42,4 +44,4 @@ def plan(
     exact = capture_exactly(module, inputs, name)
     report = predict_graph(capture(module, inputs, name), profile)
     modes = {mode: found.latency_ms for mode, found in report.modes.items()}
-    return make_plan(exact.graph, profile, modes, torch.__version__, strategy)
+    return make_plan(exact.graph, profile, modes, torch.__version__, strategy, fork)

@@ -84,7 +84,7 @@ class GroupModel:
                     f"the predictor was trained on other features ({', '.join(odd[:4])}); train it again"
                 )
         raw = np.array([[named[name] for name in self.names] for named in features], dtype=np.float32)
-        return ((raw - self.mean) / self.scale).astype(np.float32)
+        return scaled(raw, self.mean, self.scale)
 
     def log_ratio(self, x: Array) -> tuple[Array, Array]:
         """Logarithm of time over bound for scaled vectors, and each one's distance to the nearest measured kernel."""
@@ -92,6 +92,15 @@ class GroupModel:
         distance = distances(x, self.memory)
         correction, nearest = weigh(distance, self.residual, self.reach)
         return base + correction, nearest
+
+
+def scaled(raw: Array, mean: Array, scale: Array) -> Array:
+    """Features centred and divided, and held within OUTLYING: a network must not extrapolate along a rare feature."""
+    return np.asarray(np.clip((raw - mean) / scale, -OUTLYING, OUTLYING), dtype=np.float32)
+
+
+OUTLYING = 6.0
+"""Standard deviations beyond which a feature is not told apart."""
 
 
 def distances(x: Array, memory: Array) -> Array:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from costmodel import timeline
 from costmodel.blocks import Block
 from costmodel.compile import compiled_kernels
+from costmodel.features import device_share
 from costmodel.hardware import Profile
 from costmodel.ir import Graph
 from costmodel.kernels import Kernel, eager_kernels
+from costmodel.lanes import WAIT_US
 from costmodel.oracle import Choice
 from costmodel.program import footprint_of
 from costmodel.regions import cut, fused_part
@@ -46,6 +47,7 @@ class Prices:
         self._cold_us = cold * timeline.coldness(footprint_of(main))
         self._kernels: dict[tuple[str, tuple[str, ...]], tuple[Kernel, ...]] = {}
         self._us: dict[str, float] = {}
+        self._shares: dict[str, float] = {}
         self._total_us: dict[tuple[str, tuple[str, ...]], float] = {}
 
     def kernels(self, backend: str, ops: Sequence[str]) -> tuple[Kernel, ...]:
@@ -71,15 +73,39 @@ class Prices:
             self._total_us[key] = sum(times)
         return self._total_us[key]
 
+    def share(self, backend: str, ops: Sequence[str]) -> float:
+        """How much of the device a region fills, 0 to 1: the mean over its kernels' time."""
+        if not (kernels := self.kernels(backend, ops)):
+            return 0.0
+        self.learn([(backend, ops)])
+        times = [self._us[str(kernel.graph)] for kernel in kernels]
+        return sum(us * self._share(kernel) for us, kernel in zip(times, kernels, strict=True)) / max(sum(times), 1e-9)
+
+    def _share(self, kernel: Kernel) -> float:
+        text = str(kernel.graph)
+        if text not in self._shares:
+            of = self._predictor
+            self._shares[text] = device_share(kernel, self._us[text], of.roofline, of.multiprocessors)
+        return self._shares[text]
+
 
 @dataclass(frozen=True, slots=True)
 class BlockCosts:
-    """What the oracle asks, for the blocks of a graph: microseconds of device time, which bounds a CUDA graph."""
+    """What the oracle asks, for the blocks of a graph: microseconds of device time, which bounds a CUDA graph.
+
+    Attributes:
+        blocks: the units.
+        prices: of regions.
+        near: pairs of blocks between which fusion is considered.
+        cudnn: whether the device has it.
+        overlap: how much of the device a block fills on average; 1 where branches cannot run side by side.
+    """
 
     blocks: Sequence[Block]
     prices: Prices
     near: frozenset[tuple[int, int]]
     cudnn: bool = True
+    overlap: float = 1.0
 
     @classmethod
     def of(
@@ -113,6 +139,13 @@ class BlockCosts:
         both = (*self.blocks[producer].ops, *self.blocks[consumer].ops)
         return self.prices.us("inductor", both) - self.run(producer, before) - self.run(consumer, after)
 
-    def together(self, branches: Sequence[float]) -> float:  # noqa: ARG002 - what the oracle asks
-        """Plans do not fork streams yet."""
-        return math.inf
+    def together(self, branches: Sequence[float]) -> float:
+        """Branches on streams of their own share the device: the longest one, or all if they fill it."""
+        crossings = WAIT_US * sum(us > 0 for us in branches)
+        return max(*branches, self.overlap * sum(branches)) + crossings
+
+    def forking(self) -> BlockCosts:
+        """The same costs with branches side by side."""
+        filled = [(self.prices.us("eager", block.ops), self.prices.share("eager", block.ops)) for block in self.blocks]
+        work = sum(us for us, _ in filled)
+        return replace(self, overlap=sum(us * share for us, share in filled) / work if work else 1.0)

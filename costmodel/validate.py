@@ -96,6 +96,7 @@ def validate(
     inputs: Sequence[Any],
     *,
     plan: Plan | None = None,
+    others: Mapping[str, Plan] | None = None,
     hardware: str | None = None,
     model_name: str | None = None,
     modes: Sequence[str] = USUAL,
@@ -106,7 +107,8 @@ def validate(
     Args:
         module: in evaluation mode, on the device to measure.
         inputs: positional inputs; the measurement runs on random ones like them.
-        plan: measured too, if given.
+        plan: measured too, if given, as `plan`.
+        others: further plans to measure beside it, by the names that the result gives them.
         hardware: the profile that predicts; None for this machine's GPU if there is a profile for it, else the default.
         model_name: what the result calls the model; None for its class.
         modes: of MODES.
@@ -118,6 +120,7 @@ def validate(
     """
     if odd := [mode for mode in modes if mode not in MODES]:
         raise RequestError(f"unknown mode {odd[0]!r}; choose of {', '.join(MODES)}")
+    plans = ({"plan": plan} if plan is not None else {}) | dict(others or {})
     device = device_of(module, inputs)
     chosen = hardware or resolve_default()[0]
     report = predict(module, inputs, hardware=chosen, model_name=model_name)
@@ -127,9 +130,9 @@ def validate(
         runs = {"eager": _Run.of(lambda: module, example, device)}
         for mode in modes:
             runs[mode] = _Run.of(partial(torch.compile, module, mode=mode), example, device)
-        if plan is not None:
-            runs["plan"] = _Run.of(partial(apply, module, plan, example), example, device)
-            predicted["plan"] = plan.latency_ms["plan"]
+        for name, one in plans.items():
+            runs[name] = _Run.of(partial(apply, module, one, example), example, device)
+            predicted[name] = one.latency_ms["plan"]
         _interleave(runs, seconds, device.type)
     eager = runs["eager"]
     planned = runs["plan"].runner if plan is not None else None

@@ -1,8 +1,9 @@
-"""Plans against every mode of torch.compile, measured side by side in one run, model by model: CSV and a summary.
+"""Plans against every mode of torch.compile, measured side by side in one run, model by model, and a summary.
 
-python scripts/measure_and_compare.py -o results.jsonl            the twelve models, batch 1 and 32, float32 and float16
-python scripts/measure_and_compare.py resnet50 -b 32 -o one.jsonl --mode max-autotune
+python scripts/measure_and_compare.py -o compared.jsonl           the twelve models, batch 1 and 32, float32 and float16
+python scripts/measure_and_compare.py resnet50 -b 32 -o one.jsonl --mode max-autotune --strategy published
 
+First parallel processes plan and compile every case, which fills Inductor's cache; then this process alone measures.
 Each line of the file is one validation; a model that is in the file already is not measured again.
 """
 
@@ -11,57 +12,138 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from collectors.pool import ONE_THREAD, default_processes, in_parallel
 from costmodel.errors import CostmodelError
-from costmodel.planning import plan
-from costmodel.validate import USUAL, resolve_device, validate
-from costmodel.zoo import load_real
+from costmodel.oracle import STRATEGIES
+from costmodel.plan import Plan
 
 MODELS = (
     *("alexnet", "densenet121", "googlenet", "mobilenet_v2", "resnet50", "squeezenet1_1"),
     *("vgg16_bn", "resnet18", "efficientnet_b0", "convnext_tiny", "vit_b_16", "inception_v3"),
 )
 """The six models of the study, and six more."""
+UNSEARCHED, UNFORKED = "unsearched", "unforked"
+"""Our plan with cuDNN's own choice of algorithms; and on one stream: what the two are worth."""
+OURS = ("plan", UNSEARCHED, UNFORKED)
 
 
-def measured(model: str, batch_size: int, precision: str, args: argparse.Namespace) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is planned and measured, and how."""
+
+    model: str
+    batch_size: int
+    precision: str
+    hardware: str
+    device: str
+    modes: tuple[str, ...]
+    variants: tuple[str, ...]
+    plans: Path
+
+    @property
+    def key(self) -> list[Any]:
+        """Identifies the case in the file of results."""
+        return [self.model, self.batch_size, self.precision]
+
+    def path(self, variant: str) -> Path:
+        """Where a plan for it is kept."""
+        return self.plans / f"{self.model}-{self.batch_size}-{self.precision}-{variant}.json".replace(":", "-")
+
+
+def prepare(case: Case) -> dict[str, float]:
+    """Plans and compiles a case, so that the cache on disk holds all of it; seconds that each step took."""
+    import torch
+
+    from costmodel.apply import apply
+    from costmodel.planning import plan
+    from costmodel.validate import resolve_device
+    from costmodel.zoo import load_real
+
+    device = resolve_device(case.device)
+    begin = time.perf_counter()
+    seconds: dict[str, float] = {}
+
+    def passed(step: str) -> None:
+        seconds[step] = round(time.perf_counter() - begin - sum(seconds.values()), 2)
+
+    loaded = load_real(case.model, device, batch_size=case.batch_size, precision=case.precision)
+    made: dict[str, Plan] = {}
+    for variant in ("plan", *case.variants):
+        if variant == UNSEARCHED:
+            made[variant] = replace(made["plan"], search=False)
+        elif variant == UNFORKED:
+            made[variant] = plan(
+                loaded.module, loaded.inputs, hardware=case.hardware, model_name=case.model, fork=False
+            )
+        else:
+            strategy = "exact" if variant == "plan" else variant
+            options: dict[str, Any] = {"hardware": case.hardware, "model_name": case.model, "strategy": strategy}
+            made[variant] = plan(loaded.module, loaded.inputs, **options)
+    passed("plan")
+    for variant, one in made.items():
+        one.save(case.path(variant))
+    example = [item.normal_() if item.is_floating_point() else item for item in loaded.inputs]
+    with torch.no_grad():
+        for mode in ("default", *case.modes):
+            torch._dynamo.reset()
+            torch.compile(loaded.module, mode=mode)(*example)
+            passed(mode)
+        for one in made.values():
+            apply(loaded.module, one, example, check=False)
+        passed("apply")
+    return seconds
+
+
+def measured(case: Case, seconds: float) -> dict[str, Any]:
     """One case: predicted and measured in every mode and as planned."""
-    device = resolve_device(args.device)
-    loaded = load_real(model, device, batch_size=batch_size, precision=precision)
-    made = plan(loaded.module, loaded.inputs, hardware=args.hardware, model_name=model)
+    from costmodel.validate import USUAL, resolve_device, validate
+    from costmodel.zoo import load_real
+
+    loaded = load_real(case.model, resolve_device(case.device), batch_size=case.batch_size, precision=case.precision)
+    made = Plan.load(case.path("plan"))
     found = validate(
         loaded.module,
         loaded.inputs,
         plan=made,
-        hardware=args.hardware,
-        model_name=model,
-        modes=(*USUAL, *args.mode),
-        seconds=args.seconds,
+        others={variant: Plan.load(case.path(variant)) for variant in case.variants},
+        hardware=case.hardware,
+        model_name=case.model,
+        modes=(*USUAL, *case.modes),
+        seconds=seconds,
     )
-    backends = sorted({region.backend for region in made.regions})
-    return {"case": [model, batch_size, precision], "moves": made.moves, "backends": backends, **found.to_dict()}
+    backends = {name: sum(region.backend == name for region in made.regions) for name in ("cudnn", "inductor", "eager")}
+    lanes = 1 + max(region.lane for region in made.regions)
+    return {"case": case.key, "moves": made.moves, "backends": backends, "lanes": lanes, **found.to_dict()}
 
 
-def summary(records: list[dict[str, Any]]) -> str:
+def summary(records: Sequence[dict[str, Any]]) -> str:
     """A line a case and the geometric mean of the plan's gain over the best mode that was measured."""
     gains = []
     lines = []
     for record in records:
         modes = record["modes"]
-        others = {name: mode["measured_ms"] for name, mode in modes.items() if name != "plan" and mode["measured_ms"]}
+        ways = {name: mode["measured_ms"] for name, mode in modes.items() if mode["measured_ms"]}
+        others = {name: ms for name, ms in ways.items() if name not in (*OURS, *STRATEGIES)}
         best = min(others, key=others.__getitem__)
-        planned = modes["plan"]["measured_ms"]
-        if planned is None:
+        if "plan" not in ways:
             lines.append(f"{record['case']}: the plan failed: {modes['plan']['note']}")
             continue
+        planned = ways["plan"]
         gains.append(others[best] / planned)
-        predicted = modes["plan"]["predicted_ms"]
+        also = "".join(f", {name} {ms:.3f}" for name, ms in ways.items() if name not in others and name != "plan")
         lines.append(
-            f"{record['case']}: plan {planned:.3f} ms (predicted {predicted:.3f}), best mode {best} "
-            f"{others[best]:.3f} ms, gain {gains[-1]:.3f}"
+            f"{record['case']}: plan {planned:.3f} ms (predicted {modes['plan']['predicted_ms']:.3f}{also}), "
+            f"best mode {best} {others[best]:.3f} ms (predicted {modes[best]['predicted_ms'] or math.nan:.3f}), "
+            f"gain {gains[-1]:.3f}{', replaced: ' + ' '.join(record['replaced']) if record['replaced'] else ''}"
         )
     if gains:
         mean = math.exp(sum(map(math.log, gains)) / len(gains))
@@ -76,27 +158,56 @@ def main() -> None:
     parser.add_argument("-b", "--batch-size", type=int, action="append")
     parser.add_argument("--precision", action="append")
     parser.add_argument("--mode", action="append", default=[], help="a mode beside default and reduce-overhead")
+    parser.add_argument(
+        "--strategy",
+        action="append",
+        default=[],
+        choices=(UNSEARCHED, UNFORKED, *STRATEGIES),
+        help="a plan beside ours",
+    )
     parser.add_argument("--hardware", default="nvidia-h200")
     parser.add_argument("--device", default="")
-    parser.add_argument("--seconds", type=float, default=0.1)
+    parser.add_argument("--seconds", type=float, default=0.1, help="of measuring a way in each of seven rounds")
+    parser.add_argument("--budget", type=float, default=math.inf, help="seconds for all")
+    parser.add_argument("--prepare-share", type=float, default=0.4, help="of the budget, for compiling in parallel")
+    parser.add_argument("--processes", type=int, default=default_processes())
+    parser.add_argument("--plans", type=Path, help="folder for the plans; a temporary one if not given")
     parser.add_argument("-o", "--output", type=Path, default=Path("compared.jsonl"))
     args = parser.parse_args()
+    begin = time.monotonic()
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / "inductor"))
+    plans = args.plans or Path(tempfile.mkdtemp())
+    plans.mkdir(parents=True, exist_ok=True)
     lines = args.output.read_text(encoding="utf-8").splitlines() if args.output.exists() else []
     records = [json.loads(line) for line in lines]
-    for precision in args.precision or ("float32", "float16"):
-        for batch_size in args.batch_size or (1, 32):
-            for model in args.models:
-                if any(record["case"] == [model, batch_size, precision] for record in records):
-                    continue
-                try:
-                    record = measured(model, batch_size, precision, args)
-                except CostmodelError as error:
-                    print(f"{model}, batch {batch_size}, {precision}: {error}", file=sys.stderr)
-                    continue
-                records.append(record)
-                with args.output.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(record) + "\n")
-                print(summary([record]).splitlines()[0], flush=True)
+    rest = (args.hardware, args.device, tuple(args.mode), tuple(args.strategy), plans)
+    cases = [
+        Case(model, batch_size, precision, *rest)
+        for precision in args.precision or ("float32", "float16")
+        for batch_size in args.batch_size or (1, 32)
+        for model in args.models
+    ]
+    todo = [case for case in cases if not any(record["case"] == case.key for record in records)]
+    end = begin + args.budget * args.prepare_share
+    for count, (case, outcome) in enumerate(in_parallel(prepare, todo, args.processes, end, ONE_THREAD), 1):
+        print(
+            f"{time.monotonic() - begin:.0f} s: prepared {count} of {len(todo)}: {case.key} {outcome!r}"[:300],
+            flush=True,
+        )
+    for case in todo:
+        if time.monotonic() > begin + args.budget:
+            break
+        if not case.path("plan").exists():
+            continue
+        try:
+            record = measured(case, args.seconds)
+        except CostmodelError as error:
+            print(f"{case.key}: {error}", file=sys.stderr)
+            continue
+        records.append(record)
+        with args.output.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        print(f"{time.monotonic() - begin:.0f} s: {summary([record]).splitlines()[0]}", flush=True)
     print(summary(records))
 
 

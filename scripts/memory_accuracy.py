@@ -1,6 +1,7 @@
-"""Prints predicted against measured peak memory of twelve models; with --write, puts the table into README.md.
+"""Predicted against measured peak memory of twelve models.
 
-On a machine with a GPU: python scripts/memory_accuracy.py --device cuda -b 8 --write README.md
+python scripts/memory_accuracy.py --device cuda -b 8 -o docs/memory_h200.json      measures, on a machine with a GPU
+python scripts/memory_accuracy.py --rows docs/memory_h200.json --write README.md   puts what was measured into README.md
 """
 
 from __future__ import annotations
@@ -10,21 +11,26 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from costmodel.memory.accuracy import BEGIN, END, MODELS, accuracy_rows, accuracy_table
+from costmodel.memory.accuracy import BEGIN, END, MODELS, Row, accuracy_rows, accuracy_table
 from costmodel.scores import replace_section
 
-parser = argparse.ArgumentParser(description=__doc__)
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
 parser.add_argument("-b", "--batch-size", type=int, default=8)
 parser.add_argument("--models", nargs="+", default=MODELS)
-parser.add_argument("-o", "--output", type=Path, help="also write the rows to this JSON file")
+parser.add_argument("--rows", type=Path, help="rows that were measured before, in place of measuring")
+parser.add_argument("-o", "--output", type=Path, help="write the rows to this JSON file")
 parser.add_argument("--write", type=Path, metavar="README.md")
 args = parser.parse_args()
 
-rows = list(accuracy_rows(args.models, args.device, args.batch_size))
-text = accuracy_table(rows, args.device, args.batch_size)
+if args.rows:
+    about = json.loads(args.rows.read_text(encoding="utf-8"))
+else:
+    rows = [asdict(row) for row in accuracy_rows(args.models, args.device, args.batch_size)]
+    about = {"device": args.device, "batch_size": args.batch_size, "rows": rows}
+text = accuracy_table([Row(**row) for row in about["rows"]], about["device"], about["batch_size"])
 print(text)
 if args.output:
-    args.output.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
+    args.output.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 if args.write:
     args.write.write_text(replace_section(args.write, text, BEGIN, END), encoding="utf-8")

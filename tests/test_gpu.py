@@ -121,12 +121,14 @@ def test_batch_norm_in_evaluation_is_cudnns_in_float32():
     assert "'aten::cudnn_batch_norm'" in run_apart(PROFILED_BATCH_NORM)
 
 
-def test_a_plan_is_replayed_as_one_graph_and_its_results_stay():
+@pytest.mark.parametrize("forked", [False, True])
+def test_a_plan_is_replayed_as_one_graph_and_its_results_stay(forked):
     import torch
 
     from costmodel.blocks import find_blocks
     from costmodel.execute import Replay
     from costmodel.freeze import freeze
+    from costmodel.lanes import assign_lanes
     from costmodel.moves import MOVES, rewrite
     from tests.test_apply import plan_for
     from tests.test_blocks import Branches
@@ -137,7 +139,11 @@ def test_a_plan_is_replayed_as_one_graph_and_its_results_stay():
     made = plan_for(net, (x,))
     regions = [replace(region, backend=backend) for region, backend in zip(made.regions, backends, strict=True)]
     assert backends.count("cudnn") == 2
-    fast = costmodel.apply(net, replace(made, regions=tuple(regions)), (x,))
+    if forked:
+        after = [program_step.after for program_step in _steps(main, regions)]
+        regions = [replace(region, lane=lane) for region, lane in zip(regions, assign_lanes(after), strict=True)]
+        assert {region.lane for region in regions} == {0, 1}
+    fast = costmodel.apply(net, replace(made, regions=tuple(regions), search=forked), (x,))
     assert fast.replaced == ()
     with torch.no_grad():
         first = fast(x)
@@ -147,6 +153,12 @@ def test_a_plan_is_replayed_as_one_graph_and_its_results_stay():
         torch.testing.assert_close(first, net(x), rtol=1e-2, atol=1e-2)
         torch.testing.assert_close(second, net(-x), rtol=1e-2, atol=1e-2)
     assert all(isinstance(program, Replay) for _, program in fast._ready.values())
+
+
+def _steps(main, regions):
+    from costmodel.execute import Program
+
+    return Program(main, regions, {value.name: None for value in main.values if value.role == "param"}, {}).steps
 
 
 def _exact(net, x):

@@ -23,10 +23,11 @@ PLAN = Plan(
     strategy="exact",
     moves=("fold_batch_norm",),
     launch="graph",
-    regions=(Region("eager", ("0",), ("a",), 1.5, "because"), Region("inductor", ("1",), (), 2.0)),
+    regions=(Region("eager", ("0",), ("a",), 1.5, "because"), Region("inductor", ("1",), (), 2.0, lane=1)),
     latency_ms={"eager": 2.0, "plan": 1.0},
     build_s=3.0,
     torch="2.11.0",
+    search=True,
 )
 
 
@@ -67,7 +68,7 @@ def test_regions_that_do_not_fit(regions, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": 2}, "schema"),
+        ({"schema": 1}, "schema"),
         ({"extra": 1}, "'extra'"),
         ({"launch": "rocket"}, "'launch'"),
         ({"model": 3}, "'model'"),
@@ -77,9 +78,11 @@ def test_regions_that_do_not_fit(regions, message):
         ({"latency_ms": {"plan": "fast"}}, "'latency_ms'"),
         ({"regions": {}}, "'regions'"),
         ({"regions": [{"backend": "eager"}]}, "region 0: 'keys'"),
-        ({"regions": [{"backend": "tvm", "ops": ["0"], "layers": [], "us": 1, "why": ""}]}, "'backend'"),
-        ({"regions": [{"backend": "eager", "ops": [], "layers": [], "us": 1, "why": ""}]}, "'ops'"),
-        ({"regions": [{"backend": "eager", "ops": ["0"], "layers": [], "us": -1, "why": ""}]}, "'us'"),
+        ({"regions": [{"backend": "tvm", "ops": ["0"], "layers": [], "us": 1, "why": "", "lane": 0}]}, "'backend'"),
+        ({"regions": [{"backend": "eager", "ops": [], "layers": [], "us": 1, "why": "", "lane": 0}]}, "'ops'"),
+        ({"regions": [{"backend": "eager", "ops": ["0"], "layers": [], "us": -1, "why": "", "lane": 0}]}, "'us'"),
+        ({"regions": [{"backend": "eager", "ops": ["0"], "layers": [], "us": 1, "why": "", "lane": -1}]}, "'lane'"),
+        ({"search": 1}, "'search'"),
     ],
 )
 def test_a_damaged_plan_is_refused_by_name(tmp_path, change, message):

@@ -1,0 +1,122 @@
+"""Datasets of one kind of hardware, measured in several runs or on several of its devices at once -> one dataset.
+
+    python -m collectors.merge units.parquet gpu0.parquet gpu1.parquet -o units.parquet
+    python -m collectors.merge models.jsonl again.jsonl -o models.jsonl
+
+A later file's row takes the place of an earlier one's for the same case, unless only the earlier one is to be trusted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from collectors.cases import write_whole
+from collectors.whole_model import case_key
+from costmodel.dataset import TRUSTED, read_frame, write_frame
+from costmodel.errors import CostmodelError, DatasetError
+
+SAME = ("device", "capability", "torch", "cuda", "cudnn", "triton", "method")
+"""What must not differ between runs that are merged; host and driver may, and are kept in `environments`."""
+
+
+def merge_units(paths: Sequence[Path], out: Path) -> int:
+    """Merges exported ledgers; how many cases there are then.
+
+    Raises:
+        DatasetError: a file is no dataset, or is of other hardware or software than the first.
+    """
+    import pandas as pd
+
+    frames, environments = [], []
+    for path in paths:
+        frame, about = read_frame(path)
+        frames.append(frame)
+        environments += about.get("environments", [about.get("environment", {})])
+        check_same(path, environments[0], environments[-1])
+    rows = pd.concat(frames, ignore_index=True)
+    rows["trusted"] = rows["status"] == TRUSTED
+    rows["run"] = range(len(rows))
+    rows = rows.sort_values(["trusted", "run"]).drop_duplicates(["key", "unit"], keep="last").sort_values("run")
+    about = {
+        "environment": environments[0],
+        "environments": _distinct(environments),
+        "cases": len(rows),
+        "statuses": dict(Counter(rows["status"])),
+        "units": "microseconds; quantiles of 5 rounds of CUDA-graph replays (device) and of 12 calls (host)",
+    }
+    write_frame(rows.drop(columns=["trusted", "run"]).reset_index(drop=True), out, about)
+    return len(rows)
+
+
+def merge_models(paths: Sequence[Path], out: Path) -> int:
+    """Merges records of whole models; how many cases there are then. The first file's first line may be a header.
+
+    Raises:
+        DatasetError: a file cannot be read, or was taken on other hardware or software than the first.
+    """
+    header: dict[str, Any] = {}
+    records: dict[str, dict[str, Any]] = {}
+    environments: list[dict[str, str]] = []
+    for path in paths:
+        for record in _lines(path):
+            if "schema" in record:
+                header = header or record
+                environments += record.get("environments", [record["environment"]])
+            elif "error" not in record:
+                key = case_key({**record, "model": record["model"].removeprefix("tv:")})
+                if record.get("latency_us") or key not in records:
+                    records[key] = record
+        beside = path.with_suffix(".env.json")
+        if beside.exists():
+            environments.append(json.loads(beside.read_text(encoding="utf-8")))
+        if environments:
+            check_same(path, environments[0], environments[-1])
+    header |= {"environments": _distinct(environments)}
+    write_whole(out, "".join(json.dumps(line) + "\n" for line in (header, *records.values())))
+    return len(records)
+
+
+def check_same(path: Path, first: Mapping[str, str], found: Mapping[str, str]) -> None:
+    """Makes sure that two runs may be merged.
+
+    Raises:
+        DatasetError: they were not taken on the same kind of device with the same software.
+    """
+    known = {"method": "1"}
+    for name in SAME:
+        left, right = ({**known, **environment}.get(name) for environment in (first, found))
+        if left != right:
+            raise DatasetError(f"{path}: {name} was {right}, and {left} in the first file; such numbers are not mixed")
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{path}: cannot be read: {error}") from error
+
+
+def _distinct(environments: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    return [one for index, one in enumerate(environments) if one not in environments[:index]]
+
+
+def main() -> None:
+    """Merges datasets of units (`.parquet`) or of whole models (`.jsonl`)."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    args = parser.parse_args()
+    try:
+        merge = merge_units if args.files[0].suffix == ".parquet" else merge_models
+        print(f"{merge(args.files, args.output)} cases in {args.output}")
+    except CostmodelError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

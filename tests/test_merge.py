@@ -1,0 +1,74 @@
+"""Merging datasets: what replaces what, and what is never mixed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from collectors.merge import main, merge_models, merge_units
+from costmodel.dataset import read_frame, units_frame, write_frame
+from costmodel.errors import DatasetError
+
+HERE = {"device": "NVIDIA H200", "torch": "2.11.0", "cores": "16"}
+
+
+def units(path: Path, environment: dict[str, str], *rows: tuple[str, str, float]) -> Path:
+    records = [
+        {"key": key, "unit": "", "graph": "", "runner": "aten", "status": status, "device_us": [us] * 5}
+        for key, status, us in rows
+    ]
+    write_frame(units_frame(records), path, {"environment": environment})
+    return path
+
+
+def test_a_later_row_replaces_an_earlier_one_unless_only_that_is_to_be_trusted(tmp_path):
+    first = units(tmp_path / "a.parquet", HERE, ("x", "ok", 1.0), ("y", "ok", 2.0), ("z", "noisy", 3.0))
+    second = units(
+        tmp_path / "b.parquet", HERE | {"cores": "32"}, ("x", "ok", 4.0), ("y", "noisy", 5.0), ("z", "ok", 6.0)
+    )
+    assert merge_units([first, second], first) == 3
+    frame, about = read_frame(first)
+    assert dict(zip(frame["key"], frame["device_us_p50"], strict=True)) == {"x": 4.0, "y": 2.0, "z": 6.0}
+    assert about["environment"] == HERE
+    assert [one["cores"] for one in about["environments"]] == ["16", "32"]
+    assert about["statuses"] == {"ok": 3}
+    assert merge_units([first, second], first) == 3  # nothing changes the second time
+    assert len(read_frame(first)[1]["environments"]) == 2
+
+
+def test_other_hardware_is_not_mixed_in(tmp_path):
+    first = units(tmp_path / "a.parquet", HERE, ("x", "ok", 1.0))
+    second = units(tmp_path / "b.parquet", HERE | {"device": "NVIDIA H100"}, ("y", "ok", 1.0))
+    with pytest.raises(DatasetError, match="device was NVIDIA H100, and NVIDIA H200 in the first file"):
+        merge_units([first, second], tmp_path / "out.parquet")
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def case(model: str, latency: float | None) -> str:
+    record = {"model": model, "batch_size": 1, "precision": "float32", "layout": "nchw"}
+    return json.dumps(record | ({"latency_us": {"default": [[latency] * 5]}} if latency else {}))
+
+
+def test_whole_models_keep_the_latest_record_that_has_a_latency(tmp_path, capsys):
+    header = json.dumps({"schema": 1, "environment": HERE})
+    (tmp_path / "a.jsonl").write_text(
+        "\n".join([header, case("tv:vgg11", 1.0), case("alexnet", 2.0), case("vit", None)])
+    )
+    failed = json.dumps({**json.loads(case("resnet18", None)), "error": "x"})
+    (tmp_path / "b.jsonl").write_text("\n".join([case("vgg11", 3.0), case("alexnet", None), case("vit", 4.0), failed]))
+    (tmp_path / "b.env.json").write_text(json.dumps(HERE | {"cores": "32"}))
+    assert merge_models([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], tmp_path / "out.jsonl") == 3
+    about, *rows = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    found = {row["model"]: row["latency_us"]["default"][0][2] for row in rows}
+    assert found == {"vgg11": 3.0, "alexnet": 2.0, "vit": 4.0}
+    assert [one["cores"] for one in about["environments"]] == ["16", "32"]
+
+
+def test_the_command_says_in_one_line_what_is_wrong(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["merge", str(tmp_path / "none.parquet"), "-o", str(tmp_path / "out.parquet")])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    assert "none.parquet" in capsys.readouterr().err
