@@ -121,7 +121,27 @@ class Planned(nn.Module):
         with torch.no_grad(), searching(self.plan.search and on_graph):
             if expected is not None:
                 program = self._checked(program, frozen.main, params, tensors, *expected)
-            self._ready[signature_of(tensors)] = (exact, Replay(program, tensors) if on_graph else program)
+            ready = self._captured(program, tensors, expected) if on_graph else program
+            self._ready[signature_of(tensors)] = (exact, ready)
+
+    def _captured(
+        self,
+        program: Program,
+        tensors: Sequence[torch.Tensor],
+        expected: tuple[list[torch.Tensor], list[torch.Tensor] | None] | None,
+    ) -> Replay:
+        """The program as one CUDA graph, its lanes side by side; in a row, if that comes out wrong.
+
+        Raises:
+            PlanError: the graph computes something else than the module, even so.
+        """
+        for lanes in (program.lanes, 1):
+            replay = Replay(program, tensors, lanes)
+            if expected is None or gate.passes(lambda: replay.run(tensors), *expected):  # noqa: B023 - called at once
+                return replay
+        raise PlanError(
+            f"the CUDA graph computes something else than {self.plan.model}; make the plan anew, report this"
+        )
 
     def _checked(
         self,

@@ -129,7 +129,7 @@ def device_share(kernel: Kernel, us: float, roofline: Roofline, multiprocessors:
     """
     features = featurize(kernel, roofline, multiprocessors)
     if "log_waves_64" in features and not features.get("depthwise"):
-        return min(1.0, 2.0 ** ((features["log_waves_64"] + features["log_waves_128"]) / 2))
+        return min(1.0, math.exp2((features["log_waves_64"] + features["log_waves_128"]) / 2))
     return min(1.0, traffic_bytes(kernel.graph) / roofline.bytes_per_us / max(us, roofline.floor_us))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -31,7 +32,7 @@ def make_plan(
     modes_ms: Mapping[str, float],
     torch_version: str,
     strategy: str = "exact",
-    fork: bool = True,
+    wanted: Objective | None = None,
 ) -> Plan:
     """The plan for a captured graph.
 
@@ -41,7 +42,7 @@ def make_plan(
         modes_ms: predicted latency by mode, kept in the plan beside its own.
         torch_version: of the torch that captured the graph.
         strategy: a key of STRATEGIES.
-        fork: whether branches may run side by side.
+        wanted: what the plan is for; None for the least latency.
 
     Raises:
         RequestError: there is no such strategy.
@@ -49,8 +50,9 @@ def make_plan(
     """
     if strategy not in STRATEGIES:
         raise RequestError(f"no strategy is called {strategy!r}; choose one of {', '.join(STRATEGIES)}")
-    tried = [(moves, _decide(freeze(rewrite(graph, moves)).main, profile, strategy, fork)) for moves in MOVES]
-    moves, found = min(tried, key=lambda pair: pair[1].us)
+    wanted = wanted or Objective()
+    tried = [(moves, _decide(freeze(rewrite(graph, moves)).main, profile, strategy, wanted)) for moves in MOVES]
+    moves, found = min(tried, key=lambda pair: wanted.of(pair[1]))
     return Plan(
         model=graph.name,
         graph=fingerprint(graph),
@@ -75,12 +77,29 @@ class Found:
     build_us: float = 0.0
 
 
-def _decide(main: Graph, profile: Profile, strategy: str, fork: bool) -> Found:
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What a plan is for: the least latency, or the least time for some calls, compiling included.
+
+    Attributes:
+        calls: how many calls the time to build is spread over; infinite for the least latency.
+        fork: whether branches may run side by side.
+    """
+
+    calls: float = math.inf
+    fork: bool = True
+
+    def of(self, found: Found) -> float:
+        """What is to be as small as possible: microseconds a call."""
+        return found.us + found.build_us / self.calls
+
+
+def _decide(main: Graph, profile: Profile, strategy: str, wanted: Objective) -> Found:
     """The best decision, and what follows from it."""
     blocks = find_blocks(main)
     edges = block_edges(main, blocks)
     prices = Prices(main, profile)
-    costs = BlockCosts.of(blocks, edges, prices, cudnn=not profile.on_cpu)
+    costs = BlockCosts.of(blocks, edges, prices, cudnn=not profile.on_cpu, calls=wanted.calls)
     tree = stream_tree(len(blocks), edges)
 
     def chosen(priced: BlockCosts) -> list[Choice]:
@@ -90,13 +109,20 @@ def _decide(main: Graph, profile: Profile, strategy: str, fork: bool) -> Found:
     tried = [_in_a_row(main, blocks, chosen(costs), prices)]
     if strategy == "exact":  # what fuses across three blocks and more is in no sum over pairs
         tried.append(_in_a_row(main, blocks, ["inductor"] * len(blocks), prices))
-        if fork and not profile.on_cpu:
+        if math.isfinite(wanted.calls):  # a first region to compile costs more than a further one
+            tried.append(_in_a_row(main, blocks, chosen(replace(costs, inductor=False)), prices))
+        if wanted.fork and not profile.on_cpu:
             tried.append(_side_by_side(main, blocks, edges, chosen(costs.forking()), prices))
-    best = min(tried, key=lambda found: found.us)
-    compiled = {region.ops for region in best.regions if region.backend == "inductor"}
+    return min((_built(found, prices, profile) for found in tried), key=wanted.of)
+
+
+def _built(found: Found, prices: Prices, profile: Profile) -> Found:
+    """The same with the time to compile its regions, equal ones once."""
+    compiled = {region.ops for region in found.regions if region.backend == "inductor"}
     kernels = [kernel for ops in compiled for kernel in prices.kernels("inductor", ops)]
-    build_us = timeline.total(compile_counts(kernels), profile.costs("compile")) if compiled else 0.0
-    return replace(best, build_us=build_us)
+    if not compiled:
+        return found
+    return replace(found, build_us=timeline.total(compile_counts(kernels), profile.costs("compile")))
 
 
 def _in_a_row(main: Graph, blocks: Sequence[Block], choices: Sequence[Choice], prices: Prices) -> Found:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import nn
 
 from costmodel.capture import Inputs, capture
+from costmodel.errors import RequestError
 from costmodel.exact import capture_exactly
 from costmodel.hardware import load_profile, resolve_default
 from costmodel.plan import Plan
-from costmodel.planner import make_plan
+from costmodel.planner import Objective, make_plan
 from costmodel.predict import predict_graph
 
 
@@ -20,6 +23,7 @@ def plan(
     hardware: str | None = None,
     model_name: str | None = None,
     strategy: str = "exact",
+    calls: float = math.inf,
     fork: bool = True,
 ) -> Plan:
     """How a module should run on some hardware: the oracle's choice, region by region. Nothing runs.
@@ -30,18 +34,21 @@ def plan(
         hardware: a profile's name; None for this machine's GPU if there is a profile for it, else the default.
         model_name: what the plan calls the model; None for its class.
         strategy: a key of `costmodel.oracle.STRATEGIES`.
+        calls: how often the plan will be called, if compiling it should pay for itself; infinite for least latency.
         fork: whether branches may run side by side, on streams of their own.
 
     Raises:
         UnknownHardwareError: there is no such profile.
-        RequestError: there is no such strategy.
+        RequestError: there is no such strategy, or no number of calls.
         CaptureError: the module cannot be turned into a graph.
         PlanError: the module's pass changes what outlives it, and so cannot be replayed.
         ProfileError: the profile is damaged or of another version.
     """
+    if not calls > 0:
+        raise RequestError(f"a plan is for a number of calls above 0, not {calls:g}")
     profile = load_profile(hardware or resolve_default()[0])
     name = model_name or type(module).__name__
     exact = capture_exactly(module, inputs, name)
     report = predict_graph(capture(module, inputs, name), profile)
     modes = {mode: found.latency_ms for mode, found in report.modes.items()}
-    return make_plan(exact.graph, profile, modes, torch.__version__, strategy, fork)
+    return make_plan(exact.graph, profile, modes, torch.__version__, strategy, Objective(calls, fork))

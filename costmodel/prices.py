@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,7 +15,7 @@ from costmodel.ir import Graph
 from costmodel.kernels import Kernel, eager_kernels
 from costmodel.lanes import WAIT_US
 from costmodel.oracle import Choice
-from costmodel.program import footprint_of
+from costmodel.program import compile_counts, footprint_of
 from costmodel.regions import cut, fused_part
 
 MOST_PARTNERS = 4
@@ -45,6 +46,7 @@ class Prices:
         self._main, self._predictor = main, profile.predictor
         cold = profile.costs("default_device", ("cold_launch",))["cold_launch"]
         self._cold_us = cold * timeline.coldness(footprint_of(main))
+        self._compile_costs = profile.costs("compile")
         self._kernels: dict[tuple[str, tuple[str, ...]], tuple[Kernel, ...]] = {}
         self._us: dict[str, float] = {}
         self._shares: dict[str, float] = {}
@@ -73,6 +75,11 @@ class Prices:
             self._total_us[key] = sum(times)
         return self._total_us[key]
 
+    def compile_us(self, ops: Sequence[str]) -> float:
+        """What compiling some operators adds to the time to build a plan."""
+        counts = compile_counts(self.kernels("inductor", ops))
+        return timeline.total(counts, {**self._compile_costs, "start": 0.0})
+
     def share(self, backend: str, ops: Sequence[str]) -> float:
         """How much of the device a region fills, 0 to 1: the mean over its kernels' time."""
         if not (kernels := self.kernels(backend, ops)):
@@ -99,6 +106,8 @@ class BlockCosts:
         near: pairs of blocks between which fusion is considered.
         cudnn: whether the device has it.
         overlap: how much of the device a block fills on average; 1 where branches cannot run side by side.
+        calls: how many calls the time to compile is spread over.
+        inductor: whether any block may be compiled.
     """
 
     blocks: Sequence[Block]
@@ -106,17 +115,24 @@ class BlockCosts:
     near: frozenset[tuple[int, int]]
     cudnn: bool = True
     overlap: float = 1.0
+    calls: float = math.inf
+    inductor: bool = True
 
     @classmethod
     def of(
-        cls, blocks: Sequence[Block], edges: Iterable[tuple[int, int]], prices: Prices, cudnn: bool = True
+        cls,
+        blocks: Sequence[Block],
+        edges: Iterable[tuple[int, int]],
+        prices: Prices,
+        cudnn: bool = True,
+        calls: float = math.inf,
     ) -> BlockCosts:
         """Costs with everything predicted that will be asked; `cudnn` if the device has it."""
         producers: dict[int, list[int]] = {}
         for producer, consumer in edges:
             producers.setdefault(consumer, []).append(producer)
         near = frozenset((a, b) for b, found in producers.items() for a in sorted(found)[-MOST_PARTNERS:])
-        costs = cls(blocks, prices, near, cudnn)
+        costs = cls(blocks, prices, near, cudnn, calls=calls)
         single = [(str(choice), block.ops) for i, block in enumerate(blocks) for choice in costs.choices(i)]
         prices.learn([*single, *(("inductor", (*blocks[a].ops, *blocks[b].ops)) for a, b in sorted(near))])
         return costs
@@ -126,18 +142,23 @@ class BlockCosts:
         if unit == len(self.blocks):
             return (None,)
         fusible = self.cudnn and self.blocks[unit].fusible
-        return ("cudnn", "inductor", "eager") if fusible else ("inductor", "eager")
+        return (*(("cudnn",) if fusible else ()), *(("inductor",) if self.inductor else ()), "eager")
 
     def run(self, unit: int, choice: Choice) -> float:
-        """A block by itself."""
-        return 0.0 if choice is None else self.prices.us(str(choice), self.blocks[unit].ops)
+        """A block by itself, with its part of the time to compile it."""
+        if choice is None:
+            return 0.0
+        ops = self.blocks[unit].ops
+        spread = self.prices.compile_us(ops) / self.calls if choice == "inductor" and math.isfinite(self.calls) else 0.0
+        return self.prices.us(str(choice), ops) + spread
 
     def edge(self, producer: int, before: Choice | None, consumer: int, after: Choice) -> float:
         """What fusion across two blocks saves, as a negative cost, if Inductor compiles both."""
         if before != "inductor" or after != "inductor" or (producer, consumer) not in self.near:
             return 0.0
-        both = (*self.blocks[producer].ops, *self.blocks[consumer].ops)
-        return self.prices.us("inductor", both) - self.run(producer, before) - self.run(consumer, after)
+        first, second = self.blocks[producer].ops, self.blocks[consumer].ops
+        alone = self.prices.us("inductor", first) + self.prices.us("inductor", second)
+        return self.prices.us("inductor", (*first, *second)) - alone
 
     def together(self, branches: Sequence[float]) -> float:
         """Branches on streams of their own share the device: the longest one, or all if they fill it."""

@@ -10,6 +10,7 @@ Each line of the file is one validation; a model that is in the file already is 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import math
 import os
@@ -64,6 +65,7 @@ def prepare(case: Case) -> dict[str, float]:
     import torch
 
     from costmodel.apply import apply
+    from costmodel.gate import random_like
     from costmodel.planning import plan
     from costmodel.validate import resolve_device
     from costmodel.zoo import load_real
@@ -91,7 +93,7 @@ def prepare(case: Case) -> dict[str, float]:
     passed("plan")
     for variant, one in made.items():
         one.save(case.path(variant))
-    example = [item.normal_() if item.is_floating_point() else item for item in loaded.inputs]
+    example = tuple(random_like(item, device) for item in loaded.inputs if isinstance(item, torch.Tensor))
     with torch.no_grad():
         for mode in ("default", *case.modes):
             torch._dynamo.reset()
@@ -105,14 +107,20 @@ def prepare(case: Case) -> dict[str, float]:
 
 def measured(case: Case, seconds: float) -> dict[str, Any]:
     """One case: predicted and measured in every mode and as planned."""
+    import torch
+
     from costmodel.validate import USUAL, resolve_device, validate
     from costmodel.zoo import load_real
 
+    torch._dynamo.reset()  # it compiles the same code for so many models only
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
     loaded = load_real(case.model, resolve_device(case.device), batch_size=case.batch_size, precision=case.precision)
     made = Plan.load(case.path("plan"))
     found = validate(
         loaded.module,
-        loaded.inputs,
+        tuple(loaded.inputs),
         plan=made,
         others={variant: Plan.load(case.path(variant)) for variant in case.variants},
         hardware=case.hardware,
@@ -130,6 +138,9 @@ def summary(records: Sequence[dict[str, Any]]) -> str:
     gains = []
     lines = []
     for record in records:
+        if "error" in record:
+            lines.append(f"{record['case']}: {record['error']}")
+            continue
         modes = record["modes"]
         ways = {name: mode["measured_ms"] for name, mode in modes.items() if mode["measured_ms"]}
         others = {name: ms for name, ms in ways.items() if name not in (*OURS, *STRATEGIES)}
@@ -189,9 +200,10 @@ def main() -> None:
     ]
     todo = [case for case in cases if not any(record["case"] == case.key for record in records)]
     end = begin + args.budget * args.prepare_share
-    for count, (case, outcome) in enumerate(in_parallel(prepare, todo, args.processes, end, ONE_THREAD), 1):
+    unplanned = [case for case in todo if not case.path("plan").exists()]
+    for count, (case, outcome) in enumerate(in_parallel(prepare, unplanned, args.processes, end, ONE_THREAD), 1):
         print(
-            f"{time.monotonic() - begin:.0f} s: prepared {count} of {len(todo)}: {case.key} {outcome!r}"[:300],
+            f"{time.monotonic() - begin:.0f} s: prepared {count} of {len(unplanned)}: {case.key} {outcome!r}"[:300],
             flush=True,
         )
     for case in todo:
@@ -201,13 +213,14 @@ def main() -> None:
             continue
         try:
             record = measured(case, args.seconds)
-        except CostmodelError as error:
-            print(f"{case.key}: {error}", file=sys.stderr)
-            continue
+        except (CostmodelError, RuntimeError) as error:
+            record = {"case": case.key, "error": f"{type(error).__name__}: {error}".splitlines()[0]}
         records.append(record)
         with args.output.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         print(f"{time.monotonic() - begin:.0f} s: {summary([record]).splitlines()[0]}", flush=True)
+        if "CUDA error" in record.get("error", ""):
+            sys.exit("CUDA has failed in this process; give the same command again to go on with the next case")
     print(summary(records))
 
 

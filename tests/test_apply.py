@@ -29,6 +29,19 @@ def plan_for(module: nn.Module, inputs, backend="eager", moves=tuple(MOVES), cut
     return Plan("m", fingerprint(exact.graph), "cpu", "exact", moves, "graph", regions, {"plan": 1.0}, 0.0, "2.11")
 
 
+class Fork(nn.Module):
+    """A stem, two branches of a convolution each, and a head on their concatenation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.head = nn.Conv2d(3, 8, 3), nn.Conv2d(16, 4, 1)
+        self.left, self.right = nn.Conv2d(8, 8, 1), nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x):
+        x = torch.relu(self.stem(x))
+        return self.head(torch.cat([torch.relu(self.left(x)), torch.relu(self.right(x))], 1)).flatten(1)
+
+
 class Nested(nn.Module):
     """Several inputs, and a nested result with something that is no tensor."""
 

@@ -57,6 +57,18 @@ def test_no_other_strategy_is_predicted_faster(squeezenet, plan):
         costmodel.plan(*squeezenet, hardware="nvidia-h200", strategy="luck")
 
 
+def test_few_calls_are_not_worth_compiling_for(squeezenet, plan):
+    few = costmodel.plan(*squeezenet, hardware="nvidia-h200", calls=10)
+    assert few.build_s == 0.0
+    assert {region.backend for region in few.regions} == {"cudnn", "eager"}
+    many = costmodel.plan(*squeezenet, hardware="nvidia-h200", calls=10**9)
+    assert many.latency_ms["plan"] == pytest.approx(plan.latency_ms["plan"], rel=1e-3)
+    for calls in (10, 10**4, 10**9):
+        made = costmodel.plan(*squeezenet, hardware="nvidia-h200", calls=calls)
+        total_s = [calls * one.latency_ms["plan"] / 1e3 + one.build_s for one in (made, few, plan)]
+        assert total_s[0] <= min(total_s) * (1 + 1e-3)
+
+
 def test_a_plan_for_a_cpu_has_neither_cudnn_nor_a_graph():
     gpu = load_profile("nvidia-h200")
     cpu = replace(gpu, card=gpu.card | {"environment": {"device": "cpu"}})
@@ -130,6 +142,7 @@ def test_the_command_prints_and_saves(tmp_path, capsys):
         (["plan", "alexnett"], "did you mean alexnet"),
         (["plan", "alexnet", "--hardware", "abacus"], "no hardware profile is called 'abacus'"),
         (["plan", "alexnet", "--strategy", "luck"], "'luck' is not one of"),
+        (["plan", "alexnet", "--calls", "0"], "a number of calls above 0, not 0"),
         (["plan", "alexnet", "-b", "0"], "impossible batch size 0"),
         (["plan", "alexnet", "-o", "/no/such/place/plan.json"], "cannot be written"),
         (["validate", "alexnet", "--device", "cuda:99"], "there is no device cuda:99"),

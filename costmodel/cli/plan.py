@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +24,12 @@ class StrategyName(StrEnum):
 
 
 StrategyOption = Annotated[StrategyName, typer.Option("--strategy", help="The oracle that decides.")]
+CallsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--calls", metavar="N", help="Least total time of so many calls, compiling included; else least latency."
+    ),
+]
 PlanOutput = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="PLAN.json", help="Save the plan to a file.")
 ]
@@ -36,6 +43,7 @@ def plan(
     precision: options.PrecisionOption = options.Precision.FLOAT32,
     channels_last: options.ChannelsLast = False,
     strategy: StrategyOption = StrategyName.EXACT,
+    calls: CallsOption = None,
     format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
     output: PlanOutput = None,
     quiet: options.Quiet = False,
@@ -52,7 +60,12 @@ def plan(
     )
     with busy(f"planning {model}", quiet):
         made = make_plan(
-            loaded.module, loaded.inputs, hardware=profile, model_name=loaded.name, strategy=strategy.value
+            loaded.module,
+            loaded.inputs,
+            hardware=profile,
+            model_name=loaded.name,
+            strategy=strategy.value,
+            calls=math.inf if calls is None else calls,
         )
     if output is not None:
         made.save(output)
