@@ -96,7 +96,8 @@ def trace(
 def _state_on_meta(module: nn.Module, training: bool) -> dict[str, torch.Tensor]:
     """Parameters and buffers by name, on the meta device; those that are tied stay so.
 
-    In training every parameter needs a gradient: torch chooses operators by that (`matmul` folds its batch).
+    Parameters need a gradient where the module's do, and in training all: torch chooses operators by that, even where
+    no gradients are tracked (`matmul` folds its batch).
     """
     if isinstance(module, torch.jit.ScriptModule):
         raise CaptureError(f"{type(module).__name__} is TorchScript; give the nn.Module that it was made from")
@@ -105,9 +106,9 @@ def _state_on_meta(module: nn.Module, training: bool) -> dict[str, torch.Tensor]
     if unmade:
         raise CaptureError(f"the parameter {unmade[0]} is not initialised yet; run the module once before")
     twins = {id(tensor): meta_like(tensor) for _, tensor in named}
-    if training:
-        for parameter in module.parameters():
-            twins[id(parameter)].requires_grad_(parameter.is_floating_point())
+    for parameter in module.parameters():
+        needed = parameter.is_floating_point() and (training or parameter.requires_grad)
+        twins[id(parameter)].requires_grad_(needed)
     return {key: twins[id(tensor)] for key, tensor in named}
 
 

@@ -6,6 +6,7 @@ They are checked against the kernels that compiled models really launch (see the
 
 from __future__ import annotations
 
+from costmodel.attention import unrolled
 from costmodel.decompose import decompose
 from costmodel.fuse import fuse
 from costmodel.ir import Graph
@@ -18,7 +19,7 @@ __all__ = ["compiled_kernels", "lay_out", "prefers_channels_last", "schedule", "
 
 def compiled_kernels(graph: Graph) -> tuple[Kernel, ...]:
     """The kernel calls of one forward pass of `torch.compile(model)`, in order."""
-    return schedule(lay_out(decompose(graph)))
+    return schedule(lay_out(decompose(unrolled(graph))))
 
 
 def schedule(graph: Graph) -> tuple[Kernel, ...]:

@@ -20,11 +20,16 @@ POINTWISE_CAT_INPUTS = 8
 
 def decompose(graph: Graph) -> Graph:
     """The graph after every rewrite that applies."""
+    return rewritten(graph, REWRITES)
+
+
+def rewritten(graph: Graph, rewrites: Mapping[str, Rewrite]) -> Graph:
+    """The graph after each operator's rewrite, by its name, where it has one that applies."""
     users = graph.users()
     returned = frozenset(ref.name for ref in graph.outputs)
     rewritten: list[Op] = []
     for op in graph.ops:
-        rewrite = REWRITES.get(op.base)
+        rewrite = rewrites.get(op.base)
         made = rewrite(Site(graph, op, users, returned)) if rewrite else None
         rewritten += made or [op]
     return Graph(graph.name, graph.values, tuple(rewritten), graph.outputs, graph.module_calls)

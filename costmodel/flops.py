@@ -41,6 +41,12 @@ def attention_flops(graph: Graph, op: Op) -> int:
     return 2 * math.prod(query.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])
 
 
+def multi_head_attention_flops(graph: Graph, op: Op) -> int:
+    """Four square products a token, and attention: 8 x tokens x width^2 + 4 x tokens x length x width."""
+    batch, length, width = _tensor(graph, op, "query").shape
+    return 4 * batch * length * width * (2 * width + length)
+
+
 def recurrent_flops(graph: Graph, op: Op) -> int:
     """Every step of every sequence goes through each weight matrix once: 2 x steps x elements of the matrices."""
     source = _tensor(graph, op, "input").shape

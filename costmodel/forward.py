@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import inspect
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -32,7 +34,10 @@ class WholeOperators(TorchFunctionMode):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self._recorder = recorder
-        self._patch = patch.object(torch.nn.functional, "scaled_dot_product_attention", self._attention)
+        self._patches: list[Any] = [patch.object(torch.nn.functional, "scaled_dot_product_attention", self._attention)]
+        if not recorder.training:
+            heads = functools.partialmethod(_multi_head, recorder)
+            self._patches.append(patch.object(nn.MultiheadAttention, "forward", heads))
 
     def _attention(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         bound = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), args, strict=False)) | kwargs
@@ -97,13 +102,75 @@ class WholeOperators(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
     def __enter__(self) -> WholeOperators:
-        self._patch.start()
+        for one in self._patches:
+            one.start()
         super().__enter__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
         return self
 
     def __exit__(self, *details: Any) -> None:
         super().__exit__(*details)  # type: ignore[no-untyped-call]  # likewise
-        self._patch.stop()
+        for one in self._patches:
+            one.stop()
+
+
+_MULTI_HEAD = nn.MultiheadAttention.forward
+_MULTI_HEAD_ARGUMENTS = inspect.signature(_MULTI_HEAD)
+_NATIVE_ATTENTION = torch.ops.aten._native_multi_head_attention.default
+
+
+def _multi_head(module: nn.MultiheadAttention, recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
+    """Multi-head attention as the one operator of its fast path, which meta tensors are kept from taking.
+
+    A graph that is to be run gets what that operator does on a GPU: linear layers around fused attention.
+    """
+    if not _takes_fast_path(module, _MULTI_HEAD_ARGUMENTS.bind(module, *args, **kwargs).arguments):
+        return _MULTI_HEAD(module, *args, **kwargs)
+    x = args[0] if args else kwargs["query"]
+    weights = (module.in_proj_weight, module.in_proj_bias, module.out_proj.weight, module.out_proj.bias)
+    if recorder.exact:
+        heads = (*x.shape[:2], module.num_heads, module.head_dim)
+        packed = torch.nn.functional.linear(x, *weights[:2])
+        query, key, value = (part.view(heads).transpose(1, 2) for part in packed.chunk(3, dim=-1))
+        made = torch.nn.functional.scaled_dot_product_attention(query, key, value)
+        return torch.nn.functional.linear(made.transpose(1, 2).reshape(x.shape), *weights[2:]), None
+    results = torch.empty(x.shape, dtype=x.dtype, device=x.device), x.new_empty(0)
+    call = (x, x, x, module.embed_dim, module.num_heads, *weights, None, False)
+    recorder.record(_NATIVE_ATTENTION, call, {}, results)
+    for result in results:
+        recorder.own(result)
+    return results[0], None
+
+
+@contextmanager
+def unrolled_attention() -> Iterator[None]:
+    """Inside, no multi-head attention takes its fast path: every tensor that it makes is seen."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def _takes_fast_path(module: nn.MultiheadAttention, given: Mapping[str, Any]) -> bool:
+    """The conditions of `MultiheadAttention.forward`, and those of fused attention inside, for inference."""
+    query = given["query"]
+    masked = any(given.get(name) is not None for name in ("key_padding_mask", "attn_mask"))
+    biased = module.in_proj_bias is not None and module.bias_k is None and module.bias_v is None
+    return (
+        query is given["key"] is given["value"]
+        and query.dim() == 3
+        and not (masked or given.get("need_weights", True))
+        and not (module.training or torch.is_grad_enabled())
+        and module.batch_first
+        and module.in_proj_weight is not None
+        and biased
+        and not module.add_zero_attn
+        and module.num_heads % 2 == 0
+        and module.head_dim % 8 == 0
+        and query.dtype == module.in_proj_weight.dtype
+        and torch.backends.mha.get_fastpath_enabled()
+    )
 
 
 def _needing_gradient(tensor: torch.Tensor, needed: bool) -> torch.Tensor:

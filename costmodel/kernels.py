@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from costmodel import ops
+from costmodel.attention import fast_path
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
 from costmodel.ops import Role
 
@@ -45,11 +46,11 @@ class Kernel:
 
 
 def eager_kernels(graph: Graph) -> tuple[Kernel, ...]:
-    """One kernel call for each operator that is not a view, in execution order.
+    """One kernel call for each operator that is not a view, in execution order, of those that a GPU is given.
 
     An `as_strided_scatter` is none either: it says where an operator that wrote through a view has left its result.
     """
-    graph = choose_libraries(graph)
+    graph = choose_libraries(fast_path(graph))
     extractor = Extractor(graph)
     return tuple(
         Kernel("aten", extractor.extract([op.name]), (op.name,))

@@ -7,10 +7,9 @@ the last tensor on it, or the last node of autograd that saved it, lets go.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from costmodel.forward import unrolled_attention
 from costmodel.memory.storages import rounded
 
 
@@ -108,17 +108,6 @@ def _peak_bytes(module: nn.Module, inputs: Sequence[torch.Tensor], step: Callabl
         return torch.cuda.max_memory_allocated()
     watch = StorageWatch()
     watch.watch([*module.parameters(), *module.buffers(), *inputs])
-    with watch, _without_fast_path():
+    with watch, unrolled_attention():
         step()
     return watch.peak_bytes
-
-
-@contextlib.contextmanager
-def _without_fast_path() -> Iterator[None]:
-    """Attention as single operators: the fused encoder kernels of evaluation hide what they allocate."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)

@@ -13,7 +13,7 @@ from costmodel.hardware import Profile, load_profile, resolve_default
 from costmodel.ir import Break, Graph, TensorType
 from costmodel.ops import Role
 from costmodel.predictor import Estimate
-from costmodel.program import Program, compile_counts, compiled_program, eager_program
+from costmodel.program import Program, compile_counts, compiled_program, eager_program, origin_of
 from costmodel.report.types import LayerPrediction, ModePrediction, Report, Unsupported
 from costmodel.units import Unit, group_units
 
@@ -166,12 +166,14 @@ def _layers(
     eager_kernels: Sequence[Estimate],
     compiled_kernels: Sequence[Estimate],
 ) -> tuple[LayerPrediction, ...]:
-    eager_of = {kernel.ops[0]: estimate for kernel, estimate in zip(eager.kernels, eager_kernels, strict=True)}
+    eager_of: dict[str, list[Estimate]] = {}
+    for kernel, estimate in zip(eager.kernels, eager_kernels, strict=True):
+        eager_of.setdefault(origin_of(kernel.ops[0]), []).append(estimate)
     return tuple(_layer(unit, eager_of, compiled_kernels) for unit in group_units(graph, compiled.kernels))
 
 
-def _layer(unit: Unit, eager_of: Mapping[str, Estimate], compiled: Sequence[Estimate]) -> LayerPrediction:
-    before = [eager_of[op.name] for op in unit.ops if op.name in eager_of]
+def _layer(unit: Unit, eager_of: Mapping[str, Sequence[Estimate]], compiled: Sequence[Estimate]) -> LayerPrediction:
+    before = [estimate for op in unit.ops for estimate in eager_of.get(op.name, ())]
     after = [compiled[index] for index in unit.kernels]
     eager_us, compiled_us = sum(e.us for e in before), sum(e.us for e in after)
     speedup = eager_us / compiled_us if compiled_us and eager_us else None

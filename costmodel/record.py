@@ -89,6 +89,7 @@ class Recorder(TorchDispatchMode):
         graph: the nodes so far; `meta["types"]` holds what a node returns, `meta["module"]` where it ran,
             `meta["frees"]` the nodes that made what was freed between it and the next one.
         module_calls: how many submodules were called.
+        exact: whether the graph is to be run.
         training: whether the pass is that of a training step, which is refused otherwise.
         breaks: where the values of tensors would have been needed.
         constants: the values of those tensors that depend on no data.
@@ -104,7 +105,7 @@ class Recorder(TorchDispatchMode):
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
         self.graph = fx.Graph()
-        self._exact = exact
+        self.exact = exact
         self.module_calls = 0
         self.breaks: list[ir.Break] = []
         self.constants = Constants()
@@ -265,7 +266,7 @@ class Recorder(TorchDispatchMode):
         given = {id(leaf) for leaf in tree_leaves((args, kwargs))}
         for tensor in results:
             node = self._nodes[id(tensor)]
-            if id(tensor) not in given or (not self._exact and _is_constant(node)):
+            if id(tensor) not in given or (not self.exact and _is_constant(node)):
                 continue
             memory = self._memories[memory_of(tensor)]
             memory.writes.append((_geometry(tensor), node))

@@ -2,6 +2,7 @@
 
 python scripts/measure_and_compare.py -o compared.jsonl           the twelve models, batch 1 and 32, float32 and float16
 python scripts/measure_and_compare.py resnet50 -b 32 -o one.jsonl --mode max-autotune --strategy published
+python scripts/measure_and_compare.py -o docs/compared_h200.jsonl --no-measure --write README.md
 
 First parallel processes plan and compile every case, which fills Inductor's cache; then this process alone measures.
 Each line of the file is one validation; a model that is in the file already is not measured again.
@@ -17,24 +18,22 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from collectors.pool import ONE_THREAD, default_processes, in_parallel
+from costmodel.comparison import BEGIN, END, UNFORKED, UNSEARCHED, comparison_markdown, lines
 from costmodel.errors import CostmodelError
 from costmodel.oracle import STRATEGIES
 from costmodel.plan import Plan
+from costmodel.scores import replace_section
 
 MODELS = (
     *("alexnet", "densenet121", "googlenet", "mobilenet_v2", "resnet50", "squeezenet1_1"),
     *("vgg16_bn", "resnet18", "efficientnet_b0", "convnext_tiny", "vit_b_16", "inception_v3"),
 )
 """The six models of the study, and six more."""
-UNSEARCHED, UNFORKED = "unsearched", "unforked"
-"""Our plan with cuDNN's own choice of algorithms; and on one stream: what the two are worth."""
-OURS = ("plan", UNSEARCHED, UNFORKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,35 +132,6 @@ def measured(case: Case, seconds: float) -> dict[str, Any]:
     return {"case": case.key, "moves": made.moves, "backends": backends, "lanes": lanes, **found.to_dict()}
 
 
-def summary(records: Sequence[dict[str, Any]]) -> str:
-    """A line a case and the geometric mean of the plan's gain over the best mode that was measured."""
-    gains = []
-    lines = []
-    for record in records:
-        if "error" in record:
-            lines.append(f"{record['case']}: {record['error']}")
-            continue
-        modes = record["modes"]
-        ways = {name: mode["measured_ms"] for name, mode in modes.items() if mode["measured_ms"]}
-        others = {name: ms for name, ms in ways.items() if name not in (*OURS, *STRATEGIES)}
-        best = min(others, key=others.__getitem__)
-        if "plan" not in ways:
-            lines.append(f"{record['case']}: the plan failed: {modes['plan']['note']}")
-            continue
-        planned = ways["plan"]
-        gains.append(others[best] / planned)
-        also = "".join(f", {name} {ms:.3f}" for name, ms in ways.items() if name not in others and name != "plan")
-        lines.append(
-            f"{record['case']}: plan {planned:.3f} ms (predicted {modes['plan']['predicted_ms']:.3f}{also}), "
-            f"best mode {best} {others[best]:.3f} ms (predicted {modes[best]['predicted_ms'] or math.nan:.3f}), "
-            f"gain {gains[-1]:.3f}{', replaced: ' + ' '.join(record['replaced']) if record['replaced'] else ''}"
-        )
-    if gains:
-        mean = math.exp(sum(map(math.log, gains)) / len(gains))
-        lines.append(f"{len(gains)} cases: geometric mean gain {mean:.3f}, least {min(gains):.3f}")
-    return "\n".join(lines)
-
-
 def main() -> None:
     """Measures what is not in the file yet, then prints the summary of all that is."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -184,13 +154,15 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=default_processes())
     parser.add_argument("--plans", type=Path, help="folder for the plans; a temporary one if not given")
     parser.add_argument("-o", "--output", type=Path, default=Path("compared.jsonl"))
+    parser.add_argument("--no-measure", action="store_true", help="only show what the file holds")
+    parser.add_argument("--write", type=Path, metavar="README.md", help="put the tables there")
     args = parser.parse_args()
     begin = time.monotonic()
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / "inductor"))
     plans = args.plans or Path(tempfile.mkdtemp())
     plans.mkdir(parents=True, exist_ok=True)
-    lines = args.output.read_text(encoding="utf-8").splitlines() if args.output.exists() else []
-    records = [json.loads(line) for line in lines]
+    known = args.output.read_text(encoding="utf-8").splitlines() if args.output.exists() else []
+    records = [json.loads(line) for line in known]
     rest = (args.hardware, args.device, tuple(args.mode), tuple(args.strategy), plans)
     cases = [
         Case(model, batch_size, precision, *rest)
@@ -199,6 +171,8 @@ def main() -> None:
         for model in args.models
     ]
     todo = [case for case in cases if not any(record["case"] == case.key for record in records)]
+    if args.no_measure:
+        todo = []
     end = begin + args.budget * args.prepare_share
     unplanned = [case for case in todo if not case.path("plan").exists()]
     for count, (case, outcome) in enumerate(in_parallel(prepare, unplanned, args.processes, end, ONE_THREAD), 1):
@@ -218,10 +192,12 @@ def main() -> None:
         records.append(record)
         with args.output.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
-        print(f"{time.monotonic() - begin:.0f} s: {summary([record]).splitlines()[0]}", flush=True)
+        print(f"{time.monotonic() - begin:.0f} s: {lines([record])[0]}", flush=True)
         if "CUDA error" in record.get("error", ""):
             sys.exit("CUDA has failed in this process; give the same command again to go on with the next case")
-    print(summary(records))
+    print("\n".join(lines(records)))
+    if args.write:
+        args.write.write_text(replace_section(args.write, comparison_markdown(records), BEGIN, END), encoding="utf-8")
 
 
 if __name__ == "__main__":

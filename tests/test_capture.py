@@ -14,6 +14,7 @@ from torch import nn
 from costmodel import zoo
 from costmodel.capture import capture, lower, trace
 from costmodel.errors import CaptureError
+from costmodel.forward import unrolled_attention
 from costmodel.ir import Graph, parse
 from costmodel.kernels import eager_kernels
 from costmodel.ops import UNKNOWN, lookup
@@ -112,10 +113,16 @@ class TestRecords:
         tokens = torch.empty(2, 4, 10, 16, device="meta")
         direct = captured(lambda _, q: torch.nn.functional.scaled_dot_product_attention(q, q, q), tokens)
         assert bases(direct) == ["scaled_dot_product_attention"]
-        library = capture(
-            nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval(), (torch.empty(2, 5, 16, device="meta"),)
-        )
+        layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+        with unrolled_attention():
+            library = capture(layer, (torch.empty(2, 5, 16, device="meta"),))
         assert "scaled_dot_product_attention" in bases(library)
+
+    def test_products_fold_their_batch_where_weights_need_gradients(self) -> None:
+        """As ATen's matmul does, even where no gradients are tracked."""
+        layer, tokens = nn.Linear(8, 4), torch.empty(2, 8, 5, device="meta").transpose(1, 2)
+        assert bases(capture(layer, (tokens,))) == ["t", "clone", "_unsafe_view", "mm", "_unsafe_view", "add"]
+        assert "bmm" in bases(capture(layer.requires_grad_(False), (tokens,)))
 
     def test_operators_of_others_keep_their_library(self) -> None:
         """`mylib::relu` is not ATen's, whatever it does."""
@@ -439,5 +446,5 @@ class TestTraining:
     def test_products_fold_their_batch_as_where_a_weight_needs_a_gradient(self) -> None:
         module = nn.Linear(4, 4, bias=False)
         x = torch.empty(3, 2, 4).transpose(0, 1)  # no plain view of it is two-dimensional
-        assert "bmm" in bases(capture(module, (x,)))
+        assert "bmm" in bases(capture(module.requires_grad_(False), (x,)))
         assert "bmm" not in bases(capture(module, (x,), training=True))

@@ -54,6 +54,7 @@ def analyze_memory(
         CaptureError: the module cannot be turned into a graph, or has nothing to run.
     """
     from costmodel.capture import capture
+    from costmodel.forward import unrolled_attention
 
     if optimizer not in OPTIMIZERS:
         raise RequestError(f"unknown optimizer {optimizer!r}; choose one of {', '.join(OPTIMIZERS)}")
@@ -62,7 +63,8 @@ def analyze_memory(
     profile = load_profile(hardware or resolve_default()[0])
     name = model_name or type(module).__name__
     state = state_of(module, inputs, all_trainable=all_trainable)
-    forward = capture(module, inputs, name, training="inference" not in passes)
+    with unrolled_attention():  # as in training, and as every version does
+        forward = capture(module, inputs, name, training="inference" not in passes)
     if not forward.ops:
         raise CaptureError(f"{name}: the model has no operator to run, so there is nothing to analyse")
     step = capture(module, inputs, name, training=True) if "training" in passes else None

@@ -127,7 +127,7 @@ def _prepare(
 ) -> tuple[nn.Module, Inputs]:
     """Evaluation mode, the module on a device and the inputs on meta, the precision and layout that were asked for."""
     try:
-        module = module.eval().requires_grad_(False).to(device, request.dtype)
+        module = module.eval().to(device, request.dtype)
         inputs = tree_map_only(torch.Tensor, lambda tensor: _cast(tensor.detach().to("meta"), request), inputs)
         if request.channels_last:
             module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -1,0 +1,102 @@
+"""Plans beside torch.compile's modes, as measured by scripts/measure_and_compare.py: gains, lines, README's tables."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+BEGIN, END = "<!-- plans: made by scripts/measure_and_compare.py -->", "<!-- end of plans -->"
+UNSEARCHED, UNFORKED = "unsearched", "unforked"
+"""Our plan with cuDNN's own choice of algorithms; and on one stream: what the two are worth."""
+MODES = ("eager", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+Record = Mapping[str, Any]
+"""One case: `case` (model, batch size, precision), `modes` as in `Validation`, or `error`."""
+
+
+def best_mode(record: Record) -> str:
+    """The fastest way that a user of torch.compile could pick, eager execution included, as measured."""
+    measured: dict[str, float] = {name: mode["measured_ms"] for name, mode in record["modes"].items() if name in MODES}
+    return min((name for name, ms in measured.items() if ms), key=measured.__getitem__)
+
+
+def gain(record: Record, way: str = "plan") -> float | None:
+    """Measured latency of the best mode over that of a plan; None where it was not measured."""
+    planned = record.get("modes", {}).get(way, {}).get("measured_ms")
+    return record["modes"][best_mode(record)]["measured_ms"] / planned if planned else None
+
+
+def lines(records: Sequence[Record]) -> list[str]:
+    """A line a case, and one on all of them."""
+    found = [_line(record) for record in records]
+    gains = [value for record in records if (value := gain(record))]
+    if gains:
+        mean = statistics.geometric_mean(gains)
+        found.append(f"{len(gains)} cases: geometric mean gain {mean:.3f}, least {min(gains):.3f}")
+    return found
+
+
+def _line(record: Record) -> str:
+    name = "{}@{} {}".format(*record["case"])
+    value = gain(record)
+    if value is None:
+        return f"{name}: {record.get('error') or record['modes']['plan']['note']}"
+    modes, best = record["modes"], best_mode(record)
+    ways = [
+        f"{way} {mode['measured_ms']:.3f} ms" + (f" ({mode['predicted_ms']:.3f})" if mode["predicted_ms"] else "")
+        for way, mode in modes.items()
+        if mode["measured_ms"]
+    ]
+    replaced = f", replaced: {' '.join(record['replaced'])}" if record["replaced"] else ""
+    return f"{name}: {', '.join(ways)}; gain over {best} {value:.3f}{replaced}"
+
+
+def comparison_markdown(records: Sequence[Record]) -> str:
+    """What the plans gained over the best mode, by model and setting, and how well that was predicted."""
+    known = [record for record in records if gain(record)]
+    settings = list(dict.fromkeys((record["case"][1], record["case"][2]) for record in known))
+    models = list(dict.fromkeys(record["case"][0] for record in known))
+    by_case = {tuple(record["case"]): record for record in known}
+    head = ["model", *(f"batch {batch}, {precision}" for batch, precision in settings)]
+    rows = [[model, *(_cell(by_case.get((model, *setting))) for setting in settings)] for model in models]
+    means = [_mean([record for record in known if tuple(record["case"][1:]) == setting]) for setting in settings]
+    rows.append(["*geometric mean*", *means])
+    gains = [value for record in known if (value := gain(record))]
+    device = known[0]["device"] if known else "no device"
+    text = (
+        f"Latency of the best of eager, `default` and `reduce-overhead` over that of the plan, measured in turn in\n"
+        f"one process on an {device}, inputs nchw, in parentheses as predicted before anything ran; {len(gains)} cases:\n"
+        f"geometric mean {statistics.geometric_mean(gains):.2f}, least {min(gains):.2f}."
+    )
+    also = "Latencies as predicted before, by a profile that had seen kernels of these models and others:"
+    return "\n\n".join([text, _table([head, *rows]), also, _errors(known)])
+
+
+def _cell(record: Record | None) -> str:
+    if record is None:
+        return "-"
+    modes = record["modes"]
+    best = best_mode(record)
+    predicted = modes[best]["predicted_ms"] / modes["plan"]["predicted_ms"]
+    return f"{gain(record):.2f} ({predicted:.2f})"
+
+
+def _mean(records: Sequence[Record]) -> str:
+    return f"{statistics.geometric_mean([value for record in records if (value := gain(record))]):.2f}"
+
+
+def _errors(records: Sequence[Record]) -> str:
+    """Mean relative errors of predicted latencies, the models in question being among those trained on."""
+    rows = [["way", "mean error of predicted latency", "within 10 %"]]
+    for way in ("eager", "default", "reduce-overhead", "plan"):
+        found = [record["modes"][way] for record in records]
+        errors = [abs(mode["predicted_ms"] / mode["measured_ms"] - 1) for mode in found if mode["measured_ms"]]
+        within = sum(error <= 0.1 for error in errors) / len(errors)
+        rows.append([f"`{way}`", f"{100 * statistics.mean(errors):.1f} %", f"{100 * within:.0f} %"])
+    return _table(rows)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    head, *rest = rows
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rest))

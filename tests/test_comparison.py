@@ -1,0 +1,53 @@
+"""Gains of plans, by hand; and README's table is that of the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from costmodel.comparison import BEGIN, END, best_mode, comparison_markdown, gain, lines
+from costmodel.scores import replace_section
+
+ROOT = Path(__file__).parent.parent
+
+
+def record(model: str, batch: int, **measured: float | None) -> dict:
+    modes = {
+        name.replace("_", "-"): {"measured_ms": ms, "predicted_ms": 1.0, "note": "" if ms else "it broke"}
+        for name, ms in measured.items()
+    }
+    return {"case": [model, batch, "float32"], "device": "NVIDIA H200", "replaced": [], "modes": modes}
+
+
+FAST = record("a", 1, eager=8.0, default=4.0, reduce_overhead=5.0, unforked=1.0, plan=2.0)
+SLOW = record("b", 1, eager=1.0, default=4.0, reduce_overhead=2.0, plan=2.0)
+BROKEN = record("c", 1, eager=1.0, default=4.0, reduce_overhead=2.0, plan=None)
+FAILED = {"case": ["d", 32, "float16"], "error": "RuntimeError: it burnt"}
+
+
+def test_the_best_mode_is_what_a_user_could_pick():
+    assert [best_mode(FAST), best_mode(SLOW)] == ["default", "eager"]
+    assert [gain(FAST), gain(FAST, "unforked"), gain(SLOW), gain(BROKEN), gain(FAILED)] == [2.0, 4.0, 0.5, None, None]
+
+
+def test_lines():
+    *each, last = lines([FAST, SLOW, BROKEN, FAILED])
+    assert last == "2 cases: geometric mean gain 1.000, least 0.500"
+    assert each[0].endswith("plan 2.000 ms (1.000); gain over default 2.000")
+    assert each[2:] == ["c@1 float32: it broke", "d@32 float16: RuntimeError: it burnt"]
+
+
+def test_table():
+    text = comparison_markdown([FAST, SLOW, BROKEN, FAILED])
+    assert "2 cases:\ngeometric mean 1.00, least 0.50." in text
+    assert "| a | 2.00 (1.00) |" in text
+    assert "| `plan` | 50.0 % | 0 % |" in text
+
+
+def test_readme_shows_what_was_measured():
+    records = [json.loads(line) for line in (ROOT / "docs" / "compared_h200.jsonl").read_text().splitlines()]
+    readme = ROOT / "README.md"
+    assert replace_section(readme, comparison_markdown(records), BEGIN, END) == readme.read_text()
+    assert max(gain(one) for one in records) > pytest.approx(2.0, abs=0.1)
