@@ -66,7 +66,7 @@ def comparison_markdown(records: Sequence[Record]) -> str:
     device = known[0]["device"] if known else "no device"
     text = (
         f"Latency of the best of eager, `default` and `reduce-overhead` over that of the plan, measured in turn in\n"
-        f"one process on an {device}, inputs nchw, in parentheses as predicted before anything ran; {len(gains)} cases:\n"
+        f"one process on an {device}, inputs nchw; in parentheses as predicted beforehand. {len(gains)} cases:\n"
         f"geometric mean {statistics.geometric_mean(gains):.2f}, least {min(gains):.2f}."
     )
     also = "Latencies as predicted before, by a profile that had seen kernels of these models and others:"
