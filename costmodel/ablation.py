@@ -30,8 +30,8 @@ ABLATIONS: Mapping[str, tuple[str, ...]] = {
 GROUPS = ("conv", "triton", "gemm")
 
 
-def ablate(frame: pd.DataFrame, predictor: Predictor, settings: Settings) -> list[dict[str, Any]]:
-    """One row a group and ablation: errors on shape groups left out."""
+def ablate(frame: pd.DataFrame, predictor: Predictor, settings: Settings, jobs: int = 2) -> list[dict[str, Any]]:
+    """One row a group and ablation: errors on shape groups left out; `jobs` folds at once."""
     kept = trusted(frame)
     kernels = [kernel_of(graph, runner) for graph, runner in zip(kept["graph"], kept["runner"], strict=True)]
     tables = tabulate(kernels, kept, predictor.roofline, predictor.multiprocessors)
@@ -40,7 +40,7 @@ def ablate(frame: pd.DataFrame, predictor: Predictor, settings: Settings) -> lis
         for removed, names in ABLATIONS.items():
             if removed == "tiling" and group == "triton":
                 continue
-            prediction = cross_validate(tables[group], without(names, network_fit(settings)))
+            prediction = cross_validate(tables[group], without(names, network_fit(settings)), jobs)
             score = score_group(tables[group], prediction)
             chosen = {key: score[key] for key in ("mean_error", "median_error", "within_5")}
             rows.append({"group": group, "without": removed, **chosen})

@@ -100,3 +100,31 @@ def _errors(records: Sequence[Record]) -> str:
 def _table(rows: Sequence[Sequence[str]]) -> str:
     head, *rest = rows
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rest))
+
+
+OTHER_BEGIN, OTHER_END = "<!-- other machine: made by scripts/accuracy_tables.py -->", "<!-- end of other machine -->"
+
+
+def other_machine_markdown(records: Sequence[Record], validation: Sequence[Mapping[str, str]]) -> str:
+    """How far two machines of one kind agree, and how far the prediction is off on the one it was not trained on.
+
+    Args:
+        records: of the comparison, measured on the second machine.
+        validation: rows of the profile's `validation.csv`: measured on the first, and predicted with families left out.
+    """
+    first = {(row["model"], int(row["batch_size"]), row["precision"]): row for row in validation}
+    rows = [["mode", "batch", "cases", "machines differ", "error, first machine", "error, second machine"]]
+    for mode in ("default", "reduce-overhead"):
+        for batch in sorted({record["case"][1] for record in records}):
+            found = []
+            for record in records:
+                row = first.get(tuple(record["case"]), {})
+                here = row.get(f"measured_speedup/{mode}")
+                if record["case"][1] == batch and here and "modes" in record:
+                    there = record["modes"]["eager"]["measured_ms"] / record["modes"][mode]["measured_ms"]
+                    predicted = float(row[f"speedup/{mode}"])
+                    ratios = (float(here) / there, predicted / float(here), predicted / there)
+                    found.append([abs(ratio - 1) for ratio in ratios])
+            means = [f"{100 * statistics.mean(column):.1f} %" for column in zip(*found, strict=True)]
+            rows.append([f"`{mode}`", str(batch), str(len(found)), *means])
+    return _table(rows)

@@ -1,12 +1,13 @@
 """Speedup of whole convolution units: the quotient of predicted times, a network that learns it directly, a constant.
 
-The units are those of the dataset that were measured in every way; none of them is a training row of the predictor,
-which learns from single kernels.
+The units are those of the dataset that were measured in every way. The predictor learns from single kernels; here it
+is trained anew without those that cuDNN made of these units, so that it has seen nothing of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from costmodel.compile import compiled_kernels
+from costmodel.dataset import kernel_of
+from costmodel.features import OPTIONAL
 from costmodel.ir import parse
 from costmodel.kernels import eager_kernels
 from costmodel.predictor import Predictor
-from costmodel.train import FOLDS, LARGE_US, Settings, train_network
+from costmodel.train import FOLDS, LARGE_US, Settings, drop, fit_group, tabulate, train_network, trusted
 
 Values = npt.NDArray[np.float64]
 
@@ -28,6 +31,14 @@ def complete_units(frame: pd.DataFrame) -> pd.DataFrame:
     times = units.pivot(index="unit", columns="way", values="device_us_p50")
     graphs = units.pivot(index="unit", columns="way", values="graph").add_suffix("_graph")
     return times.join(graphs).dropna(subset=["eager", "inductor"])
+
+
+def unseeing(frame: pd.DataFrame, predictor: Predictor, settings: Settings) -> Predictor:
+    """The predictor with convolutions learnt from kernels that belong to no unit."""
+    kept = trusted(frame[frame["unit"] == ""])
+    kernels = [kernel_of(graph, runner) for graph, runner in zip(kept["graph"], kept["runner"], strict=True)]
+    tables = tabulate(kernels, kept, predictor.roofline, predictor.multiprocessors)
+    return replace(predictor, groups={**predictor.groups, "conv": fit_group(drop(tables["conv"], OPTIONAL), settings)})
 
 
 def quotients(units: pd.DataFrame, predictor: Predictor) -> Values:

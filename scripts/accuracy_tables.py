@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 from pathlib import Path
 
+from costmodel.comparison import OTHER_BEGIN, OTHER_END, other_machine_markdown
 from costmodel.hardware import load_profile
 from costmodel.scores import accuracy_markdown, replace_section
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--hardware", default="nvidia-h200")
+parser.add_argument("--other", type=Path, default=Path("docs/compared_h200.jsonl"), help="measured on another machine")
 parser.add_argument("--write", type=Path, metavar="README.md")
 args = parser.parse_args()
 
 profile = load_profile(args.hardware)
 units = json.loads((profile.path / "units_scores.json").read_text(encoding="utf-8"))
 text = accuracy_markdown(profile.card, units)
+records = [json.loads(line) for line in args.other.read_text(encoding="utf-8").splitlines()]
+with (profile.path / "validation.csv").open(encoding="utf-8", newline="") as file:
+    other = other_machine_markdown(records, list(csv.DictReader(file)))
 if args.write:
     args.write.write_text(replace_section(args.write, text), encoding="utf-8")
+    args.write.write_text(replace_section(args.write, other, OTHER_BEGIN, OTHER_END), encoding="utf-8")
 else:
-    print(text)
+    print(text, other, sep="\n\n")

@@ -1,7 +1,7 @@
 """Predicted against measured peak memory of twelve models.
 
 python scripts/memory_accuracy.py --device cuda -b 8 -o docs/memory_h200.json      measures, on a machine with a GPU
-python scripts/memory_accuracy.py --rows docs/memory_h200.json --write README.md   puts what was measured into README.md
+python scripts/memory_accuracy.py --rows docs/memory_h200.json --write README.md   what was measured, in README.md
 """
 
 from __future__ import annotations
@@ -11,20 +11,22 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from costmodel.memory.accuracy import BEGIN, END, MODELS, Row, accuracy_rows, accuracy_table
+from costmodel.memory.accuracy import BEGIN, END, MODELS, Row, accuracy_rows, accuracy_table, predicted_anew
 from costmodel.scores import replace_section
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
 parser.add_argument("-b", "--batch-size", type=int, default=8)
 parser.add_argument("--models", nargs="+", default=MODELS)
-parser.add_argument("--rows", type=Path, help="rows that were measured before, in place of measuring")
+parser.add_argument("--rows", type=Path, help="rows measured before; only the prediction is made anew")
 parser.add_argument("-o", "--output", type=Path, help="write the rows to this JSON file")
 parser.add_argument("--write", type=Path, metavar="README.md")
 args = parser.parse_args()
 
 if args.rows:
     about = json.loads(args.rows.read_text(encoding="utf-8"))
+    known = [Row(**row) for row in about["rows"]]
+    about["rows"] = [asdict(row) for row in predicted_anew(known, about["device"], about["batch_size"])]
 else:
     rows = [asdict(row) for row in accuracy_rows(args.models, args.device, args.batch_size)]
     about = {"device": args.device, "batch_size": args.batch_size, "rows": rows}

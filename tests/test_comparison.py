@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from costmodel.comparison import BEGIN, END, best_mode, comparison_markdown, gain, lines
+from costmodel.comparison import BEGIN, END, best_mode, comparison_markdown, gain, lines, other_machine_markdown
 from costmodel.scores import replace_section
 
 ROOT = Path(__file__).parent.parent
@@ -42,6 +42,15 @@ def test_table():
     assert "2 cases:\ngeometric mean 1.00, least 0.50." in text
     assert "| a | 2.00 (1.00) |" in text
     assert "| `plan` | 50.0 % | 0 % |" in text
+
+
+def test_two_machines():
+    there = record("a", 1, eager=8.0, default=4.0, reduce_overhead=2.0, plan=2.0)
+    row = {"model": "a", "batch_size": "1", "precision": "float32"}
+    row |= {"measured_speedup/default": "1.6", "speedup/default": "2.4", "measured_speedup/reduce-overhead": "4"}
+    text = other_machine_markdown([there], [row | {"speedup/reduce-overhead": "5"}])
+    assert "| `default` | 1 | 1 | 20.0 % | 50.0 % | 20.0 % |" in text
+    assert "| `reduce-overhead` | 1 | 1 | 0.0 % | 25.0 % | 25.0 % |" in text
 
 
 def test_readme_shows_what_was_measured():

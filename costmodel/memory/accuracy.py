@@ -35,6 +35,11 @@ class Row:
     allowance_bytes: int
 
     @property
+    def most_bytes(self) -> int:
+        """What is predicted with all that cuDNN may take."""
+        return self.predicted_bytes + self.allowance_bytes
+
+    @property
     def error(self) -> float:
         """Relative error of the whole peak."""
         return self.predicted_bytes / self.measured_bytes - 1.0
@@ -43,6 +48,17 @@ class Row:
     def beyond_state_error(self) -> float:
         """Relative error of what the pass adds to parameters, buffers and inputs, which are known beforehand."""
         return (self.predicted_bytes - self.state_bytes) / (self.measured_bytes - self.state_bytes) - 1.0
+
+
+def predicted_anew(rows: Iterable[Row], device: str, batch_size: int) -> Iterator[Row]:
+    """What was measured before, beside what is predicted now; two rows a model, as `accuracy_rows` gives them."""
+    measured = {(row.model, row.kind): row.measured_bytes for row in rows}
+    for name in dict.fromkeys(model for model, _ in measured):
+        with torch.device("meta"):
+            module, image = _module(name), torch.empty(batch_size, 3, IMAGE_SIZE, IMAGE_SIZE)
+        report = analyze_memory(module.eval(), (image,), hardware=DEFAULT, model_name=name)
+        yield _row(report, report.inference, measured[name, "inference"], device)
+        yield _row(report, report.training, measured[name, "training"], device)
 
 
 def accuracy_rows(models: Iterable[str], device: str, batch_size: int) -> Iterator[Row]:
@@ -89,6 +105,9 @@ def accuracy_table(rows: Sequence[Row], device: str, batch_size: int) -> str:
     for kind in ("inference", "training"):
         worst = max((abs(row.error) for row in rows if row.kind == kind), default=0.0)
         lines += ["", f"Largest error of {kind}: {worst:.2%}."]
+    if device != "cpu":
+        inside = sum(row.predicted_bytes <= row.measured_bytes <= row.most_bytes for row in rows)
+        lines += ["", f"{inside} of {len(rows)} lie between what is predicted and that with what cuDNN may add."]
     return "\n".join(lines)
 
 

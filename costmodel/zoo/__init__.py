@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_map_only
 from costmodel.errors import RequestError
 from costmodel.zoo.build import real_weights
 from costmodel.zoo.exported import load_exported_model
+from costmodel.zoo.lively import enliven
 from costmodel.zoo.request import PRECISIONS, Inputs, Request, own_words
 from costmodel.zoo.timm_models import load_timm_model
 from costmodel.zoo.torchvision_models import load_torchvision, load_torchvision_model
@@ -81,7 +82,7 @@ def load_real(
     precision: str = "float32",
     channels_last: bool = False,
 ) -> Loaded:
-    """The same model to be run: on a device, initialised at random, with random inputs.
+    """The same model to be run: on a device, initialised at random so that activations do not vanish; random inputs.
 
     Raises:
         UnknownModelError: no model goes by that name; near ones are suggested.
@@ -93,7 +94,9 @@ def load_real(
     with contextlib.redirect_stdout(sys.stderr), real_weights():
         module, inputs = _load(spec, request)
         module, inputs = _prepare(spec, module, inputs, request, device)
-    return Loaded(module, tree_map_only(torch.Tensor, lambda tensor: _filled(tensor, device), inputs), spec)
+        inputs = tree_map_only(torch.Tensor, lambda tensor: _filled(tensor, device), inputs)
+        enliven(module, inputs)
+    return Loaded(module, inputs, spec)
 
 
 def _filled(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
