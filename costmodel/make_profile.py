@@ -64,7 +64,8 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
     scores, out_of_fold = _score_groups(tables, settings, say, jobs)
     groups = {group: fit_group(table, settings, out_of_fold[group]) for group, table in tables.items()}
     predictor = Predictor(groups, roofline, multiprocessors)
-    sha256 = save_predictor(predictor, directory / "predictor.safetensors")
+    pending = directory / "predictor.pending.safetensors"  # the old one is good until the new card is there
+    sha256 = save_predictor(predictor, pending)
     dispatch = calibrate.fit_dispatch(kernels, kept["host_us_p25"].tolist())
     card = {
         "schema": CARD_SCHEMA,
@@ -78,6 +79,7 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
     origins = evaluate.table_origins(kernels, kept["source"].tolist())
     card |= _whole_models(directory, origins, tables, predictor, dispatch, settings, say, jobs)
     card["scores"]["kernels"] = scores
+    pending.replace(directory / "predictor.safetensors")
     _write_card(directory / "card.json", card)
     return card
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from costmodel import ops, timeline
@@ -30,6 +31,7 @@ def predict(
     *,
     hardware: str | None = None,
     model_name: str | None = None,
+    explain: bool = False,
 ) -> Report:
     """What torch.compile would do to a module.
 
@@ -39,6 +41,7 @@ def predict(
             tuples and dicts. Of a list of images, each is one of the batch.
         hardware: a profile's name; None for this machine's GPU if there is a profile for it, else the default.
         model_name: what the report calls the model; None for its class.
+        explain: whether to give the reasons too.
 
     Raises:
         UnknownHardwareError: there is no such profile.
@@ -50,7 +53,12 @@ def predict(
     profile = load_profile(hardware or resolve_default()[0])
     name = model_name or type(module).__name__
     graph = capture(module, inputs, name, partial=True)
-    return predict_graph(graph, profile, _images(inputs))
+    report = predict_graph(graph, profile, _images(inputs))
+    if explain:
+        from costmodel.explain import explain as reasons
+
+        return replace(report, explanation=reasons(graph, profile, report))
+    return report
 
 
 def _images(inputs: Sequence[Any] | Mapping[str, Any]) -> int | None:

@@ -55,6 +55,9 @@ LayersOption = Annotated[
     Layers | None,
     typer.Option("--layers", help="Layers shown; default: top (table, md), all (html), none (csv). JSON holds all."),
 ]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Also why: what bounds each mode, breaks, fall-backs, layers that lose.")
+]
 Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the result to FILE.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing on standard error but errors.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

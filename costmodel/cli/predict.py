@@ -28,6 +28,7 @@ def predict(
     channels_last: options.ChannelsLast = False,
     format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
     layers: options.LayersOption = None,
+    explain: options.Explain = False,
     output: options.Output = None,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -41,7 +42,9 @@ def predict(
         failures: list[str] = []
         for spec in _with_progress(models, quiet):
             try:
-                reports.append(_predict_one(spec, profile, batch_size, img_size, precision.value, channels_last))
+                reports.append(
+                    _predict_one(spec, profile, batch_size, img_size, precision.value, channels_last, explain)
+                )
             except CostmodelError as error:
                 if len(models) == 1:
                     raise
@@ -57,13 +60,19 @@ def predict(
 
 
 def _predict_one(
-    spec: str, hardware: str, batch_size: int | None, img_size: int | None, precision: str, channels_last: bool
+    spec: str,
+    hardware: str,
+    batch_size: int | None,
+    img_size: int | None,
+    precision: str,
+    channels_last: bool,
+    explain: bool,
 ) -> Report:
     from costmodel.predict import predict as predict_module
     from costmodel.zoo import load
 
     loaded = load(spec, batch_size=batch_size, img_size=img_size, precision=precision, channels_last=channels_last)
-    return predict_module(loaded.module, loaded.inputs, hardware=hardware, model_name=loaded.name)
+    return predict_module(loaded.module, loaded.inputs, hardware=hardware, model_name=loaded.name, explain=explain)
 
 
 def _with_progress(models: Sequence[str], quiet: bool) -> Iterable[str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from costmodel.errors import RequestError
-from costmodel.report.types import LayerPrediction, ModePrediction, Report, Unsupported
+from costmodel.report.types import LayerPrediction, ModePrediction, Reason, Report, Unsupported
 
 FORMATS = ("table", "json", "csv", "md", "html")
 LAYERS = ("top", "all", "none")
 
 _DEFAULT_LAYERS = {"table": "top", "csv": "none", "md": "top", "html": "all"}
 
-__all__ = ["FORMATS", "LAYERS", "LayerPrediction", "ModePrediction", "Report", "Unsupported", "render"]
+__all__ = ["FORMATS", "LAYERS", "LayerPrediction", "ModePrediction", "Reason", "Report", "Unsupported", "render"]
 
 
 def render(

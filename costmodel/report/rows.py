@@ -111,6 +111,15 @@ def layers_title(report: Report, layers: str) -> str:
     return f"layers: the {shown} of {count} whose time changes most (--layers all shows every one)"
 
 
+REASON_COLUMNS = ("about", "where", "why")
+REASONS_TITLE = "why"
+
+
+def reason_rows(report: Report) -> list[tuple[str, str, str]]:
+    """The reasons, if there are any."""
+    return [(item.topic, item.where, item.why) for item in report.explanation]
+
+
 def notes(report: Report) -> list[str]:
     """Unsupported operators by name and place, layers out of range, then the report's own warnings."""
     lines = [f"unsupported operator {item.op} in {item.where or report.model}" for item in report.unsupported]

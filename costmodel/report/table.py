@@ -22,10 +22,10 @@ NARROW = 80
 
 _RULE = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 _STYLES = {"compile": "bold green", "leave": "bold", "uncertain": "bold yellow"}
-_WORDS = {"mode", "layer", "operators", "backend", "operator", "way", "why", "peak at", ""}
+_WORDS = {"mode", "layer", "operators", "backend", "operator", "way", "why", "peak at", "", "about", "where"}
 """Columns that are set to the left."""
 
-_FOLDED = {"mode", "layer", "operators"}
+_FOLDED = {"mode", "layer", "operators", "where", "why"}
 """Columns that are broken into lines where the terminal is narrow."""
 
 _DETAILS = {"host ms", "device ms", "operators"}
@@ -102,6 +102,11 @@ def _print_report(console: Console, report: Report, layers: str) -> None:
         console.print()
         console.print(Text(rows.layers_title(report, layers), style="bold"))
         console.print(_fitting(console, rows.LAYER_COLUMNS, layer_rows))
+    reason_rows = rows.reason_rows(report)
+    if reason_rows:
+        console.print()
+        console.print(Text(rows.REASONS_TITLE, style="bold"))
+        console.print(_table(rows.REASON_COLUMNS, reason_rows))
     notes = rows.notes(report)
     if notes:
         console.print()

@@ -18,6 +18,7 @@ th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere; }
 .layers :is(th, td):nth-child(2), .layers :is(th, td):nth-child(7) { text-align: left; }
 .bar { display: block; height: .7rem; background: #4a7dcf; }
 .bars td:nth-child(2) { width: 30rem; }
+.reasons :is(th, td) { text-align: left; }
 .verdict { font-weight: 600; }
 .notes { color: #b26a00; }
 """
@@ -49,6 +50,10 @@ def _section(report: Report, layers: str) -> str:
     if layer_rows:
         parts.append(f"<h2>{escape(rows.layers_title(report, layers))}</h2>")
         parts.append(tagged_table("layers", rows.LAYER_COLUMNS, layer_rows))
+    reason_rows = rows.reason_rows(report)
+    if reason_rows:
+        parts.append(f"<h2>{rows.REASONS_TITLE}</h2>")
+        parts.append(tagged_table("reasons", rows.REASON_COLUMNS, reason_rows))
     notes = "".join(f"<li>{escape(note)}</li>" for note in rows.notes(report))
     if notes:
         parts.append(f'<ul class="notes">{notes}</ul>')

@@ -23,6 +23,9 @@ def _section(report: Report, layers: str) -> list[str]:
     if layer_rows:
         lines += ["", f"### {escaped(rows.layers_title(report, layers))}", ""]
         lines += pipe_table(rows.LAYER_COLUMNS, layer_rows)
+    reason_rows = rows.reason_rows(report)
+    if reason_rows:
+        lines += ["", f"### {rows.REASONS_TITLE}", "", *pipe_table(rows.REASON_COLUMNS, reason_rows)]
     notes = rows.notes(report)
     return [*lines, *([""] if notes else []), *(f"- {escaped(note)}" for note in notes)]
 

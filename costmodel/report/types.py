@@ -81,6 +81,21 @@ class Unsupported:
 
 
 @dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason behind a prediction.
+
+    Attributes:
+        topic: `mode`, `break`, `fall-back`, `mutation`, `recompilation` or `layer`.
+        where: what it is about.
+        why: in words, with figures.
+    """
+
+    topic: str
+    where: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The prediction for one model on one hardware; prints itself as a table.
 
@@ -93,6 +108,7 @@ class Report:
             intervals, not in the times.
         warnings: one line each.
         partial: whether every figure is of a part of the model only, up to where it goes by data.
+        explanation: the reasons, if they were asked for.
     """
 
     model: str
@@ -108,6 +124,7 @@ class Report:
     unsupported: tuple[Unsupported, ...] = ()
     warnings: tuple[str, ...] = ()
     partial: bool = False
+    explanation: tuple[Reason, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The report in JSON's types, schema 1; numbers are finite or None."""
@@ -126,7 +143,7 @@ class Report:
             "unsupported": [_record(item) for item in self.unsupported],
             "warnings": list(self.warnings),
             "partial": self.partial,
-        }
+        } | ({"explanation": [_record(item) for item in self.explanation]} if self.explanation else {})
 
     def to_frame(self) -> pd.DataFrame:
         """The layers as a pandas frame: one row each, in execution order, a column a field."""
@@ -148,7 +165,7 @@ def _mode_dict(name: str, mode: ModePrediction) -> dict[str, Any]:
     return record
 
 
-def _record(item: ModePrediction | LayerPrediction | Unsupported) -> dict[str, Any]:
+def _record(item: ModePrediction | LayerPrediction | Unsupported | Reason) -> dict[str, Any]:
     return {field.name: _plain(getattr(item, field.name)) for field in dataclasses.fields(item)}
 
 

@@ -1,0 +1,167 @@
+"""Why a prediction is what it is: what bounds a mode, what is cut or falls back, what recompiles, why layers lose."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from costmodel import ops
+from costmodel.features import group_of, traffic_bytes
+from costmodel.hardware import Profile
+from costmodel.ir import Graph
+from costmodel.kernels import Kernel
+from costmodel.ops import Role
+from costmodel.predictor import Estimate
+from costmodel.program import Program, compiled_program, eager_program, origin_of
+from costmodel.report.types import ModePrediction, Reason, Report
+from costmodel.units import Unit, group_units
+
+LOSING = 0.97
+"""A layer whose speedup is below this loses; what is closer to 1 is within the noise of a measurement."""
+LARGE_PART = 0.2
+"""A cause is named if it accounts for so large a part of a layer's compiled time."""
+NEAR = 1.5
+"""A kernel within this factor of a bound is called bound by it."""
+
+
+def explain(graph: Graph, profile: Profile, report: Report) -> tuple[Reason, ...]:
+    """The reasons behind a report, most general first.
+
+    Args:
+        graph: what was predicted.
+        profile: with which.
+        report: with what result.
+    """
+    eager, compiled = eager_program(graph), compiled_program(graph)
+    before, after = (profile.predictor.predict(program.kernels, program.positions) for program in (eager, compiled))
+    return (
+        *_bounds(report.modes),
+        *_breaks(graph),
+        *_fallbacks(compiled, after),
+        *_in_place(graph),
+        *_recompilations(report.modes),
+        *_losses(graph, eager, compiled, before, after, profile),
+    )
+
+
+def _bounds(modes: Mapping[str, ModePrediction]) -> list[Reason]:
+    reasons = []
+    for name, mode in modes.items():
+        host, device = mode.host_ms, mode.device_ms
+        larger = "host" if host > device else "device"
+        why = (
+            f"{larger}-bound: the host needs {host:.2f} ms to issue its kernels, the device {device:.2f} ms to run them"
+        )
+        if name == "reduce-overhead":
+            why = f"device-bound: one CUDA graph, {device:.2f} ms of kernels and {host:.2f} ms around them"
+        reasons.append(Reason("mode", name, why))
+    return reasons
+
+
+def _breaks(graph: Graph) -> list[Reason]:
+    reasons = []
+    for item in graph.breaks:
+        rest = f"; what follows is not predicted: {', '.join(item.missed)}" if item.missed else ""
+        why = {
+            "size": "the size of its result depends on data: a graph break, and a recompilation for each size",
+            "stop": "Python goes by the values of a tensor: a graph break",
+        }[item.kind]
+        reasons.append(Reason("break", f"{item.op} in {item.module or graph.name} ({item.source})", why + rest))
+    return reasons
+
+
+def _fallbacks(compiled: Program, estimates: Sequence[Estimate]) -> list[Reason]:
+    """Library calls that Inductor makes not for speed, but because it generates no code for the operator."""
+    found: dict[str, list[float]] = {}
+    for kernel, estimate in zip(compiled.kernels, estimates, strict=True):
+        if group_of(kernel) == "aten" and ops.lookup(kernel.anchor).role is not Role.VIEW:
+            found.setdefault(kernel.anchor.base, []).append(estimate.us)
+    return [
+        Reason("fall-back", name, f"Inductor calls ATen {len(times)} times, {sum(times):.0f} us; nothing fuses with it")
+        for name, times in found.items()
+    ]
+
+
+def _in_place(graph: Graph) -> list[Reason]:
+    counts = Counter(op.base for op in graph.ops if op.inplace)
+    names = ", ".join(f"{name} ({count})" for name, count in counts.most_common(4))
+    why = "written in place; made functional when compiled, which costs nothing unless a view of it is read later"
+    return [Reason("mutation", names, why)] if counts else []
+
+
+def _recompilations(modes: Mapping[str, ModePrediction]) -> list[Reason]:
+    compiled = modes.get("default")
+    if compiled is None or compiled.compile_s is None:
+        return []
+    why = (
+        f"one more compilation of about {compiled.compile_s:.0f} s for the second size that is seen, with that size "
+        "dynamic; none after it. In reduce-overhead each size is a CUDA graph of its own"
+    )
+    return [Reason("recompilation", "another batch size", why)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """A layer that compiling slows down: its kernels with their predicted times, microseconds."""
+
+    unit: Unit
+    before: Sequence[tuple[Kernel, Estimate]]
+    after: Sequence[tuple[Kernel, Estimate]]
+
+    @property
+    def us(self) -> float:
+        return sum(estimate.us for _, estimate in self.after)
+
+
+def _losses(
+    graph: Graph,
+    eager: Program,
+    compiled: Program,
+    eager_us: Sequence[Estimate],
+    compiled_us: Sequence[Estimate],
+    profile: Profile,
+) -> list[Reason]:
+    by_op: dict[str, list[tuple[Kernel, Estimate]]] = {}
+    for pair in zip(eager.kernels, eager_us, strict=True):
+        by_op.setdefault(origin_of(pair[0].ops[0]), []).append(pair)
+    reasons = []
+    for unit in group_units(graph, compiled.kernels):
+        before = [pair for op in unit.ops for pair in by_op.get(op.name, ())]
+        after = [(compiled.kernels[index], compiled_us[index]) for index in unit.kernels]
+        loss = _Loss(unit, before, after)
+        was = sum(estimate.us for _, estimate in before)
+        if loss.us and was and was / loss.us < LOSING:
+            why = f"{was:.1f} us to {loss.us:.1f} us: {', '.join(_causes(loss, profile)) or 'its kernels are slower'}"
+            reasons.append(Reason("layer", unit.name, why))
+    return reasons
+
+
+def _causes(loss: _Loss, profile: Profile) -> list[str]:
+    """Why a layer loses, in the cost model's own terms."""
+    predictor = profile.predictor
+    causes = []
+    copies = sum(estimate.us for kernel, estimate in loss.after if kernel.anchor.base == "clone")
+    if copies > LARGE_PART * loss.us:
+        causes.append(f"layout conversion ({copies:.1f} us of copies)")
+    library = {kernel.kind: estimate.us for kernel, estimate in loss.before if group_of(kernel) in ("conv", "gemm")}
+    slower = sum(
+        max(0.0, estimate.us - library[kernel.kind])
+        for kernel, estimate in loss.after
+        if group_of(kernel) in ("conv", "gemm") and kernel.kind in library
+    )
+    if slower > LARGE_PART * loss.us:
+        causes.append(f"the library's kernel is {slower:.1f} us slower in the layout that Inductor chooses")
+    if all(len(_computing(kernel)) < 2 for kernel, _ in loss.after):
+        causes.append("no fusion")
+    floor = NEAR * predictor.roofline.floor_us
+    if all(estimate.us <= floor for _, estimate in loss.after):
+        causes.append("small grid (every kernel takes about as long as an empty one)")
+    traffic = sum(traffic_bytes(kernel.graph) for kernel, _ in loss.after) / predictor.roofline.bytes_per_us
+    if loss.us <= NEAR * traffic:
+        causes.append("memory-bound")
+    return causes
+
+
+def _computing(kernel: Kernel) -> list[str]:
+    return [op.name for op in kernel.graph.ops if ops.lookup(op).role is not Role.VIEW]

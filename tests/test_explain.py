@@ -1,0 +1,76 @@
+"""Reasons behind a prediction, for modules made so that each reason applies."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+import costmodel
+from costmodel.report import Reason, render
+
+
+def explained(module: nn.Module, *shape: int) -> costmodel.Report:
+    image = torch.empty(*shape, device="meta")
+    return costmodel.predict(module.eval(), (image,), hardware="nvidia-h200", explain=True)
+
+
+def about(report: costmodel.Report, topic: str) -> list[Reason]:
+    return [item for item in report.explanation if item.topic == topic]
+
+
+class Sorted(nn.Module):
+    """A convolution, an in-place ReLU, an operator that Inductor has no code for, a branch on data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 64, 3), nn.Linear(64, 4)
+
+    def forward(self, x):
+        x = torch.relu_(self.conv(x)).mean((2, 3))
+        x = x.sort(1).values
+        return self.head(x) if x.sum() > 0 else x
+
+
+def test_every_mode_is_bounded_by_host_or_device():
+    report = explained(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()), 1, 3, 32, 32)
+    assert [item.where for item in about(report, "mode")] == list(report.modes)
+    assert about(report, "mode")[0].why.startswith("host-bound")
+    large = explained(nn.Sequential(nn.Conv2d(64, 512, 3), nn.ReLU()), 64, 64, 112, 112)
+    assert about(large, "mode")[0].why.startswith("device-bound")
+
+
+def test_breaks_and_mutations_are_named():
+    report = explained(Sorted(), 2, 3, 32, 32)
+    (stop,) = about(report, "break")
+    assert "test_explain.py" in stop.where
+    assert "not predicted: head" in stop.why
+    (mutation,) = about(report, "mutation")
+    assert mutation.where == "relu_ (1)"
+
+
+def test_what_inductor_leaves_to_aten_is_named():
+    assert any("sort" in item.where for item in about(explained(Sorted(), 2, 3, 32, 32), "fall-back"))
+    assert not about(explained(nn.Sequential(nn.Linear(8, 8), nn.GELU()), 4, 8), "fall-back")
+
+
+def test_a_lone_convolution_loses_to_the_conversion_of_its_layout():
+    report = explained(nn.Sequential(nn.Conv2d(256, 256, 1)), 1, 256, 14, 14)
+    losing = [layer.name for layer in report.layers if layer.speedup and layer.speedup < 0.97]
+    assert [item.where for item in about(report, "layer")] == losing == ["0"]
+    assert "layout conversion" in about(report, "layer")[0].why
+
+
+@pytest.mark.parametrize("form", ["table", "md", "html"])
+def test_every_format_for_people_shows_them(form):
+    report = explained(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()), 1, 3, 32, 32)
+    assert "host-bound" in render(report, form)
+
+
+def test_json_has_them_only_where_they_were_asked_for():
+    module, image = nn.Sequential(nn.Conv2d(3, 8, 3)).eval(), torch.empty(1, 3, 8, 8)
+    assert "explanation" not in json.loads(render(costmodel.predict(module, (image,), hardware="nvidia-h200"), "json"))
+    found = json.loads(render(explained(module, 1, 3, 8, 8), "json"))["explanation"]
+    assert {"topic", "where", "why"} == set(found[0])
