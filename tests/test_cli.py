@@ -60,8 +60,14 @@ def predicting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Predict], None]:
 
 
 def predict_tiny(
-    module: nn.Module, inputs: Sequence[torch.Tensor], *, hardware: str | None = None, model_name: str | None = None
+    module: nn.Module,
+    inputs: Sequence[torch.Tensor],
+    *,
+    hardware: str | None = None,
+    model_name: str | None = None,
+    explain: bool = False,
 ) -> Report:
+    assert not explain
     return tiny_report(model_name or "?", hardware or "?", inputs)
 
 
