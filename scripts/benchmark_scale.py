@@ -41,7 +41,7 @@ def measure(operators: int) -> dict[str, Any]:
     from costmodel.hardware import load_profile
     from costmodel.memory.analyze import analyze_memory
     from costmodel.predict import predict_graph
-    from costmodel.streams import stream_tree
+    from costmodel.streams import operator_tree
 
     with torch.device("meta"):
         module = nn.Sequential(*(Residual(8) for _ in range(operators // OPERATORS))).eval()
@@ -59,7 +59,7 @@ def measure(operators: int) -> dict[str, Any]:
     passed("capture")
     predict_graph(graph, load_profile("nvidia-h200"))
     passed("predict")
-    stream_tree(graph)
+    operator_tree(graph)
     passed("streams")
     analyze_memory(module, (image,), hardware="nvidia-h200")
     passed("memory")

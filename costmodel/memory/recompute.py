@@ -8,6 +8,7 @@ recomputed from the same kept tensor stand or fall together, and a tensor kept f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -79,6 +80,7 @@ class Paths:
         self._graph = graph
         self._version = versions(graph)
         self._ops = {op.name: op for op in graph.ops}
+        self._parents: dict[str, tuple[Ref, ...]] = {}
         self._positions = {op.name: position for position, op in enumerate(graph.ops)}
 
     def position(self, ref: Ref) -> tuple[int, int]:
@@ -87,8 +89,10 @@ class Paths:
 
     def parents(self, ref: Ref) -> tuple[Ref, ...]:
         """What a value is computed from, without what is there all the time."""
-        found = dict.fromkeys(self._version[used] for used in self._ops[ref.name].refs())
-        return tuple(parent for parent in found if parent.name in self._ops)
+        if ref.name not in self._parents:
+            found = dict.fromkeys(self._version[used] for used in self._ops[ref.name].refs())
+            self._parents[ref.name] = tuple(parent for parent in found if parent.name in self._ops)
+        return self._parents[ref.name]
 
     def fixed(self, ref: Ref) -> bool:
         """Whether a value can only be kept: a heavy operator made it."""
@@ -143,19 +147,80 @@ def _backward_sweep(paths: Paths) -> list[tuple[Ref, ...]]:
     return [tuple(sorted(members, key=paths.position)) for members, _ in groups]
 
 
+class Choice:
+    """Feature maps chosen to be computed again, and what is then kept; it grows and shrinks by what is near a change.
+
+    Attributes:
+        chosen: the feature maps.
+        nbytes: what is kept: stashed feature maps that are not chosen, and sources of those that are, each once.
+    """
+
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
+        self.chosen: set[Ref] = set()
+        self._readers: Counter[Ref] = Counter()  # how many of the values that are computed again read a value
+        self._again: set[Ref] = set()
+        self.nbytes = sum(map(paths.nbytes, paths.stashed))
+
+    def add(self, group: Iterable[Ref]) -> None:
+        """Chooses more feature maps."""
+        for ref in group:
+            self.chosen.add(ref)
+            self.nbytes -= self._paths.nbytes(ref)
+        pending = [ref for ref in group if ref not in self._again]
+        while pending:
+            ref = pending.pop()
+            if ref in self._again:
+                continue
+            self._again.add(ref)
+            for parent in self._paths.parents(ref):
+                self._readers[parent] += 1
+                if self._ends_at(parent):
+                    if self._readers[parent] == 1 and parent not in self._paths.stashed:
+                        self.nbytes += self._paths.nbytes(parent)
+                else:
+                    pending.append(parent)
+
+    def remove(self, group: Iterable[Ref]) -> None:
+        """Keeps feature maps after all; undoes `add`."""
+        for ref in group:
+            self.chosen.discard(ref)
+            self.nbytes += self._paths.nbytes(ref)
+        pending = list(group)
+        while pending:
+            ref = pending.pop()
+            if ref not in self._again or not (self._ends_at(ref) or self._idle(ref)):
+                continue
+            self._again.discard(ref)
+            for parent in self._paths.parents(ref):
+                self._readers[parent] -= 1
+                if parent in self._again:
+                    pending.append(parent)
+                elif self._readers[parent] == 0 and parent not in self._paths.stashed:
+                    self.nbytes -= self._paths.nbytes(parent)
+
+    def _ends_at(self, ref: Ref) -> bool:
+        """Whether a value is there without computing it again."""
+        return (ref in self._paths.stashed and ref not in self.chosen) or self._paths.fixed(ref)
+
+    def _idle(self, ref: Ref) -> bool:
+        return ref not in self.chosen and self._readers[ref] == 0
+
+
 def _forward_sweep(paths: Paths, groups: Iterable[tuple[Ref, ...]]) -> frozenset[Ref]:
     """The feature maps of the groups that shrink the stash; then, in execution order, without those that do not help.
 
     A feature map that stays stashed is itself a source for those after it, so the order matters.
     """
-    chosen: frozenset[Ref] = frozenset()
-    best = paths.stashed_bytes(chosen)
+    choice = Choice(paths)
     for group in sorted(groups, key=lambda members: paths.position(members[0])):
-        wider = chosen | set(group)
-        if (nbytes := paths.stashed_bytes(wider)) < best:
-            chosen, best = wider, nbytes
-    for ref in sorted(chosen, key=paths.position):
-        fewer = chosen - {ref}
-        if (nbytes := paths.stashed_bytes(fewer)) <= best:
-            chosen, best = fewer, nbytes
-    return chosen
+        before = choice.nbytes
+        choice.add(group)
+        if choice.nbytes >= before:
+            choice.remove(group)
+    for ref in sorted(choice.chosen, key=paths.position):
+        before = choice.nbytes
+        choice.remove((ref,))
+        if choice.nbytes > before:
+            choice.add((ref,))
+    return frozenset(choice.chosen)

@@ -7,7 +7,8 @@ when they are reached; the choice is the one for which the stash and the largest
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from costmodel import ops
@@ -80,7 +81,17 @@ def _candidates(graph: Graph, stashed: Sequence[Stash]) -> list[_Region]:
                 pieces[-1] = range(pieces[-1].start, position + 1)
             else:
                 pieces.append(range(position, position + 1))
-    regions = [_region(graph, stashed, name, pieces[0]) for name, pieces in runs.items() if len(pieces) == 1]
+    version = versions(graph)
+    heavy = {op.name for op in graph.ops if _is_kept(op)}
+    given = {value.name for value in graph.values}
+    saved: dict[int, list[Ref]] = {}
+    for stash in stashed:
+        saved.setdefault(stash.op, []).extend(ref for ref in stash.values if ref.name not in given)
+    regions = [
+        _region(graph, saved, version, heavy, given, name, pieces[0])
+        for name, pieces in runs.items()
+        if len(pieces) == 1
+    ]
     return [region for region in regions if region is not None]
 
 
@@ -90,11 +101,16 @@ def _enclosing(module: str) -> list[str]:
     return [".".join(parts[: count + 1]) for count in range(len(parts))]
 
 
-def _region(graph: Graph, stashed: Sequence[Stash], name: str, span: range) -> _Region | None:
-    version = versions(graph)
+def _region(
+    graph: Graph,
+    saved: Mapping[int, Sequence[Ref]],
+    version: Mapping[Ref, Ref],
+    heavy: Collection[str],
+    given: Collection[str],
+    name: str,
+    span: range,
+) -> _Region | None:
     inside = {graph.ops[position].name for position in span}
-    given = {value.name for value in graph.values}
-    heavy = {op.name for op in graph.ops if _is_kept(op)}
     keeps: set[Ref] = set()
     for position in span:
         op = graph.ops[position]
@@ -106,8 +122,7 @@ def _region(graph: Graph, stashed: Sequence[Stash], name: str, span: range) -> _
             return None  # it writes over its own input, which computing again would read
         if op.inplace and len(op.refs()) > 1 and version[op.refs()[0]].name in heavy:
             return None  # `y += x` on what is kept; a module with an `inplace` flag can be told not to
-    saved = {ref for stash in stashed if stash.op in span for ref in stash.values if ref.name not in given}
-    again = frozenset(saved - keeps)
+    again = frozenset({ref for position in span for ref in saved.get(position, ())} - keeps)
     return _Region(name, span, frozenset(keeps), again) if again else None
 
 
@@ -125,12 +140,25 @@ def _outermost(regions: Sequence[_Region]) -> list[_Region]:
 
 
 def _pruned(graph: Graph, stashed: Sequence[Stash], chosen: Sequence[_Region]) -> list[_Region]:
-    """Without the regions that shrink nothing."""
-    kept = list(chosen)
+    """Without the regions that shrink nothing; regions share no operator, so each is judged by what it holds alone."""
+    maps = feature_maps(graph, stashed)
+    saved: dict[int, list[Ref]] = {}
+    for stash in stashed:
+        saved.setdefault(stash.op, []).extend(ref for ref in stash.values if ref in maps)
+    covered = {position for region in chosen for position in region.ops}
+    holders = Counter(ref for region in chosen for ref in region.keeps)
+    holders.update(ref for position, refs in saved.items() if position not in covered for ref in refs)
+    kept = []
     for region in chosen:
-        fewer = [other for other in kept if other is not region]
-        if _stashed_bytes(graph, stashed, fewer) <= _stashed_bytes(graph, stashed, kept):
-            kept = fewer
+        holders.subtract(region.keeps)
+        freed = {ref for ref in region.keeps if not holders[ref]}
+        back = [ref for position in region.ops for ref in saved.get(position, ())]
+        stashed_again = {ref for ref in back if not holders[ref]}
+        if _nbytes(graph, stashed_again) <= _nbytes(graph, freed):
+            holders.update(back)
+        else:
+            holders.update(region.keeps)
+            kept.append(region)
     return kept
 
 
