@@ -195,11 +195,11 @@ GOLDEN = {
         "is_hardsigmoid is_hardtanh is_mean is_layer_norm is_group_norm is_softmax is_max_pool2d "
         "is_avg_pool2d is_pad is_roll is_leaky_relu is_div is_sub is_index is_sum is_adaptive_avg_pool2d "
         "other_kind inputs log_largest log_out log_reduced log_last log_rows log_pixels strided broadcast "
-        "window work blocks"
+        "log_window work blocks"
     ),
     "triton": (
         "operators work inputs large_inputs outputs log_domain log_outer log_inner reductions reduces_nhwc "
-        "split windows cats cat_inputs copies to_nhwc of_params shuffles slices strided indexing "
+        "split log_windows cats cat_inputs copies to_nhwc of_params shuffles slices strided indexing "
         "transcendental log_last log_channels blocks"
     ),
 }

@@ -23,6 +23,7 @@ from costmodel.errors import ProfileError
 from costmodel.features import Roofline, featurize
 from costmodel.kernels import Kernel, eager_kernels
 from costmodel.predictor import (
+    OUTLYING,
     Array,
     Estimate,
     GroupModel,
@@ -31,6 +32,7 @@ from costmodel.predictor import (
     distances,
     load_predictor,
     save_predictor,
+    scaled,
     weigh,
 )
 from costmodel.train import Settings, train_network
@@ -99,11 +101,18 @@ def test_a_trained_network_is_the_one_that_scikit_learn_trained():
     y = x[:, 0] - x[:, 1]
     settings = Settings(hidden=(9, 4), epochs=8)
     network = train_network(x, y, settings, seed=3)
-    same = MLPRegressor(hidden_layer_sizes=(9, 4), alpha=1e-3, learning_rate_init=2e-3, max_iter=8, batch_size=128)
+    same = MLPRegressor(hidden_layer_sizes=(9, 4), alpha=3e-3, batch_size=128, warm_start=True)
     same.set_params(n_iter_no_change=8, random_state=3, tol=0)
     with pytest.warns(ConvergenceWarning):
-        same.fit(x, y)
+        for rate, epochs in ((2e-3, 6), (4e-4, 1), (8e-5, 1)):
+            same.set_params(learning_rate_init=rate, max_iter=epochs).fit(x, y)
     np.testing.assert_allclose(network.forward(x), same.predict(x), rtol=1e-5, atol=1e-6)
+
+
+def test_features_are_held_within_what_networks_have_seen():
+    raw = np.array([[1.0, 5.0], [1000.0, -1000.0]], np.float32)
+    found = scaled(raw, np.array([1.0, 1.0], np.float32), np.array([2.0, 2.0], np.float32))
+    np.testing.assert_allclose(found, [[0.0, 2.0], [OUTLYING, -OUTLYING]])
 
 
 def test_distances_are_euclidean():
