@@ -50,3 +50,17 @@ def test_models_of_the_zoo_are_lively():
     loaded = load_real("mobilenet_v3_small", torch.device("cpu"), batch_size=2, img_size=64)
     with torch.no_grad():
         assert loaded.module(*loaded.inputs).abs().max() > 1e-3
+
+
+def test_what_a_users_code_returns_stays_as_it_was_made(tmp_path):
+    file = tmp_path / "net.py"
+    file.write_text(
+        "from torch import nn\n"
+        "def build():\n"
+        "    net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))\n"
+        "    nn.init.zeros_(net[0].weight)\n"
+        "    return net\n"
+    )
+    loaded = load_real(f"{file}:build", torch.device("cpu"), batch_size=2, img_size=8)
+    assert not loaded.module[0].weight.any()
+    assert loaded.module[1].running_var.tolist() == [1.0] * 4

@@ -82,7 +82,10 @@ def load_real(
     precision: str = "float32",
     channels_last: bool = False,
 ) -> Loaded:
-    """The same model to be run: on a device, initialised at random so that activations do not vanish; random inputs.
+    """The same model to be run: on a device, with random inputs.
+
+    A model of a library is initialised at random, and so that activations do not vanish; what a user's code returns is
+    as it was made.
 
     Raises:
         UnknownModelError: no model goes by that name; near ones are suggested.
@@ -95,8 +98,15 @@ def load_real(
         module, inputs = _load(spec, request)
         module, inputs = _prepare(spec, module, inputs, request, device)
         inputs = tree_map_only(torch.Tensor, lambda tensor: _filled(tensor, device), inputs)
-        enliven(module, inputs)
+        if _is_named(spec):  # what a user's code returns may be trained
+            enliven(module, inputs)
     return Loaded(module, inputs, spec)
+
+
+def _is_named(spec: str) -> bool:
+    """Whether a spec is the name of a library's model, and no place where a user's code lies."""
+    source, colon, _ = spec.partition(":")
+    return not colon or source in ("timm", "hf")
 
 
 def _filled(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
