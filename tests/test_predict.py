@@ -292,3 +292,16 @@ def test_inputs_by_name_and_token_ids_before_images():
     inputs = {"ids": ids, "pixels": torch.empty(4, 8, 16, 16, device="meta")}
     report = costmodel.predict(Both().to("meta").eval(), inputs, hardware=DEFAULT)
     assert (report.batch_size, report.input_shape, report.precision) == (4, (4, 8, 16, 16), "float32")
+
+
+def test_several_models_in_several_processes_are_those_in_one(capsys: pytest.CaptureFixture[str]) -> None:
+    from costmodel.cli import main
+
+    request = ["predict", "alexnet", "nosuchnet", "squeezenet1_1", "-q", "--format", "json"]
+    assert main(request) == 2
+    alone = capsys.readouterr()
+    assert main([*request, "--jobs", "2"]) == 2
+    together = capsys.readouterr()
+    assert together.out == alone.out
+    assert together.err == alone.err
+    assert "nosuchnet" in alone.err

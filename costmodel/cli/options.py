@@ -58,6 +58,7 @@ LayersOption = Annotated[
 Explain = Annotated[
     bool, typer.Option("--explain", help="Also why: what bounds each mode, breaks, fall-backs, layers that lose.")
 ]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Processes, if there are several models.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the result to FILE.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing on standard error but errors.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -29,6 +29,7 @@ def predict(
     format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
     layers: options.LayersOption = None,
     explain: options.Explain = False,
+    jobs: options.Jobs = 1,
     output: options.Output = None,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -40,17 +41,12 @@ def predict(
         profile = choose_hardware(hardware, quiet)
         reports: list[Report] = []
         failures: list[str] = []
-        for spec in _with_progress(models, quiet):
-            try:
-                reports.append(
-                    _predict_one(spec, profile, batch_size, img_size, precision.value, channels_last, explain)
-                )
-            except CostmodelError as error:
-                if len(models) == 1:
-                    raise
-                failures.append(f"{spec}: {error}")
-                if debug:
-                    _print_traceback()
+        how = (profile, batch_size, img_size, precision.value, channels_last, explain)
+        for found in _with_progress(_attempts(models, how, jobs, debug), len(models), quiet):
+            if isinstance(found, str):
+                failures.append(found)
+            else:
+                reports.append(found)
         if reports:
             _write(write, reports[0] if len(models) == 1 else reports, format, layers, to_file=output is not None)
     for failure in failures:
@@ -75,13 +71,39 @@ def _predict_one(
     return predict_module(loaded.module, loaded.inputs, hardware=hardware, model_name=loaded.name, explain=explain)
 
 
-def _with_progress(models: Sequence[str], quiet: bool) -> Iterable[str]:
-    """The models, with a progress bar on standard error if there are several and it is a terminal."""
-    if len(models) == 1 or quiet or not sys.stderr.isatty():
-        return models
+def _attempts(models: Sequence[str], how: tuple[Any, ...], jobs: int, debug: bool) -> Iterator[Report | str]:
+    """A report for each model in order, or what is wrong with it; in several processes, if asked for.
+
+    Raises:
+        CostmodelError: the only model there is cannot be predicted.
+    """
+    if len(models) == 1:
+        yield _predict_one(models[0], *how)
+    elif jobs == 1:
+        yield from (_attempt(spec, how, debug) for spec in models)
+    else:
+        from joblib import Parallel, delayed
+
+        parallel = Parallel(n_jobs=min(jobs, len(models)), return_as="generator")
+        yield from parallel(delayed(_attempt)(spec, how, debug) for spec in models)
+
+
+def _attempt(spec: str, how: tuple[Any, ...], debug: bool) -> Report | str:
+    try:
+        return _predict_one(spec, *how)
+    except CostmodelError as error:
+        if debug:
+            _print_traceback()
+        return f"{spec}: {error}"
+
+
+def _with_progress(found: Iterator[Report | str], count: int, quiet: bool) -> Iterable[Report | str]:
+    """What is found, with a progress bar on standard error if there is much of it and it is a terminal."""
+    if count == 1 or quiet or not sys.stderr.isatty():
+        return found
     from tqdm import tqdm
 
-    bar: Iterable[str] = tqdm(models, unit="model", leave=False)
+    bar: Iterable[Report | str] = tqdm(found, total=count, unit="model", leave=False)
     return bar
 
 
