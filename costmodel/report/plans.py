@@ -76,13 +76,24 @@ def plan_sheet(plan: Plan) -> Sheet:
     best = min((ms for mode, ms in plan.latency_ms.items() if mode != "plan"), default=planned)
     latencies = [(mode, milliseconds(ms), times(ms / planned)) for mode, ms in plan.latency_ms.items()]
     regions = [
-        (str(index), _layers(region.layers), str(len(region.ops)), region.backend, number(region.us, 1), region.why)
+        (
+            str(index),
+            _layers(region.layers),
+            str(len(region.ops)),
+            region.backend,
+            str(region.lane),
+            number(region.us, 1),
+            region.why,
+        )
         for index, region in enumerate(plan.regions)
     ]
     moves = ", ".join(plan.moves) or "none"
-    notes = [f"moves: {moves}; launched as one {plan.launch}; building takes about {plan.build_s:.0f} s"]
+    lanes = 1 + max((region.lane for region in plan.regions), default=0)
+    side = f" of {lanes} lanes side by side" if lanes > 1 else ""
+    search = "; cuDNN's algorithms are searched" if plan.search else ""
+    notes = [f"moves: {moves}; launched as one {plan.launch}{side}{search}; compiling takes about {plan.build_s:.0f} s"]
     title = f"plan for {plan.model} on {plan.hardware}: {times(best / planned)} the speed of the best mode, predicted"
-    columns = ("region", "layer", "count", "backend", "us", "why")
+    columns = ("region", "layer", "count", "backend", "lane", "us", "why")
     return Sheet(
         title, (("latency", ("mode", "latency ms", "of plan"), latencies), ("regions", columns, regions)), notes
     )
