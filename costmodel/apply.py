@@ -121,12 +121,14 @@ class Planned(nn.Module):
         with torch.no_grad(), searching(self.plan.search and on_graph):
             if expected is not None:
                 program = self._checked(program, frozen.main, params, tensors, *expected)
-            ready = self._captured(program, tensors, expected) if on_graph else program
+            ready = self._captured(program, frozen.main, params, tensors, expected) if on_graph else program
             self._ready[signature_of(tensors)] = (exact, ready)
 
     def _captured(
         self,
         program: Program,
+        main: Graph,
+        params: Mapping[str, torch.Tensor],
         tensors: Sequence[torch.Tensor],
         expected: tuple[list[torch.Tensor], list[torch.Tensor] | None] | None,
     ) -> Replay:
@@ -135,10 +137,13 @@ class Planned(nn.Module):
         Raises:
             PlanError: the graph computes something else than the module, even so.
         """
-        for lanes in (program.lanes, 1):
-            replay = Replay(program, tensors, lanes)
-            if expected is None or gate.passes(lambda: replay.run(tensors), *expected):  # noqa: B023 - called at once
-                return replay
+        replay = Replay(program, tensors)
+        if expected is None or gate.passes(lambda: replay.run(tensors), *expected):
+            return replay
+        if program.lanes > 1:
+            self.plan = self.plan.in_a_row()
+            program = Program(main, self.plan.regions, params, self._calls)
+            return self._captured(program, main, params, tensors, expected)
         raise PlanError(
             f"the CUDA graph computes something else than {self.plan.model}; make the plan anew, report this"
         )

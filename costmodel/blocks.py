@@ -6,7 +6,7 @@ question; a view belongs to the block of its first reader.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from costmodel import ops
@@ -52,6 +52,14 @@ def block_edges(graph: Graph, blocks: Sequence[Block]) -> tuple[tuple[int, int],
         if ref.name in home and home[ref.name] != home[op.name]
     }
     return tuple(pairs)
+
+
+def producers_of(count: int, edges: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
+    """For every block those that it reads, in order."""
+    found: list[set[int]] = [set() for _ in range(count)]
+    for producer, consumer in edges:
+        found[consumer].add(producer)
+    return tuple(tuple(sorted(before)) for before in found)
 
 
 def _fusible_convolutions(graph: Graph, order: Mapping[str, int]) -> dict[str, tuple[str, ...]]:

@@ -6,7 +6,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from costmodel.scores import markdown_table, percent
+
 BEGIN, END = "<!-- plans: made by scripts/measure_and_compare.py -->", "<!-- end of plans -->"
+OTHER_BEGIN, OTHER_END = "<!-- other machine: made by scripts/accuracy_tables.py -->", "<!-- end of other machine -->"
+OTHER_HEAD = ("mode", "batch", "cases", "machines differ", "error, first machine", "error, second machine")
 UNSEARCHED, UNFORKED = "unsearched", "unforked"
 """Our plan with cuDNN's own choice of algorithms; and on one stream: what the two are worth."""
 MODES = ("eager", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -70,7 +74,7 @@ def comparison_markdown(records: Sequence[Record]) -> str:
         f"geometric mean {statistics.geometric_mean(gains):.2f}, least {min(gains):.2f}."
     )
     also = "Latencies as predicted before, by a profile that had seen kernels of these models and others:"
-    return "\n\n".join([text, _table([head, *rows]), also, _errors(known)])
+    return "\n\n".join([text, markdown_table(head, rows), also, _errors(known)])
 
 
 def _cell(record: Record | None) -> str:
@@ -88,21 +92,13 @@ def _mean(records: Sequence[Record]) -> str:
 
 def _errors(records: Sequence[Record]) -> str:
     """Mean relative errors of predicted latencies, the models in question being among those trained on."""
-    rows = [["way", "mean error of predicted latency", "within 10 %"]]
+    rows = []
     for way in ("eager", "default", "reduce-overhead", "plan"):
         found = [record["modes"][way] for record in records]
         errors = [abs(mode["predicted_ms"] / mode["measured_ms"] - 1) for mode in found if mode["measured_ms"]]
         within = sum(error <= 0.1 for error in errors) / len(errors)
-        rows.append([f"`{way}`", f"{100 * statistics.mean(errors):.1f} %", f"{100 * within:.0f} %"])
-    return _table(rows)
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    head, *rest = rows
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rest))
-
-
-OTHER_BEGIN, OTHER_END = "<!-- other machine: made by scripts/accuracy_tables.py -->", "<!-- end of other machine -->"
+        rows.append([f"`{way}`", percent(statistics.mean(errors)), f"{100 * within:.0f} %"])
+    return markdown_table(("way", "mean error of predicted latency", "within 10 %"), rows)
 
 
 def other_machine_markdown(records: Sequence[Record], validation: Sequence[Mapping[str, str]]) -> str:
@@ -113,7 +109,7 @@ def other_machine_markdown(records: Sequence[Record], validation: Sequence[Mappi
         validation: rows of the profile's `validation.csv`: measured on the first, and predicted with families left out.
     """
     first = {(row["model"], int(row["batch_size"]), row["precision"]): row for row in validation}
-    rows = [["mode", "batch", "cases", "machines differ", "error, first machine", "error, second machine"]]
+    rows = []
     for mode in ("default", "reduce-overhead"):
         for batch in sorted({record["case"][1] for record in records}):
             found = []
@@ -125,6 +121,6 @@ def other_machine_markdown(records: Sequence[Record], validation: Sequence[Mappi
                     predicted = float(row[f"speedup/{mode}"])
                     ratios = (float(here) / there, predicted / float(here), predicted / there)
                     found.append([abs(ratio - 1) for ratio in ratios])
-            means = [f"{100 * statistics.mean(column):.1f} %" for column in zip(*found, strict=True)]
+            means = [percent(statistics.mean(column)) for column in zip(*found, strict=True)]
             rows.append([f"`{mode}`", str(batch), str(len(found)), *means])
-    return _table(rows)
+    return markdown_table(OTHER_HEAD, rows)

@@ -202,10 +202,9 @@ class Replay:
     Args:
         program: what is captured; kept, for the graph reads its parameters where they lie.
         inputs: of the kind that it is for.
-        lanes: `program.lanes`, to fork as the plan says, or 1.
     """
 
-    def __init__(self, program: Program, inputs: Sequence[torch.Tensor], lanes: int = 1) -> None:
+    def __init__(self, program: Program, inputs: Sequence[torch.Tensor]) -> None:
         self._program = program
         self._inputs = [tensor.clone(memory_format=torch.preserve_format) for tensor in inputs]
         stream = torch.cuda.Stream()
@@ -216,8 +215,8 @@ class Replay:
         torch.cuda.current_stream().wait_stream(stream)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
-            if lanes > 1:
-                others = [torch.cuda.Stream() for _ in range(lanes - 1)]
+            if program.lanes > 1:
+                others = [torch.cuda.Stream() for _ in range(program.lanes - 1)]
                 self._outputs = program.fork(self._inputs, [torch.cuda.current_stream(), *others])
             else:
                 self._outputs = program.run(self._inputs)

@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -76,6 +76,15 @@ class Plan:
     build_s: float
     torch: str
     search: bool = False
+
+    @property
+    def lanes(self) -> int:
+        """How many streams the regions are issued to."""
+        return 1 + max((region.lane for region in self.regions), default=0)
+
+    def in_a_row(self) -> Plan:
+        """The same plan on one lane."""
+        return replace(self, regions=tuple(replace(region, lane=0) for region in self.regions))
 
     def check(self, graph: Graph) -> Plan:
         """The plan itself, if it was made for this captured graph.

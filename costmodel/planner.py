@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from costmodel import timeline
-from costmodel.blocks import Block, block_edges, find_blocks
+from costmodel.blocks import Block, block_edges, find_blocks, producers_of
 from costmodel.errors import RequestError
 from costmodel.freeze import freeze
 from costmodel.hardware import Profile
@@ -146,7 +146,7 @@ def _side_by_side(
     prices: Prices,
 ) -> Found:
     """Blocks on lanes, those of one choice in a row on a lane as one region; what cuDNN runs stands alone."""
-    after = _producers(len(blocks), edges)
+    after = producers_of(len(blocks), edges)
     lanes = assign_lanes(after)
     runs = merge_runs(after, lanes, [None if choice == "cudnn" else choice for choice in choices])
     home = {block: number for number, run in enumerate(runs) for block in run}
@@ -159,13 +159,6 @@ def _side_by_side(
         regions.append(region)
         tasks.append(Task(region.us, prices.share(backend, region.ops), waits, lane))
     return Found(tuple(regions), makespan_us(tasks))
-
-
-def _producers(count: int, edges: Sequence[tuple[int, int]]) -> list[tuple[int, ...]]:
-    found: list[list[int]] = [[] for _ in range(count)]
-    for producer, consumer in edges:
-        found[consumer].append(producer)
-    return [tuple(sorted(set(before))) for before in found]
 
 
 def _modules(main: Graph) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from costmodel import timeline
-from costmodel.blocks import Block
+from costmodel.blocks import Block, producers_of
 from costmodel.compile import compiled_kernels
 from costmodel.features import device_share
 from costmodel.hardware import Profile
@@ -128,10 +128,8 @@ class BlockCosts:
         calls: float = math.inf,
     ) -> BlockCosts:
         """Costs with everything predicted that will be asked; `cudnn` if the device has it."""
-        producers: dict[int, list[int]] = {}
-        for producer, consumer in edges:
-            producers.setdefault(consumer, []).append(producer)
-        near = frozenset((a, b) for b, found in producers.items() for a in sorted(found)[-MOST_PARTNERS:])
+        producers = producers_of(len(blocks), edges)
+        near = frozenset((a, b) for b, found in enumerate(producers) for a in found[-MOST_PARTNERS:])
         costs = cls(blocks, prices, near, cudnn, calls=calls)
         single = [(str(choice), block.ops) for i, block in enumerate(blocks) for choice in costs.choices(i)]
         prices.learn([*single, *(("inductor", (*blocks[a].ops, *blocks[b].ops)) for a, b in sorted(near))])

@@ -19,14 +19,16 @@ def accuracy_markdown(card: Mapping[str, Any], units: Mapping[str, Any]) -> str:
     kernel_head = ("group", "kernels", "network", "boosting", "neighbour", "roofline", "constant")
     parts = [
         MODELS_TEXT.format(cases=max(int(row["cases"]) for row in scores["models"])),
-        _table(("mode", "cases", "", "mean error", "median", "within 10 %", "constant"), _model_rows(scores["models"])),
+        markdown_table(
+            ("mode", "cases", "", "mean error", "median", "within 10 %", "constant"), _model_rows(scores["models"])
+        ),
         f"Nominal 90 % intervals of speedup, their widths taken from other families, hold {holds}.",
         KERNELS_TEXT,
-        _table(kernel_head, _kernel_rows(scores["kernels"])),
+        markdown_table(kernel_head, _kernel_rows(scores["kernels"])),
         "Speedup of whole convolution units of at least 5 us, none of which was trained on:",
-        _table(UNIT_HEAD, _unit_rows(units["unit_speedup"])),
+        markdown_table(UNIT_HEAD, _unit_rows(units["unit_speedup"])),
         "What features are worth (mean relative error of kernels with some taken away):",
-        _table(("group", "without", "mean error"), _ablation_rows(units["ablation"])),
+        markdown_table(("group", "without", "mean error"), _ablation_rows(units["ablation"])),
     ]
     return "\n\n".join(parts)
 
@@ -42,7 +44,8 @@ KERNELS_TEXT = (
 UNIT_HEAD = ("way", "units", "mean error", "median", "within 5 %", "within 10 %")
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A pipe table; cells are Markdown themselves."""
     return "\n".join([_line(head), _line(["---"] * len(head)), *map(_line, rows)])
 
 
@@ -50,14 +53,15 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """A share with one decimal."""
     return f"{100 * share:.1f} %"
 
 
 def _model_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     names = ("mean_error", "median_error", "within_10", "constant_mean_error")
     return [
-        [f"`{r['mode']}`", r["cases_of"], str(int(r["cases"])), *(_percent(r[name]) for name in names)] for r in rows
+        [f"`{r['mode']}`", r["cases_of"], str(int(r["cases"])), *(percent(r[name]) for name in names)] for r in rows
     ]
 
 
@@ -67,18 +71,18 @@ def _kernel_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         by_group.setdefault(row["group"], {})[row["way"]] = row
     ways = ("network", "boosting", "neighbour", "roofline", "constant")
     return [
-        [group, str(int(found["network"]["kernels"])), *(_percent(found[way]["mean_error"]) for way in ways)]
+        [group, str(int(found["network"]["kernels"])), *(percent(found[way]["mean_error"]) for way in ways)]
         for group, found in by_group.items()
     ]
 
 
 def _unit_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     names = ("mean_error", "median_error", "within_5", "within_10")
-    return [[row["way"], str(row["units"]), *(_percent(row[name]) for name in names)] for row in rows]
+    return [[row["way"], str(row["units"]), *(percent(row[name]) for name in names)] for row in rows]
 
 
 def _ablation_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    return [[row["group"], row["without"], _percent(row["mean_error"])] for row in rows]
+    return [[row["group"], row["without"], percent(row["mean_error"])] for row in rows]
 
 
 def replace_section(path: Path, text: str, begin_mark: str = BEGIN, end_mark: str = END) -> str:

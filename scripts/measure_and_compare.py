@@ -78,17 +78,15 @@ def prepare(case: Case) -> dict[str, float]:
 
     loaded = load_real(case.model, device, batch_size=case.batch_size, precision=case.precision)
     made: dict[str, Plan] = {}
+    options: dict[str, Any] = {"hardware": case.hardware, "model_name": case.model}
     for variant in ("plan", *case.variants):
         if variant == UNSEARCHED:
             made[variant] = replace(made["plan"], search=False)
         elif variant == UNFORKED:
-            made[variant] = plan(
-                loaded.module, loaded.inputs, hardware=case.hardware, model_name=case.model, fork=False
-            )
+            made[variant] = plan(loaded.module, loaded.inputs, **options, fork=False)
         else:
             strategy = "exact" if variant == "plan" else variant
-            options: dict[str, Any] = {"hardware": case.hardware, "model_name": case.model, "strategy": strategy}
-            made[variant] = plan(loaded.module, loaded.inputs, **options)
+            made[variant] = plan(loaded.module, loaded.inputs, **options, strategy=strategy)
     passed("plan")
     for variant, one in made.items():
         one.save(case.path(variant))
@@ -128,8 +126,7 @@ def measured(case: Case, seconds: float) -> dict[str, Any]:
         seconds=seconds,
     )
     backends = {name: sum(region.backend == name for region in made.regions) for name in ("cudnn", "inductor", "eager")}
-    lanes = 1 + max(region.lane for region in made.regions)
-    return {"case": case.key, "moves": made.moves, "backends": backends, "lanes": lanes, **found.to_dict()}
+    return {"case": case.key, "moves": made.moves, "backends": backends, "lanes": made.lanes, **found.to_dict()}
 
 
 def main() -> None:

@@ -88,8 +88,7 @@ def plan_sheet(plan: Plan) -> Sheet:
         for index, region in enumerate(plan.regions)
     ]
     moves = ", ".join(plan.moves) or "none"
-    lanes = 1 + max((region.lane for region in plan.regions), default=0)
-    side = f" of {lanes} lanes side by side" if lanes > 1 else ""
+    side = f" of {plan.lanes} lanes side by side" if plan.lanes > 1 else ""
     search = "; cuDNN's algorithms are searched" if plan.search else ""
     notes = [f"moves: {moves}; launched as one {plan.launch}{side}{search}; compiling takes about {plan.build_s:.0f} s"]
     title = f"plan for {plan.model} on {plan.hardware}: {times(best / planned)} the speed of the best mode, predicted"
