@@ -5,7 +5,8 @@ Knows neither torch nor kernels: units are numbers, with the units that each has
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import heapq
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
@@ -95,8 +96,21 @@ def merge_runs(
             runs.append([unit])
         home[unit] = latest[lanes[unit]] = run
     waits = [{home[unit] for member in run for unit in after[member]} - {number} for number, run in enumerate(runs)]
-    order = TopologicalSorter(dict(enumerate(waits))).static_order()
-    return [tuple(runs[number]) for number in order]
+    return [tuple(runs[number]) for number in _in_order(waits)]
+
+
+def _in_order(waits: Sequence[Collection[int]]) -> Iterator[int]:
+    """Numbers in an order in which none comes before one it waits for, else the smaller first (Kahn, 1962)."""
+    sorter = TopologicalSorter(dict(enumerate(waits)))
+    sorter.prepare()
+    ready = list(sorter.get_ready())
+    heapq.heapify(ready)
+    while ready:
+        number = heapq.heappop(ready)
+        yield number
+        sorter.done(number)
+        for free in sorter.get_ready():
+            heapq.heappush(ready, free)
 
 
 def _leads(

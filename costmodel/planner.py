@@ -106,14 +106,17 @@ def _decide(main: Graph, profile: Profile, strategy: str, wanted: Objective) -> 
         made = STRATEGIES[strategy](tree, priced).choices
         return [made[index] for index in range(len(blocks))]
 
-    tried = [_in_a_row(main, blocks, chosen(costs), prices)]
+    after = producers_of(len(blocks), edges)
+    one, several = (0,) * len(blocks), assign_lanes(after)
+    tried = [(one, chosen(costs))]
     if strategy == "exact":  # what fuses across three blocks and more is in no sum over pairs
-        tried.append(_in_a_row(main, blocks, ["inductor"] * len(blocks), prices))
+        tried.append((one, ["inductor"] * len(blocks)))
         if math.isfinite(wanted.calls):  # a first region to compile costs more than a further one
-            tried.append(_in_a_row(main, blocks, chosen(replace(costs, inductor=False)), prices))
+            tried.append((one, chosen(replace(costs, inductor=False))))
         if wanted.fork and not profile.on_cpu:
-            tried.append(_side_by_side(main, blocks, edges, chosen(costs.forking()), prices))
-    return min((_built(found, prices, profile) for found in tried), key=wanted.of)
+            tried.append((several, chosen(costs.forking())))
+    laid_out = [_laid_out(main, blocks, after, lanes, choices, prices) for lanes, choices in tried]
+    return min((_built(found, prices, profile) for found in laid_out), key=wanted.of)
 
 
 def _built(found: Found, prices: Prices, profile: Profile) -> Found:
@@ -125,32 +128,18 @@ def _built(found: Found, prices: Prices, profile: Profile) -> Found:
     return replace(found, build_us=timeline.total(compile_counts(kernels), profile.costs("compile")))
 
 
-def _in_a_row(main: Graph, blocks: Sequence[Block], choices: Sequence[Choice], prices: Prices) -> Found:
-    """Blocks of one choice in a row as one region; what cuDNN runs stands alone."""
-    runs: list[tuple[str, list[Block]]] = []
-    for block, choice in zip(blocks, choices, strict=True):
-        if runs and runs[-1][0] == choice != "cudnn":
-            runs[-1][1].append(block)
-        else:
-            runs.append((str(choice), [block]))
-    modules = _modules(main)
-    regions = tuple(_region(backend, run, modules, prices) for backend, run in runs)
-    return Found(regions, sum(region.us for region in regions))
-
-
-def _side_by_side(
+def _laid_out(
     main: Graph,
     blocks: Sequence[Block],
-    edges: Sequence[tuple[int, int]],
+    after: Sequence[Sequence[int]],
+    lanes: Sequence[int],
     choices: Sequence[Choice],
     prices: Prices,
 ) -> Found:
-    """Blocks on lanes, those of one choice in a row on a lane as one region; what cuDNN runs stands alone."""
-    after = producers_of(len(blocks), edges)
-    lanes = assign_lanes(after)
+    """Blocks of one choice in a row on their lane as one region; what cuDNN runs stands alone."""
     runs = merge_runs(after, lanes, [None if choice == "cudnn" else choice for choice in choices])
     home = {block: number for number, run in enumerate(runs) for block in run}
-    modules = _modules(main)
+    modules = {op.name: op.module for op in main.ops}
     regions, tasks = [], []
     for number, run in enumerate(runs):
         backend, lane = str(choices[run[0]]), lanes[run[0]]
@@ -159,10 +148,6 @@ def _side_by_side(
         regions.append(region)
         tasks.append(Task(region.us, prices.share(backend, region.ops), waits, lane))
     return Found(tuple(regions), makespan_us(tasks))
-
-
-def _modules(main: Graph) -> dict[str, str]:
-    return {op.name: op.module for op in main.ops}
 
 
 def _region(backend: str, run: Sequence[Block], modules: Mapping[str, str], prices: Prices) -> Region:
