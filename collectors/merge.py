@@ -56,6 +56,8 @@ def merge_units(paths: Sequence[Path], out: Path) -> int:
 def merge_models(paths: Sequence[Path], out: Path) -> int:
     """Merges records of whole models; how many cases there are then. The first file's first line may be a header.
 
+    Each record's `environment` is the number of what it was taken on in the header's `environments`.
+
     Raises:
         DatasetError: a file cannot be read, or was taken on other hardware or software than the first.
     """
@@ -63,22 +65,30 @@ def merge_models(paths: Sequence[Path], out: Path) -> int:
     records: dict[str, dict[str, Any]] = {}
     environments: list[dict[str, str]] = []
     for path in paths:
-        for record in _lines(path):
+        lines = _lines(path)
+        here = _environments_of(path, lines)
+        environments = _distinct([*environments, *here])
+        for record in lines:
             if "schema" in record:
                 header = header or record
-                environments += record.get("environments", [record["environment"]])
             elif "error" not in record:
                 key = case_key({**record, "model": record["model"].removeprefix("tv:")})
                 if record.get("latency_us") or key not in records:
-                    records[key] = record
-        beside = path.with_suffix(".env.json")
-        if beside.exists():
-            environments.append(json.loads(beside.read_text(encoding="utf-8")))
-        if environments:
-            check_same(path, environments[0], environments[-1])
-    header |= {"environments": _distinct(environments)}
+                    number = {"environment": environments.index(here[record.get("environment", 0)])} if here else {}
+                    records[key] = record | number
+        if here:
+            check_same(path, environments[0], here[-1])
+    header |= {"environments": environments}
     write_whole(out, "".join(json.dumps(line) + "\n" for line in (header, *records.values())))
     return len(records)
+
+
+def _environments_of(path: Path, lines: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """What a file of records was taken on, by the numbers that its records name: its header's, or the file beside it."""
+    beside = path.with_suffix(".env.json")
+    if lines and "schema" in lines[0]:
+        return list(lines[0].get("environments", [lines[0]["environment"]]))
+    return [json.loads(beside.read_text(encoding="utf-8"))] if beside.exists() else []
 
 
 def check_same(path: Path, first: Mapping[str, str], found: Mapping[str, str]) -> None:

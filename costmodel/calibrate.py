@@ -35,7 +35,6 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
         "dispatch": 0.85,
         "extern": -1.0,
         "triton": 9.0,
-        "squeeze": 70.0,
         "parameter": 1.0,
         "start": 60.0,
     },
@@ -186,7 +185,7 @@ def _fit_graph(cases: Sequence[Case]) -> dict[str, float]:
         wall, device = case.measured.get("graph_us"), case.measured.get("default_device_us")
         if wall and device and wall - device > 30.0 and device < 6000.0:
             rows.append(timeline.graph_counts(case.compiled))
-            rest.append(wall - device)
+            rest.append((wall - device) * case.host_speed)
     if len(rows) < 5:
         return dict(PRIORS["graph_host"])
     return ridge(rows, rest, PRIORS["graph_host"], STRENGTH["graph_host"])

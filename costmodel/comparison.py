@@ -10,6 +10,14 @@ from costmodel.scores import markdown_table, percent
 
 BEGIN, END = "<!-- plans: made by scripts/measure_and_compare.py -->", "<!-- end of plans -->"
 OTHER_BEGIN, OTHER_END = "<!-- other machine: made by scripts/accuracy_tables.py -->", "<!-- end of other machine -->"
+ORACLES_TEXT = (
+    "The study's oracles beside ours, as speedups over eager, measured, and in parentheses predicted. *Theoretical* is\n"
+    "the sum of each block's fastest way: a bound for blocks that run one after the other and fuse with none, which\n"
+    "plans with branches side by side and with fusion across blocks pass. Best of two runs and the published dynamic\n"
+    "program choose the same, each block's fastest way, as neither counts what switching costs; here they are carried\n"
+    "out in one CUDA graph:"
+)
+ORACLES_HEAD = ("model, batch, precision", "best mode", "theoretical", "published, carried out", "our plan")
 OTHER_HEAD = ("mode", "batch", "cases", "machines differ", "error, first machine", "error, second machine")
 UNSEARCHED, UNFORKED = "unsearched", "unforked"
 """Our plan with cuDNN's own choice of algorithms; and on one stream: what the two are worth."""
@@ -74,7 +82,23 @@ def comparison_markdown(records: Sequence[Record]) -> str:
         f"geometric mean {statistics.geometric_mean(gains):.2f}, least {min(gains):.2f}."
     )
     also = "Latencies as predicted before, by a profile that had seen kernels of these models and others:"
-    return "\n\n".join([text, markdown_table(head, rows), also, _errors(known)])
+    parts = [text, markdown_table(head, rows), also, _errors(known)]
+    if studied := [record for record in known if gain(record, "published") and "theoretical_ms" in record]:
+        parts += [ORACLES_TEXT, markdown_table(ORACLES_HEAD, [_oracles(record) for record in studied])]
+    return "\n\n".join(parts)
+
+
+def _oracles(record: Record) -> list[str]:
+    """Speedups over eager of the study's oracles and of ours, as measured, and in parentheses as predicted."""
+    modes, (model, batch, precision) = record["modes"], record["case"]
+    eager = modes["eager"]
+
+    def speedup(way: str) -> str:
+        predicted = eager["predicted_ms"] / modes[way]["predicted_ms"]
+        return f"{eager['measured_ms'] / modes[way]['measured_ms']:.2f} ({predicted:.2f})"
+
+    bound = f"({eager['predicted_ms'] / record['theoretical_ms']:.2f})"
+    return [f"{model}, {batch}, {precision}", speedup(best_mode(record)), bound, speedup("published"), speedup("plan")]
 
 
 def _cell(record: Record | None) -> str:

@@ -49,6 +49,8 @@ UNSTABLE = 1.25
 NOMINAL_PROBE_US = 5.2
 """Median over the H200 sweep of the host probe: a launch of a one-element addition, microseconds."""
 MODES = ("default", "reduce-overhead")
+ELSEWHERE = "another machine: "
+"""Begins the names of sets of cases that were not measured where the profile's host costs were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,11 @@ class Measured:
     def host_speed(self) -> float:
         """How fast the host was, against the sweep's median; 1 where it was not probed."""
         return NOMINAL_PROBE_US / float(self.record.get("probe_us", NOMINAL_PROBE_US))
+
+    @property
+    def environment(self) -> int:
+        """Which of the file's environments it was measured in; 0 is the one whose costs the profile tells."""
+        return int(self.record.get("environment", 0))
 
     @property
     def fold(self) -> int:
@@ -233,6 +240,7 @@ def evaluate_case(
         "batch_size": case.batch_size,
         "precision": case.precision,
         "layout": case.layout,
+        "environment": case.environment,
     }
     for name, timing in (("eager", eager), ("default", default), ("graph", graph)):
         row[f"{name}_us"], row[f"{name}_host_us"] = timing.latency_us, timing.host_us
@@ -265,7 +273,8 @@ def score(frame: pd.DataFrame, mode: str) -> dict[str, float]:
 
 
 def score_table(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Scores by mode and set of cases: batch 1 and 32 in float32, other batch sizes, float16, all."""
+    """Scores by mode and set of cases: batch 1 and 32 in float32, other batch sizes, float16, all; and by machine."""
+    home = frame["environment"] == 0
     common = (frame["precision"] == "float32") & frame["batch_size"].isin([1, 32])
     subsets: Iterable[tuple[str, Any]] = (
         ("float32, batch 1 and 32", common),
@@ -277,9 +286,11 @@ def score_table(frame: pd.DataFrame) -> list[dict[str, Any]]:
     )
     rows = []
     for mode in MODES:
-        for name, mask in subsets:
-            if f"measured_speedup/{mode}" in frame and frame.loc[mask, f"measured_speedup/{mode}"].notna().any():
-                rows.append({"mode": mode, "cases_of": name, **score(frame[mask], mode)})
+        for place, name, mask in [(place, *one) for place in (home, ~home) for one in subsets]:
+            chosen = frame[mask & place]
+            if f"measured_speedup/{mode}" in frame and chosen[f"measured_speedup/{mode}"].notna().any():
+                prefix = "" if place is home else ELSEWHERE
+                rows.append({"mode": mode, "cases_of": prefix + name, **score(chosen, mode)})
     return rows
 
 

@@ -14,7 +14,7 @@ from costmodel.hardware import Profile
 from costmodel.ir import Graph
 from costmodel.lanes import Task, assign_lanes, makespan_us, merge_runs
 from costmodel.moves import rewrite
-from costmodel.oracle import STRATEGIES, Choice
+from costmodel.oracle import STRATEGIES, Choice, sum_of_minima
 from costmodel.plan import Plan, Region, fingerprint
 from costmodel.prices import BlockCosts, Prices
 from costmodel.program import compile_counts
@@ -66,6 +66,42 @@ def make_plan(
         build_s=found.build_us / 1e6,
         torch=torch_version,
     )
+
+
+def bound_ms(graph: Graph, profile: Profile) -> float:
+    """The study's theoretical oracle: latency if every block ran its fastest way and passing tensors on were free."""
+    found = []
+    for moves in MOVES:
+        main = freeze(rewrite(graph, moves)).main
+        blocks = find_blocks(main)
+        edges = block_edges(main, blocks)
+        costs = BlockCosts.of(blocks, edges, Prices(main, profile), cudnn=not profile.on_cpu)
+        found.append(sum_of_minima(stream_tree(len(blocks), edges), costs).cost)
+    return (min(found) + (0.0 if profile.on_cpu else START_US)) / 1e3
+
+
+def reprice(plan: Plan, graph: Graph, profile: Profile) -> Plan:
+    """The same plan as another profile prices it: its regions' times and its latency.
+
+    Args:
+        plan: made for this graph.
+        graph: captured exactly.
+        profile: whose predictions tell the times.
+    """
+    main = freeze(rewrite(graph, plan.moves)).main
+    prices = Prices(main, profile)
+    home = {name: number for number, region in enumerate(plan.regions) for name in region.ops}
+    read = {op.name: [ref.name for ref in op.refs() if ref.name in home] for op in main.ops}
+    regions, tasks = [], []
+    for number, region in enumerate(plan.regions):
+        waits = {home[name] for op in region.ops for name in read[op]} - {number}
+        priced = replace(region, us=prices.us(region.backend, region.ops))
+        regions.append(priced)
+        share = prices.share(region.backend, region.ops)
+        tasks.append(Task(priced.us, share, tuple(sorted(waits)), region.lane))
+    start = START_US if plan.launch == "graph" else 0.0
+    latency = {**plan.latency_ms, "plan": (makespan_us(tasks) + start) / 1e3}
+    return replace(plan, hardware=profile.name, regions=tuple(regions), latency_ms=latency)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from costmodel.errors import RequestError
 from costmodel.exact import capture_exactly
 from costmodel.hardware import load_profile, resolve_default
 from costmodel.plan import Plan
-from costmodel.planner import Objective, make_plan
+from costmodel.planner import Objective, bound_ms, make_plan
 from costmodel.predict import predict_graph
 
 
@@ -52,3 +52,12 @@ def plan(
     report = predict_graph(capture(module, inputs, name), profile)
     modes = {mode: found.latency_ms for mode, found in report.modes.items()}
     return make_plan(exact.graph, profile, modes, torch.__version__, strategy, Objective(calls, fork))
+
+
+def theoretical_ms(module: nn.Module, inputs: Inputs, *, hardware: str | None = None) -> float:
+    """The study's theoretical oracle for a module: every block its fastest way, switching free; milliseconds.
+
+    A bound and no plan. Raises what `plan` raises.
+    """
+    graph = capture_exactly(module, inputs, type(module).__name__).graph
+    return bound_ms(graph, load_profile(hardware or resolve_default()[0]))

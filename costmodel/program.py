@@ -109,19 +109,3 @@ def compile_counts(kernels: Iterable[Kernel]) -> dict[str, float]:
     distinct = {str(kernel.graph) for kernel in kernels if kernel.backend == "triton"}
     operators = sum(len(kernel.graph.ops) for kernel in kernels)
     return {"operator": operators, "distinct_kernel": len(distinct), "start": 1.0}
-
-
-SQUEEZE = 16
-
-
-def squeezes(kernel: Kernel) -> bool:
-    """A float32 convolution of one pixel to many times fewer channels, as in squeeze-and-excitation.
-
-    Compiled graphs were measured to spend about 70-140 us more of host time on each than isolated ones do.
-    """
-    op = kernel.anchor
-    if kernel.backend != "aten" or op.base != "convolution" or op.type.dtype != "float32":
-        return False
-    source = op.arg("input")
-    channels = kernel.graph.type_of(source).shape[1] if isinstance(source, Ref) else 0
-    return math.prod(op.type.shape[2:]) == 1 and channels >= SQUEEZE * op.type.shape[1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from costmodel.program import Program, dispatch_class, squeezes
+from costmodel.program import Program, dispatch_class
 
 CACHE_BYTES = 60e6
 """Second-level cache of the H100 and H200. What a pass touches beyond it is fetched anew by the next pass."""
@@ -102,7 +102,6 @@ def default_counts(program: Program, dispatch: Costs) -> dict[str, float]:
         "dispatch": sum(dispatch_us(dispatch_class(kernel), dispatch) for kernel in extern),
         "extern": len(extern),
         "triton": sum(kernel.launches for kernel in program.kernels if kernel.backend == "triton"),
-        "squeeze": sum(map(squeezes, program.kernels)),
         "parameter": program.parameters,
         "start": 1.0,
     }
@@ -142,7 +141,6 @@ def default_queue(program: Program, kernel_us: Sequence[float], tables: Mapping[
     calls = [
         _default_call_us(dispatch_class(kernel), costs, dispatch)
         * (kernel.launches if kernel.backend == "triton" else 1)
-        + costs["squeeze"] * squeezes(kernel)
         for kernel in program.kernels
     ]
     prologue = program.parameters * costs["parameter"] + costs["start"]

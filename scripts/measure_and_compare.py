@@ -65,7 +65,7 @@ def prepare(case: Case) -> dict[str, float]:
 
     from costmodel.apply import apply
     from costmodel.gate import random_like
-    from costmodel.planning import plan
+    from costmodel.planning import plan, theoretical_ms
     from costmodel.validate import resolve_device
     from costmodel.zoo import load_real
 
@@ -87,6 +87,9 @@ def prepare(case: Case) -> dict[str, float]:
         else:
             strategy = "exact" if variant == "plan" else variant
             made[variant] = plan(loaded.module, loaded.inputs, **options, strategy=strategy)
+    if "published" in case.variants:
+        bound = theoretical_ms(loaded.module, loaded.inputs, hardware=case.hardware)
+        case.path("theoretical").write_text(json.dumps(bound))
     passed("plan")
     for variant, one in made.items():
         one.save(case.path(variant))
@@ -126,7 +129,9 @@ def measured(case: Case, seconds: float) -> dict[str, Any]:
         seconds=seconds,
     )
     backends = {name: sum(region.backend == name for region in made.regions) for name in ("cudnn", "inductor", "eager")}
-    return {"case": case.key, "moves": made.moves, "backends": backends, "lanes": made.lanes, **found.to_dict()}
+    bound = case.path("theoretical")
+    theoretical = {"theoretical_ms": json.loads(bound.read_text())} if bound.exists() else {}
+    return {"case": case.key, **theoretical, "moves": made.moves, "backends": backends, "lanes": made.lanes, **found.to_dict()}
 
 
 def main() -> None:

@@ -45,9 +45,9 @@ def test_one_model_with_a_quirk_does_not_spoil_the_rest():
 
 
 def test_what_the_models_cannot_tell_stays_at_its_prior():
-    rows = [{**row, "squeeze": 0.0} for row in ROWS]
-    found = ridge(rows, TIMES, {**PRIOR, "squeeze": 70.0}, strength=0.1)
-    assert found["squeeze"] == pytest.approx(70.0)
+    rows = [{**row, "rare": 0.0} for row in ROWS]
+    found = ridge(rows, TIMES, {**PRIOR, "rare": 70.0}, strength=0.1)
+    assert found["rare"] == pytest.approx(70.0)
 
 
 def test_without_a_model_costs_are_their_priors():

@@ -13,7 +13,7 @@ from collectors.matmul import linear_graph
 from costmodel.capture import capture
 from costmodel.ir import Graph, Op, Ref, TensorType, Value, parse
 from costmodel.kernels import Kernel, eager_kernels
-from costmodel.program import compile_counts, compiled_program, dispatch_class, eager_program, origin_of, squeezes
+from costmodel.program import compile_counts, compiled_program, dispatch_class, eager_program, origin_of
 
 UNIT = ConvUnit(2, 8, 12, 10, kernel=3, padding=1)
 
@@ -77,19 +77,6 @@ def convolution(unit: ConvUnit, layout: str = "nchw") -> Kernel:
 )
 def test_what_decides_the_host_time_of_a_call(kernel: Kernel, name: str):
     assert dispatch_class(kernel) == name
-
-
-@pytest.mark.parametrize(
-    ("unit", "squeezing"),
-    [
-        (ConvUnit(1, 256, 16, 1), True),
-        (ConvUnit(1, 240, 16, 1), False),  # 15 times fewer
-        (ConvUnit(1, 256, 16, 2), False),  # four pixels
-        (ConvUnit(1, 256, 16, 1, dtype="float16"), False),
-    ],
-)
-def test_which_convolutions_squeeze(unit: ConvUnit, squeezing: bool):
-    assert squeezes(convolution(unit)) is squeezing
 
 
 def test_compile_time_counts_equal_kernels_once():

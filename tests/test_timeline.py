@@ -29,7 +29,6 @@ TABLES = {
         "dispatch": 2.0,
         "extern": 1.0,
         "triton": 6.0,
-        "squeeze": 70.0,
         "parameter": 0.5,
         "start": 30.0,
     },
