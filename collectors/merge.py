@@ -84,7 +84,7 @@ def merge_models(paths: Sequence[Path], out: Path) -> int:
 
 
 def _environments_of(path: Path, lines: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """What a file of records was taken on, by the numbers that its records name: its header's, or the file beside it."""
+    """What a file of records was taken on, by the numbers in its records: its header's, or the file beside it."""
     beside = path.with_suffix(".env.json")
     if lines and "schema" in lines[0]:
         return list(lines[0].get("environments", [lines[0]["environment"]]))

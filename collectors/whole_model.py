@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from costmodel.errors import MeasurementError, RequestError
+from costmodel.measure import host_probe
 
 if TYPE_CHECKING:
     import torch
@@ -168,20 +168,3 @@ def _first(output: Any) -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
         raise MeasurementError(f"the model returns {type(output).__name__}, not a tensor: results cannot be compared")
     return tensor
-
-
-def host_probe(device: str) -> float:
-    """How fast this host issues now: microseconds a launch of a one-element addition, median of 20 x 100."""
-    import torch
-
-    x = torch.zeros(1, device=device)
-    samples = []
-    with torch.no_grad():
-        for _ in range(20):
-            synchronize(device)
-            start = time.perf_counter_ns()
-            for _ in range(100):
-                x.add_(1.0)
-            samples.append((time.perf_counter_ns() - start) / 1e5)
-    synchronize(device)
-    return round(statistics.median(samples), 4)

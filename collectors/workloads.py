@@ -18,7 +18,7 @@ from costmodel.errors import RequestError
 from costmodel.ir import parse
 
 UNIT_WORKLOADS = ("conv", "matmul", "layer")
-WORKLOADS = (*UNIT_WORKLOADS, "models")
+WORKLOADS = (*UNIT_WORKLOADS, "models", "host")
 SEED = 11
 CONV_UNITS = 1500
 MATMUL_CASES = 500

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
+from traceback import FrameSummary
 from types import FrameType
 from typing import Any
 
@@ -41,8 +42,17 @@ def source_line(frames: Iterable[tuple[FrameType, int]]) -> str:
     Args:
         frames: with their line numbers, the innermost first.
     """
-    for frame, line in frames:
-        path = Path(frame.f_code.co_filename)
+    return _first_of_model((frame.f_code.co_filename, line) for frame, line in frames)
+
+
+def source_line_of(stack: Sequence[FrameSummary]) -> str:
+    """The same for a stack as Dynamo keeps it, the innermost last."""
+    return _first_of_model((frame.filename, frame.lineno or 0) for frame in reversed(stack))
+
+
+def _first_of_model(places: Iterable[tuple[str, int]]) -> str:
+    for name, line in places:
+        path = Path(name)
         if not any(path.is_relative_to(place) for place in _NOT_THE_MODEL):
             return plain_name(f"{_short(path)}:{line}")
     return "?:0"

@@ -11,7 +11,7 @@ from costmodel.scores import markdown_table, percent
 BEGIN, END = "<!-- plans: made by scripts/measure_and_compare.py -->", "<!-- end of plans -->"
 OTHER_BEGIN, OTHER_END = "<!-- other machine: made by scripts/accuracy_tables.py -->", "<!-- end of other machine -->"
 ORACLES_TEXT = (
-    "The study's oracles beside ours, as speedups over eager, measured, and in parentheses predicted. *Theoretical* is\n"
+    "The study's oracles beside ours: speedups over eager, measured, and in parentheses predicted. *Theoretical* is\n"
     "the sum of each block's fastest way: a bound for blocks that run one after the other and fuse with none, which\n"
     "plans with branches side by side and with fusion across blocks pass. Best of two runs and the published dynamic\n"
     "program choose the same, each block's fastest way, as neither counts what switching costs; here they are carried\n"

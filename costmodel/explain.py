@@ -14,6 +14,7 @@ from costmodel.kernels import Kernel
 from costmodel.ops import Role
 from costmodel.predictor import Estimate
 from costmodel.program import Program, compiled_program, eager_program, origin_of
+from costmodel.recompile import recompilations
 from costmodel.report.types import ModePrediction, Reason, Report
 from costmodel.units import Unit, group_units
 
@@ -25,13 +26,14 @@ NEAR = 1.5
 """A kernel within this factor of a bound is called bound by it."""
 
 
-def explain(graph: Graph, profile: Profile, report: Report) -> tuple[Reason, ...]:
+def explain(graph: Graph, profile: Profile, report: Report, shapes: Sequence[Sequence[int]] = ()) -> tuple[Reason, ...]:
     """The reasons behind a report, most general first.
 
     Args:
         graph: what was predicted.
         profile: with which.
         report: with what result.
+        shapes: of its main input that the model will meet after the first.
     """
     eager, compiled = eager_program(graph), compiled_program(graph)
     before, after = (profile.predictor.predict(program.kernels, program.positions) for program in (eager, compiled))
@@ -40,7 +42,7 @@ def explain(graph: Graph, profile: Profile, report: Report) -> tuple[Reason, ...
         *_breaks(graph),
         *_fallbacks(compiled, after),
         *_in_place(graph),
-        *_recompilations(report.modes),
+        *_recompilations(report, shapes),
         *_losses(graph, eager, compiled, before, after, profile),
     )
 
@@ -66,8 +68,10 @@ def _breaks(graph: Graph) -> list[Reason]:
         why = {
             "size": "the size of its result depends on data: a graph break, and a recompilation for each size",
             "stop": "Python goes by the values of a tensor: a graph break",
+            "cut": f"a graph break: {item.op.replace('_', ' ')}",
         }[item.kind]
-        reasons.append(Reason("break", f"{item.op} in {item.module or graph.name} ({item.source})", why + rest))
+        op = "Dynamo" if item.kind == "cut" else item.op
+        reasons.append(Reason("break", f"{op} in {item.module or graph.name} ({item.source})", why + rest))
     return reasons
 
 
@@ -90,15 +94,28 @@ def _in_place(graph: Graph) -> list[Reason]:
     return [Reason("mutation", names, why)] if counts else []
 
 
-def _recompilations(modes: Mapping[str, ModePrediction]) -> list[Reason]:
-    compiled = modes.get("default")
+def _recompilations(report: Report, shapes: Sequence[Sequence[int]]) -> list[Reason]:
+    compiled = report.modes.get("default")
     if compiled is None or compiled.compile_s is None:
         return []
+    if shapes:
+        return [_variants([report.input_shape, *map(tuple, shapes)], compiled.compile_s)]
     why = (
         f"one more compilation of about {compiled.compile_s:.0f} s for the second size that is seen, with that size "
         "dynamic; none after it. In reduce-overhead each size is a CUDA graph of its own"
     )
     return [Reason("recompilation", "another batch size", why)]
+
+
+def _variants(shapes: Sequence[tuple[int, ...]], compile_s: float) -> Reason:
+    found = recompilations(shapes)
+    made = ", ".join("x".join("?" if size is None else str(size) for size in variant) for variant in found.variants)
+    late = f"; {len(found.eager)} of them run eagerly, as no more variants are made" if found.eager else ""
+    why = (
+        f"{len(found.variants)} variants, about {len(found.variants) * compile_s:.0f} s to compile: {made}{late}. "
+        f"In reduce-overhead {len(set(shapes))} CUDA graphs"
+    )
+    return Reason("recompilation", f"{len(set(shapes))} input shapes", why)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,13 @@ from costmodel.compile import split_reduction
 from costmodel.ir import DTYPE_BYTES, Graph, Op, Ref, TensorType
 from costmodel.kernels import Kernel
 from costmodel.ops import Role
+from costmodel.strides import walk_of
 
 Features = Mapping[str, float]
 OPTIONAL = frozenset({"position"})
 """Features that a predictor may go without: an ablation decides whether they are worth having."""
+LONG_RUN = 1024
+"""Elements in a row beyond which a longer row makes no difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +232,7 @@ def _attention_features(kernel: Kernel, multiprocessors: int) -> dict[str, float
         "log_queries": _log(query.shape[-2]),
         "log_keys": _log(key.shape[-2]),
         "log_head_size": _log(query.shape[-1]),
+        "dims": float(len(query.shape)),
         "masked": float(isinstance(op.arg("attn_mask"), Ref)),
         "strided": float(query.layout == "strided"),
         "log_blocks": _log(heads * math.ceil(query.shape[-2] / 64) / multiprocessors),
@@ -285,6 +289,18 @@ def _aten_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         "log_window": _log(_window(op)),
         "work": float(row.work),
         "blocks": _log(largest.numel / 1024 / multiprocessors),
+        **_order(graph, op),
+    }
+
+
+def _order(graph: Graph, op: Op) -> dict[str, float]:
+    """How far an elementwise operator's tensors agree on the order of their elements in memory."""
+    walk = walk_of(graph, op)
+    return {
+        "log_run": _log(min(walk.run, LONG_RUN)),
+        "mixed_order": float(walk.mixed),
+        "log_hop": _log(walk.hop),
+        "order_unknown": float(walk.unknown),
     }
 
 

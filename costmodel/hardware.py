@@ -20,17 +20,27 @@ from costmodel.predictor import Predictor, load_predictor
 
 CARD_SCHEMA = 1
 DEFAULT = "nvidia-h200"
+HOST_COSTS = frozenset({"eager_host", "default_host", "graph_host", "compile"})
+"""Tables of costs that are the host's; the rest is the device's, or relative to these."""
 DEVICE_NAMES: Mapping[str, str] = {"NVIDIA H200": "nvidia-h200"}
 """torch's device name -> the shipped profile that was measured on such a device."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """One hardware profile; the predictor is read on first use."""
+    """One hardware profile; the predictor is read on first use.
+
+    Attributes:
+        name: what it is called.
+        path: the folder that it lies in.
+        card: what its card says.
+        host_speed: of the host that is predicted for, against the one that was measured; its costs are scaled by it.
+    """
 
     name: str
     path: Path
     card: Mapping[str, Any]
+    host_speed: float = 1.0
 
     @cached_property
     def predictor(self) -> Predictor:
@@ -58,6 +68,8 @@ class Profile:
             raise ProfileError(
                 f"{self.path / 'card.json'}: costs {name!r} lack {missing[0]!r}; train the profile again"
             )
+        if name in HOST_COSTS and self.host_speed != 1.0:
+            return {cost: us / self.host_speed for cost, us in table.items()}
         return table
 
     def intervals(self, name: str) -> Mapping[str, float]:

@@ -151,8 +151,9 @@ class Break:
     """A place where the forward pass went by the values of a tensor, so that the graph is not all of it.
 
     Attributes:
-        kind: `size`: a result whose size depends on data was taken at its largest; `stop`: the graph ends here.
-        op: the operator; `control_flow` where Python itself asked for the values.
+        kind: `size`: a result whose size depends on data was taken at its largest; `stop`: the graph ends here; `cut`:
+            Dynamo gives up here and goes on after it, in a graph of its own.
+        op: the operator; `control_flow` where Python itself asked for the values; of a `cut`, Dynamo's reason.
         module: the module that ran.
         source: file and line of the model.
         missed: of a `stop`, the outermost modules with parameters that did not run.

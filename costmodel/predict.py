@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from costmodel import ops, timeline
 from costmodel.calibrate import COSTS
-from costmodel.errors import CaptureError, ProfileError
+from costmodel.errors import CaptureError, ProfileError, RequestError
 from costmodel.hardware import Profile, load_profile, resolve_default
+from costmodel.hosts import resolve_host
 from costmodel.ir import Break, Graph, TensorType
 from costmodel.ops import Role
 from costmodel.predictor import Estimate
@@ -32,6 +33,9 @@ def predict(
     hardware: str | None = None,
     model_name: str | None = None,
     explain: bool = False,
+    host: str | float | None = None,
+    shapes: Sequence[Sequence[int]] = (),
+    frontend: str = "run",
 ) -> Report:
     """What torch.compile would do to a module.
 
@@ -42,22 +46,37 @@ def predict(
         hardware: a profile's name; None for this machine's GPU if there is a profile for it, else the default.
         model_name: what the report calls the model; None for its class.
         explain: whether to give the reasons too.
+        shapes: of the main input that the model will meet afterwards: with `explain`, what that recompiles.
+        frontend: the way of capture, one of `costmodel.frontends.WAYS`.
+        host: the name of a host, or its speed against the one that the profile was measured on; None for that one.
 
     Raises:
         UnknownHardwareError: there is no such profile.
+        RequestError: there is no such host, or a shape has another number of dimensions than the input's.
         CaptureError: the module cannot be turned into a graph, or has nothing to compile.
         ProfileError: the profile is damaged or of another version.
     """
     from costmodel.capture import capture
 
     profile = load_profile(hardware or resolve_default()[0])
+    chosen = resolve_host(None if host is None else str(host), profile)
+    profile = replace(profile, host_speed=chosen.speed)
     name = model_name or type(module).__name__
+    cuts: tuple[Break, ...] = ()
+    if frontend != "run":
+        from costmodel.frontends import convert
+
+        module, cuts = convert(module, inputs, frontend)
     graph = capture(module, inputs, name, partial=True)
-    report = predict_graph(graph, profile, _images(inputs))
+    graph = replace(graph, breaks=(*graph.breaks, *cuts))
+    report = replace(predict_graph(graph, profile, _images(inputs)), host=chosen.name, host_speed=chosen.speed)
     if explain:
         from costmodel.explain import explain as reasons
 
-        return replace(report, explanation=reasons(graph, profile, report))
+        if odd := [shape for shape in shapes if len(shape) != len(report.input_shape)]:
+            wanted, given = ("x".join(map(str, shape)) for shape in (report.input_shape, odd[0]))
+            raise RequestError(f"the shape {given} is none of this model's input; give one like {wanted}")
+        return replace(report, explanation=reasons(graph, profile, report, shapes))
     return report
 
 
@@ -231,7 +250,10 @@ def _warnings(graph: Graph, estimates: Sequence[Estimate]) -> tuple[str, ...]:
     sizes = sorted({item.op for item in graph.breaks if item.kind == "size"})
     if sizes:
         found.append(f"results whose size depends on data are counted at their largest: {', '.join(sizes)}")
-    if graph.breaks:
+    cuts = [item for item in graph.breaks if item.kind == "cut"]
+    if cuts:
+        found.append(f"torch.compile cuts the graph at {len(cuts)} places; what that costs is in no figure")
+    if len(cuts) < len(graph.breaks):
         found.append("torch.compile breaks the graph where data decides; what that costs is in no figure")
     names = sorted({op.base for op in graph.ops if ops.lookup(op) is ops.UNKNOWN})
     if names:

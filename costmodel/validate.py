@@ -17,8 +17,9 @@ from costmodel.apply import Planned, apply, device_of
 from costmodel.capture import tensors_in
 from costmodel.errors import RequestError
 from costmodel.gate import random_like, worst_error
-from costmodel.hardware import resolve_default
-from costmodel.measure import latency
+from costmodel.hardware import load_profile, resolve_default
+from costmodel.hosts import speed_of
+from costmodel.measure import host_probe, latency
 from costmodel.plan import Plan
 from costmodel.predict import predict
 
@@ -74,6 +75,7 @@ class Validation:
     precision: str
     modes: Mapping[str, ModeResult]
     replaced: tuple[str, ...] = ()
+    host_speed: float = 1.0
 
     @property
     def worst_error(self) -> float:
@@ -101,6 +103,7 @@ def validate(
     model_name: str | None = None,
     modes: Sequence[str] = USUAL,
     seconds: float = 0.1,
+    host: str | float | None = None,
 ) -> Validation:
     """Runs a module eagerly, in torch.compile's modes and as planned, in turn, and compares with the prediction.
 
@@ -113,9 +116,10 @@ def validate(
         model_name: what the result calls the model; None for its class.
         modes: of MODES.
         seconds: of measuring a mode in a round; there are seven rounds.
+        host: whose costs are predicted, by name or speed; None for this one, which is probed.
 
     Raises:
-        RequestError: an unknown mode.
+        RequestError: an unknown mode or host.
         PlanError: the plan does not fit.
     """
     if odd := [mode for mode in modes if mode not in MODES]:
@@ -123,7 +127,8 @@ def validate(
     plans = ({"plan": plan} if plan is not None else {}) | dict(others or {})
     device = device_of(module, inputs)
     chosen = hardware or resolve_default()[0]
-    report = predict(module, inputs, hardware=chosen, model_name=model_name)
+    host = here(chosen, device) if host is None else host
+    report = predict(module, inputs, hardware=chosen, model_name=model_name, host=host)
     predicted: dict[str, float] = {mode: found.latency_ms for mode, found in report.modes.items()}
     example = tuple(random_like(item, device) if isinstance(item, torch.Tensor) else item for item in inputs)
     with torch.no_grad():
@@ -144,7 +149,16 @@ def validate(
         precision=report.precision,
         modes={name: run.result(predicted.get(name), eager) for name, run in runs.items()},
         replaced=tuple(r.layers[0] for r, _ in planned.replaced if r.layers) if isinstance(planned, Planned) else (),
+        host_speed=report.host_speed,
     )
+
+
+def here(hardware: str, device: torch.device) -> float | None:
+    """How fast this machine's host is against a profile's own; None where only the CPU is measured."""
+    profile = load_profile(hardware)
+    if device.type != "cuda" or "host" not in profile.card:
+        return None
+    return speed_of(host_probe(str(device)), profile)
 
 
 class _Run:

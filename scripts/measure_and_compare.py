@@ -131,7 +131,8 @@ def measured(case: Case, seconds: float) -> dict[str, Any]:
     backends = {name: sum(region.backend == name for region in made.regions) for name in ("cudnn", "inductor", "eager")}
     bound = case.path("theoretical")
     theoretical = {"theoretical_ms": json.loads(bound.read_text())} if bound.exists() else {}
-    return {"case": case.key, **theoretical, "moves": made.moves, "backends": backends, "lanes": made.lanes, **found.to_dict()}
+    made_of = {"moves": made.moves, "backends": backends, "lanes": made.lanes}
+    return {"case": case.key, **theoretical, **made_of, **found.to_dict()}
 
 
 def main() -> None:

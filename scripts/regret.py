@@ -51,8 +51,8 @@ class Measured(Predictor):
     def predict(self, kernels: Sequence[Kernel], positions: Sequence[float]) -> list[Estimate]:
         """The measured time of each kernel, or else the predicted one; microseconds."""
         predicted = Predictor.predict(self, kernels, positions)
-        known = [self.times.get(key_of(kernel), estimate.us) for kernel, estimate in zip(kernels, predicted, strict=True)]
-        return [replace(estimate, us=us) for estimate, us in zip(predicted, known, strict=True)]
+        pairs = zip(kernels, predicted, strict=True)
+        return [replace(estimate, us=self.times.get(key_of(kernel), estimate.us)) for kernel, estimate in pairs]
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,8 @@ def regret_markdown(found: Sequence[Regret]) -> str:
         worst = max(of, key=lambda one: one.regret)
         known = percent(statistics.mean(one.known for one in of))
         mean = percent(statistics.mean(one.regret for one in of))
-        rows.append([f"{batch_size}, {precision}", str(len(of)), known, mean, f"{percent(worst.regret)} ({worst.model})"])
+        largest = f"{percent(worst.regret)} ({worst.model})"
+        rows.append([f"{batch_size}, {precision}", str(len(of)), known, mean, largest])
     return markdown_table(("batch, precision", "models", "time measured", "mean regret", "largest"), rows)
 
 

@@ -66,8 +66,14 @@ def predict_tiny(
     hardware: str | None = None,
     model_name: str | None = None,
     explain: bool = False,
+    host: str | None = None,
+    shapes: Sequence[Sequence[int]] = (),
+    frontend: str = "run",
 ) -> Report:
+    assert frontend == "run"
     assert not explain
+    assert not shapes
+    assert host is None
     return tiny_report(model_name or "?", hardware or "?", inputs)
 
 
@@ -169,6 +175,11 @@ class TestWrongRequests:
             (["predict", "alexnet", "--layers", "some"], "--layers"),
             (["predict", "alexnet", "--no-such-option"], "--no-such-option"),
             (["predict"], "MODEL"),
+            (["predict", "alexnet", "--host", "nowhere"], "no host is called 'nowhere'"),
+            (["predict", "alexnet", "--host", "0"], "impossible host speed 0"),
+            (["predict", "alexnet", "--shapes", "8x3x224x224"], "give both"),
+            (["predict", "alexnet", "--explain", "--shapes", "8x0"], "impossible shapes '8x0'"),
+            (["collect", "host", "--device", "cpu"], "shows on a GPU only"),
             (["predict", "absent.py:build"], "no file absent.py"),
             (["predict", "absent.pt2"], "no file absent.pt2"),
             (["predikt", "alexnet"], "predikt"),

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import costmodel
+from costmodel.errors import RequestError
 from costmodel.report import Reason, render
 
 
@@ -75,3 +76,15 @@ def test_json_has_them_only_where_they_were_asked_for():
     assert "explanation" not in json.loads(render(costmodel.predict(module, (image,), hardware="nvidia-h200"), "json"))
     found = json.loads(render(explained(module, 1, 3, 8, 8), "json"))["explanation"]
     assert {"topic", "where", "why"} == set(found[0])
+
+
+def test_what_a_list_of_shapes_recompiles():
+    module, image = nn.Sequential(nn.Conv2d(3, 8, 3)).eval(), torch.empty(1, 3, 32, 32, device="meta")
+    later = [(8, 3, 32, 32), (16, 3, 32, 32), (8, 3, 64, 64)]
+    report = costmodel.predict(module, (image,), hardware="nvidia-h200", explain=True, shapes=later)
+    (reason,) = about(report, "recompilation")
+    assert reason.where == "4 input shapes"
+    assert reason.why.startswith("3 variants, about ")
+    assert reason.why.endswith(": 1x3x32x32, ?x3x32x32, ?x3x?x?. In reduce-overhead 4 CUDA graphs")
+    with pytest.raises(RequestError, match="the shape 8x3 is none of this model's input; give one like 1x3x32x32"):
+        costmodel.predict(module, (image,), hardware="nvidia-h200", explain=True, shapes=[(8, 3)])

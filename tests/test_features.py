@@ -189,13 +189,13 @@ GOLDEN = {
         "batched bias left_strided right_strided weights single_row log_m log_n log_k log_products "
         "log_waves_64 wave_loss_64 log_waves_128 wave_loss_128 n_odd n_by_32 k_odd k_by_32"
     ),
-    "attention": ("log_heads log_queries log_keys log_head_size masked strided log_blocks"),
+    "attention": ("log_heads log_queries log_keys log_head_size dims masked strided log_blocks"),
     "aten": (
         "is_batch_norm is_add is_mul is_relu is_cat is_copy is_silu is_gelu is_sigmoid is_hardswish "
         "is_hardsigmoid is_hardtanh is_mean is_layer_norm is_group_norm is_softmax is_max_pool2d "
         "is_avg_pool2d is_pad is_roll is_leaky_relu is_div is_sub is_index is_sum is_adaptive_avg_pool2d "
         "other_kind inputs log_largest log_out log_reduced log_last log_rows log_pixels strided broadcast "
-        "log_window work blocks"
+        "log_window work blocks log_run mixed_order log_hop order_unknown"
     ),
     "triton": (
         "operators work inputs large_inputs outputs log_domain log_outer log_inner reductions reduces_nhwc "

@@ -305,3 +305,13 @@ def test_several_models_in_several_processes_are_those_in_one(capsys: pytest.Cap
     assert together.out == alone.out
     assert together.err == alone.err
     assert "nosuchnet" in alone.err
+
+
+def test_a_host_of_half_the_speed_takes_twice_as_long_to_issue():
+    loaded = zoo.load("resnet18")
+    own, slow = (costmodel.predict(loaded.module, loaded.inputs, hardware=DEFAULT, host=host) for host in (None, 0.5))
+    assert (own.host_speed, slow.host_speed, slow.host) == (1.0, 0.5, "0.5")
+    for mode in ("eager", "default", "reduce-overhead"):
+        assert slow.modes[mode].host_ms == pytest.approx(2 * own.modes[mode].host_ms)
+        assert slow.modes[mode].device_ms == pytest.approx(own.modes[mode].device_ms)
+    assert str(slow).startswith("ResNet on nvidia-h200, a host at 0.50 of its speed: ")

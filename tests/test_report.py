@@ -57,7 +57,8 @@ class TestToDict:
     def test_has_exactly_the_documented_keys(self) -> None:
         record = report().to_dict()
         assert list(record) == [
-            *("schema", "model", "hardware", "batch_size", "input_shape", "precision", "layout", "modes"),
+            *("schema", "model", "hardware", "host", "host_speed", "batch_size", "input_shape", "precision", "layout"),
+            "modes",
             *("best_mode", "verdict", "layers", "unsupported", "warnings", "partial"),
         ]
         times = ["latency_ms", "low_ms", "high_ms", "host_ms", "device_ms"]

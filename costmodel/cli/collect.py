@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import sys
 import time
@@ -28,7 +29,7 @@ _CAPTURE_SHARE = 0.15
 
 Workloads = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[WORKLOAD]...", help="conv, matmul, layer, models; default: all but models."),
+    typer.Argument(metavar="[WORKLOAD]...", help="conv, matmul, layer, models, host; default: conv, matmul and layer."),
 ]
 Name = Annotated[
     str | None, typer.Option("--hardware", metavar="NAME", help="The profile being made; default: after the device.")
@@ -37,6 +38,9 @@ Device = Annotated[
     str | None, typer.Option("--device", metavar="cpu|cuda|cuda:N", help="Where to measure; default: cuda if there.")
 ]
 Budget = Annotated[str, typer.Option("--budget", metavar="TIME", help="How long it may take: 90s, 20m, 1h.")]
+HostName = Annotated[
+    str | None, typer.Option("--host", metavar="NAME", help="What the workload `host` calls this machine.")
+]
 Quick = Annotated[bool, typer.Option("--quick", help="A few tiny units, to try it out.")]
 
 
@@ -46,16 +50,24 @@ def collect(
     device: Device = None,
     budget: Budget = "20m",
     quick: Quick = False,
+    host: HostName = None,
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
-    """Measure units on this machine for a hardware profile. May be interrupted, and given again to go on."""
+    """Measure units on this machine for a hardware profile. May be interrupted, and given again to go on.
+
+    The workload `host` takes seconds: it tells how fast this machine's CPU issues kernels, for `predict --host`.
+    """
     from collectors import workloads as known
 
     seconds = parse_duration(budget)
     end = time.monotonic() + seconds
     names = known.check(workloads or ())
     device = check_device(device)
+    if "host" in names:
+        _collect_host(host, device)
+        if names == ("host",):
+            return
     name = check_name(hardware, device)
     directory = _make_directory(name)
     units = [item for item in names if item in known.UNIT_WORKLOADS]
@@ -68,6 +80,23 @@ def collect(
         note("interrupted; what was measured is kept, and the same command goes on", quiet)
         raise
     _tell(directory, name)
+
+
+def _collect_host(name: str | None, device: str) -> None:
+    """Measures this host and keeps it under a name.
+
+    Raises:
+        RequestError: the device is no GPU: a CPU issues nothing.
+    """
+    from costmodel.hosts import save_host
+    from costmodel.measure import host_probe
+
+    if device == "cpu":
+        raise RequestError("a host's speed shows on a GPU only; give --device cuda on a machine that has one")
+    name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", platform.node()).lstrip("0123456789.-_") or "host"
+    probe_us = host_probe(device)
+    path = save_host(name, probe_us)
+    print(f"host {name}: {probe_us:.2f} us a launch\nhosts: {path}\nnext: costmodel predict --host {name} MODEL")
 
 
 def parse_duration(text: str) -> float:

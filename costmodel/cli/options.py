@@ -27,6 +27,15 @@ class Format(StrEnum):
     HTML = "html"
 
 
+class Capture(StrEnum):
+    """Ways of getting at a model's graph."""
+
+    RUN = "run"
+    FX = "fx"
+    EXPORT = "export"
+    DYNAMO = "dynamo"
+
+
 class Layers(StrEnum):
     """Which layers a report shows."""
 
@@ -46,6 +55,15 @@ Hardware = Annotated[
     str | None,
     typer.Option("--hardware", metavar="NAME", help="Hardware profile; default: this machine's GPU, else nvidia-h200."),
 ]
+Host = Annotated[
+    str | None,
+    typer.Option(
+        "--host",
+        metavar="NAME|SPEED",
+        help="What issues the kernels: a host that `collect host` measured, or a speed against the profile's own, as "
+        "0.8; default: the profile's own.",
+    ),
+]
 BatchSize = Annotated[int | None, typer.Option("-b", "--batch-size", help="Images in a forward pass; default: 1.")]
 ImgSize = Annotated[int | None, typer.Option("--img-size", help="Height and width; default: the model's own.")]
 PrecisionOption = Annotated[Precision, typer.Option("--precision", help="Type of parameters and inputs.")]
@@ -57,6 +75,22 @@ LayersOption = Annotated[
 ]
 Explain = Annotated[
     bool, typer.Option("--explain", help="Also why: what bounds each mode, breaks, fall-backs, layers that lose.")
+]
+CaptureOption = Annotated[
+    Capture,
+    typer.Option(
+        "--capture",
+        help="The graph from a pass that is recorded, from FX or torch.export; dynamo: a recorded pass, with the "
+        "places where torch.compile would cut it.",
+    ),
+]
+Shapes = Annotated[
+    str | None,
+    typer.Option(
+        "--shapes",
+        metavar="SHAPE,...",
+        help="Inputs that will follow, as 8x3x224x224,32x3x224x224: with --explain, how many variants are compiled.",
+    ),
 ]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Processes, if there are several models.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the result to FILE.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +14,7 @@ from costmodel.cli import options
 from costmodel.cli.common import choose_hardware
 from costmodel.cli.output import Write, opened
 from costmodel.cli.run import WRONG_REQUEST, complain
-from costmodel.errors import CostmodelError
+from costmodel.errors import CostmodelError, RequestError
 
 if TYPE_CHECKING:
     from costmodel.report import Report
@@ -29,19 +30,27 @@ def predict(
     format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
     layers: options.LayersOption = None,
     explain: options.Explain = False,
+    shapes: options.Shapes = None,
+    capture: options.CaptureOption = options.Capture.RUN,
+    host: options.Host = None,
     jobs: options.Jobs = 1,
     output: options.Output = None,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
     """Predict what torch.compile would do to each MODEL: latency, speedup, compile time. Runs nothing."""
+    from costmodel.hardware import load_profile
+    from costmodel.hosts import resolve_host
+
     if quiet:
         warnings.simplefilter("ignore")
     with opened(output) as write:
         profile = choose_hardware(hardware, quiet)
         reports: list[Report] = []
         failures: list[str] = []
-        how = (profile, batch_size, img_size, precision.value, channels_last, explain)
+        resolve_host(host, load_profile(profile))  # refused once, not for every model
+        following = parse_shapes(shapes, explain)
+        how = (profile, batch_size, img_size, precision.value, channels_last, explain, host, following, capture.value)
         for found in _with_progress(_attempts(models, how, jobs, debug), len(models), quiet):
             if isinstance(found, str):
                 failures.append(found)
@@ -63,12 +72,39 @@ def _predict_one(
     precision: str,
     channels_last: bool,
     explain: bool,
+    host: str | None,
+    shapes: Sequence[tuple[int, ...]],
+    frontend: str,
 ) -> Report:
     from costmodel.predict import predict as predict_module
     from costmodel.zoo import load
 
     loaded = load(spec, batch_size=batch_size, img_size=img_size, precision=precision, channels_last=channels_last)
-    return predict_module(loaded.module, loaded.inputs, hardware=hardware, model_name=loaded.name, explain=explain)
+    return predict_module(
+        loaded.module,
+        loaded.inputs,
+        hardware=hardware,
+        model_name=loaded.name,
+        explain=explain,
+        host=host,
+        shapes=shapes,
+        frontend=frontend,
+    )
+
+
+def parse_shapes(text: str | None, explain: bool) -> tuple[tuple[int, ...], ...]:
+    """The shapes that `8x3x224x224,32x3x224x224` lists.
+
+    Raises:
+        RequestError: the text is no such list, or nobody asked what follows from it.
+    """
+    if text is None:
+        return ()
+    if not explain:
+        raise RequestError("--shapes tells what recompiles, which --explain shows; give both")
+    if not re.fullmatch(r"[1-9]\d{0,8}(x[1-9]\d{0,8})*(,[1-9]\d{0,8}(x[1-9]\d{0,8})*)*", text):
+        raise RequestError(f"impossible shapes {text!r}; give sizes like 8x3x224x224,32x3x224x224")
+    return tuple(tuple(map(int, shape.split("x"))) for shape in text.split(","))
 
 
 def _attempts(models: Sequence[str], how: tuple[Any, ...], jobs: int, debug: bool) -> Iterator[Report | str]:

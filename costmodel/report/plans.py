@@ -119,6 +119,8 @@ def validation_sheet(result: Validation) -> Sheet:
     shape = "x".join(map(str, result.input_shape))
     title = f"{result.model} on {result.device}, predicted for {result.hardware}: input {shape}, {result.precision}"
     notes = [f"largest error of a predicted speedup: {result.worst_error:.1%}", *_wrong(result.replaced)]
+    if result.host_speed != 1.0:
+        notes.append(f"this host issues kernels at {result.host_speed:.2f} of the speed of the profile's own")
     return Sheet(title, (("predicted and measured", _RESULT_COLUMNS, cells),), notes)
 
 

@@ -30,7 +30,8 @@ def headline(report: Report) -> str:
     """What was predicted, on what, for which input."""
     shape = "x".join(map(str, report.input_shape))
     part = " (a part of it)" if report.partial else ""
-    return f"{report.model}{part} on {report.hardware}: input {shape}, {report.precision}, {report.layout}"
+    host = f", a host at {report.host_speed:.2f} of its speed" if report.host_speed != 1.0 else ""
+    return f"{report.model}{part} on {report.hardware}{host}: input {shape}, {report.precision}, {report.layout}"
 
 
 def mode_row(name: str, mode: ModePrediction) -> tuple[str, ...]:

@@ -109,6 +109,8 @@ class Report:
         warnings: one line each.
         partial: whether every figure is of a part of the model only, up to where it goes by data.
         explanation: the reasons, if they were asked for.
+        host: what issues the kernels, by name; the one that the profile was measured on, unless another was asked for.
+        host_speed: how fast it is against that one.
     """
 
     model: str
@@ -125,6 +127,8 @@ class Report:
     warnings: tuple[str, ...] = ()
     partial: bool = False
     explanation: tuple[Reason, ...] = ()
+    host: str = ""
+    host_speed: float = 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """The report in JSON's types, schema 1; numbers are finite or None."""
@@ -132,6 +136,8 @@ class Report:
             "schema": SCHEMA,
             "model": self.model,
             "hardware": self.hardware,
+            "host": self.host,
+            "host_speed": self.host_speed,
             "batch_size": self.batch_size,
             "input_shape": list(self.input_shape),
             "precision": self.precision,

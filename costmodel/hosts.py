@@ -1,0 +1,125 @@
+"""Hosts: how fast the CPU that issues kernels is, against the one that a profile's host costs were measured on.
+
+Of two machines with the same GPU one may take a fifth longer to issue the same kernels, and whatever the host bounds
+(most models at batch 1) is slower by as much. A probe of a few seconds tells: the time to launch a kernel that does
+next to nothing. All host costs are taken to be in proportion to it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from costmodel.errors import ProfileError, RequestError
+from costmodel.hardware import Profile, user_directory
+
+SCHEMA = 1
+SLOWEST, FASTEST = 0.05, 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A host by name, and its speed: 0.8 takes a quarter longer than the one that the profile was measured on."""
+
+    name: str
+    speed: float = 1.0
+
+
+def resolve_host(wanted: str | None, profile: Profile) -> Host:
+    """The host that a prediction is for.
+
+    Args:
+        wanted: a host's name, a speed such as `0.8`, or None for the host that the profile was measured on.
+        profile: whose host costs are to be scaled.
+
+    Raises:
+        RequestError: there is no such host, or no host has such a speed.
+        ProfileError: the file of hosts is damaged, or the profile does not tell how fast its own was.
+    """
+    if wanted is None:
+        return Host(_own_name(profile))
+    if re.fullmatch(r"[+-]?[\d.]+(e[+-]?\d+)?", wanted):
+        return Host(wanted, _possible(wanted))
+    known = list_hosts()
+    if wanted not in known:
+        raise RequestError(
+            f"no host is called {wanted!r}; there are: {', '.join(known) or 'none'}; "
+            "`costmodel collect host` on that machine adds it, or give its speed, such as 0.8"
+        )
+    return Host(wanted, speed_of(known[wanted], profile))
+
+
+def speed_of(probe_us: float, profile: Profile) -> float:
+    """The speed of a host whose probe takes so many microseconds.
+
+    Raises:
+        ProfileError: the profile does not tell how long the probe took on its own host.
+    """
+    own = profile.card.get("host", {}).get("probe_us")
+    if not isinstance(own, (int, float)) or not own > 0:
+        raise ProfileError(f"{profile.path / 'card.json'}: its host's speed is not told; train the profile again")
+    return float(own) / probe_us
+
+
+def _own_name(profile: Profile) -> str:
+    host = profile.card.get("host", {})
+    return f"{host['cpu']}, {host['cores']} cores" if isinstance(host, Mapping) and "cpu" in host else ""
+
+
+def _possible(text: str) -> float:
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = math.nan
+    if not SLOWEST <= speed <= FASTEST:
+        raise RequestError(f"impossible host speed {text}; 1 is the profile's own host, 0.8 one that is slower")
+    return speed
+
+
+def hosts_file() -> Path:
+    """Where a user's hosts are kept."""
+    return user_directory().parent / "hosts.json"
+
+
+def list_hosts() -> dict[str, float]:
+    """Probe times of the known hosts by name, microseconds.
+
+    Raises:
+        ProfileError: their file is damaged or of another version.
+    """
+    path = hosts_file()
+    if not path.exists():
+        return {}
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        found = {str(name): float(host["probe_us"]) for name, host in data["hosts"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ProfileError(f"{path}: not a file of hosts: {error}; remove it and collect the hosts again") from error
+    if data.get("schema") != SCHEMA or not all(0 < us < math.inf for us in found.values()):
+        raise ProfileError(f"{path}: not a file of hosts of schema {SCHEMA}; remove it and collect the hosts again")
+    return found
+
+
+def save_host(name: str, probe_us: float) -> Path:
+    """Adds a host to the file, or replaces it there; the file appears whole or not at all.
+
+    Raises:
+        RequestError: the name is none, or the file cannot be written.
+        ProfileError: the file that there is is damaged.
+    """
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9._-]{0,63}", name):
+        raise RequestError(f"impossible name {name!r} for a host; use letters, digits, '-', '_', '.', a letter first")
+    hosts = {known: {"probe_us": us} for known, us in list_hosts().items()} | {name: {"probe_us": probe_us}}
+    path = hosts_file()
+    temporary = path.with_suffix(".tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps({"schema": SCHEMA, "hosts": hosts}, indent=1) + "\n", encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise RequestError(f"{path}: cannot be written: {error.strerror}") from error
+    return path

@@ -1,0 +1,184 @@
+"""Where the elements of a tensor lie: strides followed through views, and how far two tensors agree on their order.
+
+An elementwise kernel walks its tensors together. If they lie in different orders, all but one are read or written in
+short runs, which can cost several times the traffic of a plain pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from costmodel.ir import Graph, Op, Ref, TensorType
+
+Strides = tuple[int, ...]
+
+
+def strides_of(graph: Graph, ref: Ref) -> Strides | None:
+    """Elements from one neighbour to the next along each dimension; None where the graph does not tell."""
+    made = {op.name: op for op in graph.ops}
+    return _strides(graph, ref, made)
+
+
+def _strides(graph: Graph, ref: Ref, made: Mapping[str, Op]) -> Strides | None:
+    op, kind = made.get(ref.name), graph.type_of(ref)
+    follow = _VIEWS.get(op.base) if op else None
+    if op is None or follow is None:
+        return dense(kind)
+    source = op.refs()[0]
+    before = _strides(graph, source, made)
+    return follow(op, graph.type_of(source), before, kind) if before is not None else dense(kind)
+
+
+def dense(kind: TensorType) -> Strides | None:
+    """Strides of a tensor that fills its memory in a named order; None for a view of unknown order."""
+    if kind.layout == "strided":
+        return None
+    order = list(range(len(kind.shape)))
+    if kind.layout == "nhwc" and len(order) > 2:
+        order = [0, *order[2:], 1]
+    strides, step = [0] * len(order), 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= kind.shape[axis]
+    return tuple(strides)
+
+
+def shared_run(shape: Sequence[int], one: Strides, other: Strides) -> int:
+    """How many elements in a row, as the first tensor lies in memory, lie in a row in the second too.
+
+    Args:
+        shape: of both.
+        one: strides that set the order of the walk.
+        other: strides of what is walked along.
+    """
+    run = 1
+    axes = sorted((axis for axis, size in enumerate(shape) if size > 1), key=lambda axis: one[axis])
+    for axis in axes:
+        if one[axis] != run or other[axis] != run:
+            break
+        run *= shape[axis]
+    return run
+
+
+def _number(value: object, default: int = 0) -> int:
+    return value if isinstance(value, int) else default
+
+
+def _transposed(op: Op, _source: TensorType, before: Strides, _kind: TensorType) -> Strides | None:
+    named = ("dim0", "dim1") if op.base == "transpose" else ("axis0", "axis1")
+    one, other = (0, 1) if op.base == "t" else (_number(op.arg(name)) for name in named)
+    strides = list(before)
+    if len(strides) > 1:
+        strides[one], strides[other] = strides[other], strides[one]
+    return tuple(strides)
+
+
+def _permuted(op: Op, _source: TensorType, before: Strides, _kind: TensorType) -> Strides | None:
+    dims = op.arg("dims")
+    return tuple(before[_number(dim)] for dim in dims) if isinstance(dims, tuple) else None
+
+
+def _expanded(_op: Op, source: TensorType, before: Strides, kind: TensorType) -> Strides | None:
+    new = len(kind.shape) - len(source.shape)
+    grown = [0 if old != size else step for old, size, step in zip(source.shape, kind.shape[new:], before, strict=True)]
+    return (*(0,) * new, *grown)
+
+
+def _selected(op: Op, _source: TensorType, before: Strides, _kind: TensorType) -> Strides | None:
+    strides = list(before)
+    del strides[_number(op.arg("dim"))]
+    return tuple(strides)
+
+
+def _kept(_op: Op, _source: TensorType, before: Strides, kind: TensorType) -> Strides | None:
+    return before if len(before) == len(kind.shape) else None
+
+
+def _sliced(op: Op, _source: TensorType, before: Strides, _kind: TensorType) -> Strides | None:
+    strides = list(before)
+    strides[_number(op.arg("dim"))] *= _number(op.arg("step"), 1)
+    return tuple(strides)
+
+
+def _regrouped(_op: Op, source: TensorType, before: Strides, kind: TensorType) -> Strides | None:
+    """A view of another shape; where the elements cannot be seen so in place, they are copied into plain order.
+
+    Runs of dimensions that lie in a row are one; each is cut anew (as ATen's `computeStride` does).
+    """
+    chunks: list[tuple[int, int]] = []  # sizes, and the step between elements, of what lies in a row
+    for size, step in zip(source.shape, before, strict=True):
+        if size == 1:
+            continue
+        if chunks and chunks[-1][1] == size * step:
+            chunks[-1] = (chunks[-1][0] * size, step)
+        else:
+            chunks.append((size, step))
+    strides: list[int] = []
+    left, step = 1, 1
+    for size in reversed(kind.shape):
+        if size == 1:
+            strides.append(step * left)
+            continue
+        if left == 1:
+            if not chunks:
+                return dense(kind)
+            left, step = chunks.pop()
+        if left % size:
+            return dense(kind)
+        strides.append(step)
+        left, step = left // size, step * size
+    return tuple(reversed(strides))
+
+
+_VIEWS: Mapping[str, Callable[[Op, TensorType, Strides, TensorType], Strides | None]] = {
+    **dict.fromkeys(("transpose", "swapaxes", "t"), _transposed),
+    "permute": _permuted,
+    "expand": _expanded,
+    **dict.fromkeys(("select", "unbind"), _selected),
+    **dict.fromkeys(("split", "split_with_sizes", "chunk", "narrow", "alias", "detach", "lift_fresh"), _kept),
+    "slice": _sliced,
+    **dict.fromkeys(("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze"), _regrouped),
+}
+"""How strides follow through a view: from the operator, what it sees and its strides, and the type of what it gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """How an operator walks its tensors.
+
+    Attributes:
+        run: the most elements that lie in a row in all of them.
+        hop: the step from element to element of the one that has the shortest row.
+        mixed: whether any lies in another order than the one that sets the order.
+        unknown: whether an order is unknown.
+    """
+
+    run: int
+    hop: int
+    mixed: bool
+    unknown: bool
+
+
+def walk_of(graph: Graph, op: Op) -> Walk:
+    """How an elementwise operator walks its operands of full size beside its result; a concatenation, all operands."""
+    operands = [ref for ref in op.refs() if op.base == "cat" or graph.type_of(ref).shape == op.type.shape]
+    found = [(graph.type_of(ref).shape, strides_of(graph, ref)) for ref in operands]
+    known = [(shape, strides) for shape, strides in found if strides is not None]
+    order = dense(op.type)
+    walk = Walk(op.type.numel, 1, mixed=False, unknown=order is None or len(known) < len(found))
+    if order is None and known:
+        order = known[0][1]
+    for shape, strides in known:
+        own = dense(replace(op.type, shape=shape)) if shape != op.type.shape else order
+        run = shared_run(shape, own, strides) if own else math.prod(shape)
+        if run < min(walk.run, math.prod(shape)) and own:
+            walk = Walk(run, _hop(shape, own, strides), mixed=True, unknown=walk.unknown)
+    return walk
+
+
+def _hop(shape: Sequence[int], one: Strides, other: Strides) -> int:
+    """The second tensor's step along the dimension in which the first takes its smallest."""
+    axes = [axis for axis, size in enumerate(shape) if size > 1]
+    return other[min(axes, key=lambda axis: one[axis])] if axes else 1

@@ -1,0 +1,84 @@
+"""Ways of capture: the same graph from each, and what each cannot do said in one line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import costmodel
+from costmodel.capture import capture
+from costmodel.errors import CaptureError
+from costmodel.frontends import WAYS, convert
+from costmodel.ir import Graph
+from costmodel.zoo import load
+
+IMAGE = (torch.empty(2, 3, 16, 16, device="meta"),)
+
+
+class Talking(nn.Module):
+    """A pass that prints, which torch.compile cannot follow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 8, 3), nn.Linear(8, 4)
+
+    def forward(self, x):
+        x = torch.relu(self.conv(x)).mean((2, 3))
+        self.say()
+        return self.head(x)
+
+    @torch._dynamo.disable
+    def say(self):
+        pass
+
+
+class Branching(Talking):
+    """A pass that goes by data."""
+
+    def forward(self, x):
+        x = self.conv(x)
+        return x * 2 if x.sum() > 0 else x
+
+
+def computed(graph: Graph) -> list[str]:
+    """What the operators are and give, wherever they are from."""
+    return [str(replace(op, module="", name="")) for op in graph.ops if op.base not in ("alias", "detach")]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("model", ["resnet18", "googlenet"])
+def test_every_way_leads_to_the_same_operators(model: str, way: str):
+    loaded = load(model)
+    module, breaks = convert(loaded.module, loaded.inputs, way)
+    found, own = capture(module, loaded.inputs, model), capture(loaded.module, loaded.inputs, model)
+    assert [op.op for op in found.ops] == [op.op for op in own.ops]
+    assert [op.types for op in found.ops] == [op.types for op in own.ops]
+    assert not breaks
+
+
+def test_dynamo_names_the_line_where_it_gives_up():
+    report = costmodel.predict(
+        Talking().to("meta").eval(), IMAGE, hardware="nvidia-h200", explain=True, frontend="dynamo"
+    )
+    (reason,) = [item for item in report.explanation if item.topic == "break"]
+    assert reason.where.startswith("Dynamo in model (test_frontends.py:") or "test_frontends.py:" in reason.where
+    assert reason.why.startswith("a graph break: ")
+    assert "torch.compile cuts the graph at 1 places; what that costs is in no figure" in report.warnings
+    assert not report.partial
+    assert "reduce-overhead" not in report.modes
+
+
+@pytest.mark.parametrize(("way", "said"), [("fx", "FX symbolic tracing fails"), ("export", "torch.export fails")])
+def test_what_a_way_cannot_do_is_told_in_one_line(way: str, said: str):
+    with pytest.raises(CaptureError, match=said) as caught:
+        convert(Branching().to("meta").eval(), IMAGE, way)
+    assert "\n" not in str(caught.value)
+
+
+def test_dynamo_leaves_data_to_the_recorder():
+    module, breaks = convert(Branching().to("meta").eval(), IMAGE, "dynamo")
+    assert not breaks
+    assert capture(module, IMAGE, "b", partial=True).partial

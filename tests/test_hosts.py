@@ -1,0 +1,90 @@
+"""Hosts: what they scale, how they are kept, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from costmodel import hosts
+from costmodel.errors import ProfileError, RequestError
+from costmodel.hardware import load_profile
+from costmodel.hosts import Host, list_hosts, resolve_host, save_host, speed_of
+
+CARD = {"host": {"probe_us": 5.0, "cpu": "a CPU", "cores": 16}}
+
+
+@pytest.fixture
+def profile(tmp_path, monkeypatch):
+    monkeypatch.setattr(hosts, "user_directory", lambda: tmp_path / "trained_models")
+    shipped = load_profile("nvidia-h200")
+    return replace(shipped, card={**shipped.card, **CARD})
+
+
+def test_the_profiles_own_host_is_the_default(profile):
+    assert resolve_host(None, profile) == Host("a CPU, 16 cores", 1.0)
+
+
+def test_a_slower_host_is_kept_under_its_name(profile):
+    save_host("lab", 6.25)
+    save_host("desk", 2.5)
+    save_host("lab", 10.0)
+    assert list_hosts() == {"lab": 10.0, "desk": 2.5}
+    assert resolve_host("lab", profile) == Host("lab", 0.5)  # twice as long a launch
+    assert resolve_host("desk", profile) == Host("desk", 2.0)
+    assert resolve_host("0.8", profile) == Host("0.8", 0.8)
+
+
+def test_host_costs_grow_as_the_host_slows_and_others_do_not(profile):
+    slow = replace(profile, host_speed=0.5)
+    for name in ("eager_host", "default_host", "graph_host", "compile"):
+        assert slow.costs(name) == {cost: 2 * us for cost, us in profile.costs(name).items()}
+    for name in ("dispatch", "eager_device", "eager_wall"):
+        assert slow.costs(name) == profile.costs(name)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("nowhere", "no host is called 'nowhere'; there are: none; .*collect host"),
+        ("0", "impossible host speed 0; 1 is the profile's own host"),
+        ("-1", "impossible host speed -1"),
+        ("1e9", "impossible host speed 1e9"),
+        ("1.2.3", "impossible host speed 1.2.3"),
+    ],
+)
+def test_what_is_no_host(profile, wanted: str, said: str):
+    with pytest.raises(RequestError, match=said):
+        resolve_host(wanted, profile)
+
+
+@pytest.mark.parametrize("name", ["", "0.8", "a/b", "../x", "-x", "x" * 65])
+def test_what_no_host_can_be_called(profile, name: str):
+    with pytest.raises(RequestError, match="impossible name"):
+        save_host(name, 5.0)
+    assert not hosts.hosts_file().exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"schema": 2, "hosts": {}}', '{"schema": 1, "hosts": {"a": {"probe_us": -1}}}', '{"hosts": [1]}'],
+)
+def test_a_damaged_file_of_hosts_is_named_and_kept(profile, text: str):
+    path = hosts.hosts_file()
+    path.write_text(text)
+    for act in (list_hosts, lambda: save_host("lab", 5.0)):
+        with pytest.raises(ProfileError, match=f"{path.name}: not a file of hosts"):
+            act()
+    assert path.read_text() == text
+
+
+def test_a_card_that_does_not_tell_its_hosts_speed(profile):
+    without = replace(profile, card={key: value for key, value in profile.card.items() if key != "host"})
+    with pytest.raises(ProfileError, match="its host's speed is not told; train the profile again"):
+        speed_of(5.0, without)
+
+
+def test_the_file_of_hosts_says_its_schema(profile):
+    save_host("lab", 6.25)
+    assert json.loads(hosts.hosts_file().read_text()) == {"schema": 1, "hosts": {"lab": {"probe_us": 6.25}}}
