@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from costmodel import calibrate, timeline
 from costmodel.errors import DatasetError
 from costmodel.features import group_of
+from costmodel.hardware import at_speed
 from costmodel.kernels import Kernel
 from costmodel.predictor import Predictor
 from costmodel.program import Program, compiled_program, eager_program
@@ -43,19 +44,21 @@ FAMILIES = (
     (r"vovnet", "vovnet"),
     (r"^dla", "dla"),
 )
-"""What a model's name contains -> its family, the first that fits; any other is named after its first letters."""
+"""What a model's name contains -> its family, the first that fits; any other is named after its first letters, without
+the number of a version."""
 UNSTABLE = 1.25
 """A case whose rounds differ by more is marked, and kept out of scores and of training."""
-NOMINAL_PROBE_US = 5.2
-"""Median over the H200 sweep of the host probe: a launch of a one-element addition, microseconds."""
 MODES = ("default", "reduce-overhead")
-ELSEWHERE = "another machine: "
-"""Begins the names of sets of cases that were not measured where the profile's host costs were."""
+ELSEWHERE, PROBED = "another machine: ", "another machine, its host probed: "
+"""Begin the names of sets of cases that were not measured where the profile's host costs were."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A whole-model case as it was measured: what it is, and medians in microseconds by name."""
+    """A whole-model case as it was measured: what it is, and medians in microseconds by name.
+
+    `host_speed` is how fast the host was then, against `own_probe_us` of all cases; 1 where it was not probed.
+    """
 
     model: str
     batch_size: int
@@ -63,16 +66,12 @@ class Measured:
     layout: str
     medians: Mapping[str, float]
     record: Mapping[str, Any]
+    host_speed: float = 1.0
 
     @property
     def family(self) -> str:
         """The family that is left out when this model is predicted."""
         return family_of(self.model)
-
-    @property
-    def host_speed(self) -> float:
-        """How fast the host was, against the sweep's median; 1 where it was not probed."""
-        return NOMINAL_PROBE_US / float(self.record.get("probe_us", NOMINAL_PROBE_US))
 
     @property
     def environment(self) -> int:
@@ -97,7 +96,7 @@ def family_of(model: str) -> str:
     """The family of a model by its name, with or without its library: `timm:seresnet50` is a `resnet`."""
     name = model.rpartition(":")[2].lower()
     named = (family for pattern, family in FAMILIES if re.search(pattern, name))
-    letters = re.match(r"[a-z]*", name)
+    letters = re.match(r"[a-z]*?(?=v?\d|[^a-z]|$)", name)
     return next(named, letters[0] if letters else "")
 
 
@@ -110,9 +109,21 @@ def read_measured(path: Path) -> tuple[list[Measured], dict[str, Any]]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         about, *rows = [json.loads(line) for line in lines]
-        return [_measured(row) for row in rows], about
+        cases = [_measured(row) for row in rows]
+        own = own_probe_us(cases)
+        speeds = [own / float(row.get("probe_us", own)) if own else 1.0 for row in rows]
+        return [replace(case, host_speed=speed) for case, speed in zip(cases, speeds, strict=True)], about
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DatasetError(f"{path}: not a file of whole-model measurements: {error}") from error
+
+
+def own_probe_us(cases: Sequence[Measured]) -> float | None:
+    """What a launch took where the profile's host costs were measured: the median, to two digits, as it is no steadier.
+
+    None where no case was probed.
+    """
+    probes = [float(case.record["probe_us"]) for case in cases if case.environment == 0 and "probe_us" in case.record]
+    return float(f"{np.median(probes):.2g}") if probes else None
 
 
 def _measured(row: Mapping[str, Any]) -> Measured:
@@ -229,11 +240,13 @@ def kernel_times(predictor: Predictor, program: Program) -> list[float]:
 def evaluate_case(
     case: Measured, issued: tuple[Program, Program], predictor: Predictor, tables: Mapping[str, Mapping[str, float]]
 ) -> dict[str, Any]:
-    """Measured beside predicted: latencies, host and device times in microseconds, speedups."""
+    """Measured beside predicted: latencies, host and device times in microseconds, speedups.
+
+    `probed_speedup/...` is what is predicted if the machine's host was probed, as `costmodel collect host` does.
+    """
     known = calibration_case(case, issued, predictor)
-    eager = timeline.eager_timing(known.eager, known.eager_kernel_us, tables)
-    default = timeline.default_timing(known.compiled, known.compiled_kernel_us, tables)
-    graph = timeline.graph_timing(known.compiled, known.compiled_kernel_us, tables)
+    timings = timings_of(known, tables)
+    probed = timings_of(known, {name: at_speed(name, table, case.host_speed) for name, table in tables.items()})
     row: dict[str, Any] = {
         "model": case.model,
         "family": case.family,
@@ -242,25 +255,40 @@ def evaluate_case(
         "layout": case.layout,
         "environment": case.environment,
     }
-    for name, timing in (("eager", eager), ("default", default), ("graph", graph)):
+    for name, timing in timings.items():
         row[f"{name}_us"], row[f"{name}_host_us"] = timing.latency_us, timing.host_us
         row[f"{name}_device_us"] = timing.device_us
     row |= {f"measured_{name}": value for name, value in case.medians.items()}
-    for mode, name, timing in (("default", "default_us", default), ("reduce-overhead", "graph_us", graph)):
-        row[f"speedup/{mode}"] = eager.latency_us / timing.latency_us
-        if name in case.medians:
-            row[f"measured_speedup/{mode}"] = case.medians[f"eager_us/{mode}"] / case.medians[name]
+    for mode, name in (("default", "default"), ("reduce-overhead", "graph")):
+        row[f"speedup/{mode}"] = timings["eager"].latency_us / timings[name].latency_us
+        row[f"probed_speedup/{mode}"] = probed["eager"].latency_us / probed[name].latency_us
+        if f"{name}_us" in case.medians:
+            row[f"measured_speedup/{mode}"] = case.medians[f"eager_us/{mode}"] / case.medians[f"{name}_us"]
     return row
 
 
-def score(frame: pd.DataFrame, mode: str) -> dict[str, float]:
+def timings_of(case: calibrate.Case, tables: Mapping[str, Mapping[str, float]]) -> dict[str, timeline.Timing]:
+    """Predicted timings of a case, eager, default and as one CUDA graph."""
+    return {
+        "eager": timeline.eager_timing(case.eager, case.eager_kernel_us, tables),
+        "default": timeline.default_timing(case.compiled, case.compiled_kernel_us, tables),
+        "graph": timeline.graph_timing(case.compiled, case.compiled_kernel_us, tables),
+    }
+
+
+def score(frame: pd.DataFrame, mode: str, predicted: str = "speedup") -> dict[str, float]:
     """Errors of the predicted speedup in a mode, beside those of a constant (the others' geometric mean).
 
     The constant of a case is made of the models of other families, as the prediction is.
+
+    Args:
+        frame: rows of `evaluate_case`.
+        mode: of MODES.
+        predicted: what begins the name of the column that is scored.
     """
     chosen = frame[frame[f"measured_speedup/{mode}"].notna()]
     measured = chosen[f"measured_speedup/{mode}"].to_numpy()
-    error = np.abs(chosen[f"speedup/{mode}"].to_numpy() / measured - 1)
+    error = np.abs(chosen[f"{predicted}/{mode}"].to_numpy() / measured - 1)
     others = [np.log(measured[(chosen["family"] != family).to_numpy()]) for family in chosen["family"]]
     constant = np.abs(np.array([math.exp(logs.mean()) if len(logs) else 1.0 for logs in others]) / measured - 1)
     return {
@@ -284,13 +312,14 @@ def score_table(frame: pd.DataFrame) -> list[dict[str, Any]]:
         ("float16", frame["precision"] == "float16"),
         ("all", frame["batch_size"] > 0),
     )
+    places = (("", home, "speedup"), (ELSEWHERE, ~home, "speedup"), (PROBED, ~home, "probed_speedup"))
     rows = []
     for mode in MODES:
-        for place, name, mask in [(place, *one) for place in (home, ~home) for one in subsets]:
-            chosen = frame[mask & place]
-            if f"measured_speedup/{mode}" in frame and chosen[f"measured_speedup/{mode}"].notna().any():
-                prefix = "" if place is home else ELSEWHERE
-                rows.append({"mode": mode, "cases_of": prefix + name, **score(chosen, mode)})
+        for prefix, place, predicted in places:
+            for name, mask in subsets:
+                chosen = frame[mask & place]
+                if f"measured_speedup/{mode}" in frame and chosen[f"measured_speedup/{mode}"].notna().any():
+                    rows.append({"mode": mode, "cases_of": prefix + name, **score(chosen, mode, predicted)})
     return rows
 
 

@@ -68,9 +68,7 @@ class Profile:
             raise ProfileError(
                 f"{self.path / 'card.json'}: costs {name!r} lack {missing[0]!r}; train the profile again"
             )
-        if name in HOST_COSTS and self.host_speed != 1.0:
-            return {cost: us / self.host_speed for cost, us in table.items()}
-        return table
+        return at_speed(name, table, self.host_speed)
 
     def intervals(self, name: str) -> Mapping[str, float]:
         """Half-widths of the 90 % interval of the logarithm of `latency` or `speedup`, by mode.
@@ -88,6 +86,13 @@ class Profile:
         if not table or not all(map(math.isfinite, table.values())):
             raise ProfileError(f"{self.path / 'card.json'}: no usable {section} {name!r}; train the profile again")
         return table
+
+
+def at_speed(name: str, table: Mapping[str, float], host_speed: float) -> Mapping[str, float]:
+    """A table of costs for a host of another speed; the table itself, if the device's costs are in it."""
+    if name not in HOST_COSTS or host_speed == 1.0:
+        return table
+    return {cost: us / host_speed for cost, us in table.items()}
 
 
 def shipped_directory() -> Path:

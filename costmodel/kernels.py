@@ -40,6 +40,14 @@ class Kernel:
         return max(reversed(computing or self.graph.ops), key=lambda op: ranked.get(ops.lookup(op).role, 0))
 
     @property
+    def key(self) -> tuple[str, str]:
+        """What makes two kernels take the same time: how they run, and their graph's text.
+
+        An operator alone is the same graph as a library call and as a kernel of Inductor's.
+        """
+        return ("inductor" if self.backend == "triton" else "aten", str(self.graph))
+
+    @property
     def kind(self) -> str:
         """The anchor's name, as users know it: `conv2d`, `linear`, `layer_norm`, ..."""
         return ops.lookup(self.anchor).kind

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from joblib import Parallel, delayed
 
 from costmodel import calibrate, evaluate
 from costmodel.dataset import kernel_of, read_frame
@@ -78,6 +79,7 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
     }
     origins = evaluate.table_origins(kernels, kept["source"].tolist())
     card |= _whole_models(directory, origins, tables, predictor, dispatch, settings, say, jobs)
+    card["host"] = {"cpu": environment.get("host_cpu", ""), "cores": environment.get("cores", ""), **card["host"]}
     card["scores"]["kernels"] = scores
     pending.replace(directory / "predictor.safetensors")
     _write_card(directory / "card.json", card)
@@ -133,9 +135,10 @@ def _whole_models(
     if not cases:
         say("no whole model was measured: host costs are priors, intervals are wide")
         costs = calibrate.fit_tables([], dispatch) | {"compile": dict(calibrate.PRIORS["compile"])}
-        return {"costs": costs, "intervals": {"latency": DEFAULT_WIDTHS, "speedup": DEFAULT_WIDTHS}, "scores": {}}
+        wide = {"latency": DEFAULT_WIDTHS, "speedup": DEFAULT_WIDTHS}
+        return {"costs": costs, "intervals": wide, "scores": {}, "host": {}}
     say(f"{len(cases)} whole-model cases ({len(everything) - len(cases)} unstable ones left out)")
-    issued = [evaluate.programs(case) for case in cases]
+    issued = Parallel(n_jobs=jobs)(delayed(evaluate.programs)(case) for case in cases)
     rows = evaluate.leave_families_out(cases, issued, tables, origins, predictor, dispatch, settings, jobs)
     frame = pd.DataFrame(rows)
     frame.to_csv(directory / "validation.csv", index=False, float_format="%.5g")
@@ -155,6 +158,7 @@ def _whole_models(
         "intervals": intervals(frame),
         "scores": {"models": scores, "coverage": coverage(frame)},
         "models": {"cases": len(cases), "unstable": len(everything) - len(cases)},
+        "host": {"probe_us": own} if (own := evaluate.own_probe_us(everything)) else {},
     }
 
 

@@ -48,8 +48,8 @@ class Prices:
         self._cold_us = cold * timeline.coldness(footprint_of(main))
         self._compile_costs = profile.costs("compile")
         self._kernels: dict[tuple[str, tuple[str, ...]], tuple[Kernel, ...]] = {}
-        self._us: dict[str, float] = {}
-        self._shares: dict[str, float] = {}
+        self._us: dict[tuple[str, str], float] = {}
+        self._shares: dict[tuple[str, str], float] = {}
         self._total_us: dict[tuple[str, tuple[str, ...]], float] = {}
 
     def kernels(self, backend: str, ops: Sequence[str]) -> tuple[Kernel, ...]:
@@ -61,17 +61,17 @@ class Prices:
 
     def learn(self, regions: Iterable[tuple[str, Sequence[str]]]) -> None:
         """Predicts the kernels of many regions at once, which is faster than one by one."""
-        found = {str(kernel.graph): kernel for region in regions for kernel in self.kernels(*region)}
-        new = {text: kernel for text, kernel in found.items() if text not in self._us}
+        found = {kernel.key: kernel for region in regions for kernel in self.kernels(*region)}
+        new = {key: kernel for key, kernel in found.items() if key not in self._us}
         estimates = self._predictor.predict(tuple(new.values()), [0.5] * len(new)) if new else ()
-        self._us.update((text, estimate.us) for text, estimate in zip(new, estimates, strict=True))
+        self._us.update((key, estimate.us) for key, estimate in zip(new, estimates, strict=True))
 
     def us(self, backend: str, ops: Sequence[str]) -> float:
         """Device time of a region, with what its launches find cold."""
         key = (backend, tuple(ops))
         if key not in self._total_us:
             self.learn([key])
-            times = [self._us[str(kernel.graph)] + self._cold_us * kernel.launches for kernel in self._kernels[key]]
+            times = [self._us[kernel.key] + self._cold_us * kernel.launches for kernel in self._kernels[key]]
             self._total_us[key] = sum(times)
         return self._total_us[key]
 
@@ -85,15 +85,15 @@ class Prices:
         if not (kernels := self.kernels(backend, ops)):
             return 0.0
         self.learn([(backend, ops)])
-        times = [self._us[str(kernel.graph)] for kernel in kernels]
+        times = [self._us[kernel.key] for kernel in kernels]
         return sum(us * self._share(kernel) for us, kernel in zip(times, kernels, strict=True)) / max(sum(times), 1e-9)
 
     def _share(self, kernel: Kernel) -> float:
-        text = str(kernel.graph)
-        if text not in self._shares:
+        key = kernel.key
+        if key not in self._shares:
             of = self._predictor
-            self._shares[text] = device_share(kernel, self._us[text], of.roofline, of.multiprocessors)
-        return self._shares[text]
+            self._shares[key] = device_share(kernel, self._us[key], of.roofline, of.multiprocessors)
+        return self._shares[key]
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,8 @@ class Regret:
 
 def key_of(kernel: Kernel) -> str:
     """Under which a dataset keeps a kernel."""
-    return Case(str(kernel.graph), "inductor" if kernel.backend == "triton" else "aten").key
+    runner, graph = kernel.key
+    return Case(graph, runner).key  # type: ignore[arg-type]
 
 
 def regret_of(model: str, batch_size: int, precision: str, hardware: str) -> Regret:

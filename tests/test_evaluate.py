@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from costmodel import evaluate
@@ -26,6 +29,10 @@ from costmodel.train import Settings, Table
         ("timm:convmixer_768_32", "convmixer"),
         ("timm:mobilevitv2_050", "mobilevit"),
         ("timm:dpn92", "dpn"),
+        ("swin_v2_t", "swin"),
+        ("timm:swinv2_tiny_window8_256", "swin"),
+        ("timm:poolformerv2_s12", "poolformer"),
+        ("timm:mvitv2_tiny", "mvit"),
         ("conv", "conv"),
     ],
 )
@@ -51,3 +58,39 @@ def test_neither_the_kernels_nor_the_relatives_of_a_tested_model_are_trained_on(
     with pytest.raises(SeenError) as seen:
         evaluate._predict_fold(case.fold, [case], [programs], {"conv": table}, origins, None, {}, Settings())
     assert seen.value.args[0] == [0.0, 2.0]
+
+
+def case(probe_us: float | None, environment: int) -> str:
+    record = {"model": "alexnet", "batch_size": 1, "precision": "float32", "layout": "nchw", "environment": environment}
+    return json.dumps(record | ({"probe_us": probe_us} if probe_us else {}))
+
+
+def test_hosts_are_compared_with_the_median_of_the_profiles_own(tmp_path):
+    lines = ['{"schema": 1}', case(4.0, 0), case(5.04, 0), case(8.0, 0), case(10.0, 1), case(None, 1)]
+    (tmp_path / "models.jsonl").write_text("\n".join(lines))
+    cases, _ = evaluate.read_measured(tmp_path / "models.jsonl")
+    assert evaluate.own_probe_us(cases) == 5.0
+    assert [one.host_speed for one in cases] == pytest.approx([1.25, 5 / 5.04, 0.625, 0.5, 1.0])
+
+
+def test_without_a_probe_every_host_is_alike(tmp_path):
+    (tmp_path / "models.jsonl").write_text("\n".join(['{"schema": 1}', case(None, 0), case(8.0, 1)]))
+    cases, _ = evaluate.read_measured(tmp_path / "models.jsonl")
+    assert evaluate.own_probe_us(cases) is None
+    assert [one.host_speed for one in cases] == [1.0, 1.0]
+
+
+def test_scores_tell_machines_apart():
+    row = {"batch_size": 1, "precision": "float32", "speedup/default": 2.0, "probed_speedup/default": 1.1}
+    home = [row | {"family": family, "environment": 0, "measured_speedup/default": 2.0} for family in "ab"]
+    away = [row | {"family": family, "environment": 1, "measured_speedup/default": 1.0} for family in "ab"]
+    rows = evaluate.score_table(pd.DataFrame([*home, *away]))
+    found = {row["cases_of"]: row["mean_error"] for row in rows if row["cases_of"].endswith("float32, batch 1")}
+    assert found == pytest.approx(
+        {
+            "float32, batch 1": 0.0,
+            "another machine: float32, batch 1": 1.0,
+            "another machine, its host probed: float32, batch 1": 0.1,
+        }
+    )
+    assert {row["mode"] for row in rows} == {"default"}

@@ -64,6 +64,10 @@ def test_whole_models_keep_the_latest_record_that_has_a_latency(tmp_path, capsys
     found = {row["model"]: row["latency_us"]["default"][0][2] for row in rows}
     assert found == {"vgg11": 3.0, "alexnet": 2.0, "vit": 4.0}
     assert [one["cores"] for one in about["environments"]] == ["16", "32"]
+    assert {row["model"]: row["environment"] for row in rows} == {"vgg11": 1, "alexnet": 0, "vit": 1}
+    again = tmp_path / "again.jsonl"
+    merge_models([tmp_path / "out.jsonl", tmp_path / "b.jsonl"], again)
+    assert again.read_text().splitlines()[1:] == (tmp_path / "out.jsonl").read_text().splitlines()[1:]
 
 
 def test_the_command_says_in_one_line_what_is_wrong(tmp_path, capsys, monkeypatch):

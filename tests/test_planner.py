@@ -97,6 +97,23 @@ def test_prices_are_sums_over_kernels():
         kernels_of(graph, first.ops[:1], "cudnn")
 
 
+@pytest.mark.parametrize("first", ["eager", "inductor"])
+def test_an_operator_alone_is_priced_as_what_runs_it(first: str):
+    pool = nn.MaxPool2d(3, 1, 1)
+    graph = capture_exactly(pool.eval(), (torch.empty(1, 64, 28, 28),), "pool").graph
+    profile = load_profile("nvidia-h200")
+    prices = Prices(graph, profile)
+    names = [op.name for op in graph.ops]
+    prices.us(first, names)  # whichever is asked for first
+    found = {backend: prices.us(backend, names) for backend in ("eager", "inductor")}
+    kernels = {backend: kernels_of(graph, names, backend) for backend in found}
+    assert [str(kernel.graph) for kernel in kernels["eager"]] == [str(kernel.graph) for kernel in kernels["inductor"]]
+    for backend, own in kernels.items():
+        expected = sum(estimate.us for estimate in profile.predictor.predict(own, [0.5] * len(own)))
+        assert found[backend] == pytest.approx(expected)
+    assert found["eager"] != found["inductor"]
+
+
 def test_fusion_across_blocks_is_a_negative_cost():
     graph = main_graph()
     blocks = find_blocks(graph)
