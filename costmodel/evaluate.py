@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,7 +86,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a training row is and comes from: `kernel_key` of its kernel, and the family of the model it is from."""
+    """What a training row is and comes from: the key of its kernel, and the family of the model it is from."""
 
     key: tuple[str, str]
     family: str
@@ -165,11 +165,6 @@ def programs(case: Measured) -> tuple[Program, Program]:
     return eager_program(graph), compiled_program(graph)
 
 
-def kernel_key(kernel: Kernel) -> tuple[str, str]:
-    """What makes two kernels the same: how they run, and their graph's text."""
-    return ("inductor" if kernel.backend == "triton" else "aten", str(kernel.graph))
-
-
 def leave_families_out(
     cases: Sequence[Measured],
     issued: Sequence[tuple[Program, Program]],
@@ -212,17 +207,38 @@ def _predict_fold(
     settings: Settings,
 ) -> list[dict[str, Any]]:
     tested = [index for index, case in enumerate(cases) if case.fold == fold]
-    banned = {kernel_key(kernel) for index in tested for program in issued[index] for kernel in program.kernels}
+    banned = {kernel.key for index in tested for program in issued[index] for kernel in program.kernels}
     families = {cases[index].family for index in tested}
+    predictor = fit_without(banned, families, tables, origins, base, settings)
+    known = [calibration_case(case, issued[i], predictor) for i, case in enumerate(cases) if case.fold != fold]
+    costs = calibrate.fit_tables(known, dispatch)
+    return [evaluate_case(cases[index], issued[index], predictor, costs) for index in tested]
+
+
+def fit_without(
+    banned: Collection[tuple[str, str]],
+    families: Collection[str],
+    tables: Mapping[str, Table],
+    origins: Mapping[str, Sequence[Origin]],
+    base: Predictor,
+    settings: Settings,
+) -> Predictor:
+    """A predictor that has seen neither some kernels, by key, nor anything of some families of models.
+
+    Args:
+        banned: keys of kernels.
+        families: of models.
+        tables: training rows by group.
+        origins: of each of those rows.
+        base: gives the roofline and the number of multiprocessors.
+        settings: of the networks.
+    """
     groups = {}
     for group, table in tables.items():
         allowed = np.array([one.key not in banned and one.family not in families for one in origins[group]])
         if allowed.any():
             groups[group] = fit_group(table.take(allowed), settings)
-    predictor = Predictor(groups, base.roofline, base.multiprocessors)
-    known = [calibration_case(case, issued[i], predictor) for i, case in enumerate(cases) if case.fold != fold]
-    costs = calibrate.fit_tables(known, dispatch)
-    return [evaluate_case(cases[index], issued[index], predictor, costs) for index in tested]
+    return Predictor(groups, base.roofline, base.multiprocessors)
 
 
 def calibration_case(case: Measured, issued: tuple[Program, Program], predictor: Predictor) -> calibrate.Case:
@@ -332,6 +348,6 @@ def table_origins(kernels: Sequence[Kernel], sources: Sequence[str]) -> dict[str
     """
     origins: dict[str, list[Origin]] = {}
     for kernel, source in zip(kernels, sources, strict=True):
-        one = Origin(kernel_key(kernel), family_of(source.partition("@")[0]))
+        one = Origin(kernel.key, family_of(source.partition("@")[0]))
         origins.setdefault(group_of(kernel), []).append(one)
     return origins

@@ -138,15 +138,15 @@ def _decide(main: Graph, profile: Profile, strategy: str, wanted: Objective) -> 
     costs = BlockCosts.of(blocks, edges, prices, cudnn=not profile.on_cpu, calls=wanted.calls)
     tree = stream_tree(len(blocks), edges)
 
-    def chosen(priced: BlockCosts) -> list[Choice]:
-        made = STRATEGIES[strategy](tree, priced).choices
+    def chosen(priced: BlockCosts, how: str = strategy) -> list[Choice]:
+        made = STRATEGIES[how](tree, priced).choices
         return [made[index] for index in range(len(blocks))]
 
     after = producers_of(len(blocks), edges)
     one, several = (0,) * len(blocks), assign_lanes(after)
     tried = [(one, chosen(costs))]
     if strategy == "exact":  # what fuses across three blocks and more is in no sum over pairs
-        tried.append((one, ["inductor"] * len(blocks)))
+        tried += [(one, ["inductor"] * len(blocks)), (one, chosen(costs, "published"))]
         if math.isfinite(wanted.calls):  # a first region to compile costs more than a further one
             tried.append((one, chosen(replace(costs, inductor=False))))
         if wanted.fork and not profile.on_cpu:

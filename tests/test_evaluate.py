@@ -51,8 +51,8 @@ def test_neither_the_kernels_nor_the_relatives_of_a_tested_model_are_trained_on(
     monkeypatch.setattr(evaluate, "fit_group", spy)
     case = Measured("resnet50", 1, "float32", "nchw", {}, {})
     origins = {"conv": [Origin(("aten", str(i)), family) for i, family in enumerate(("conv", "resnet", "vgg", "dla"))]}
-    monkeypatch.setattr(evaluate, "kernel_key", lambda kernel: ("aten", kernel))
-    programs = (type("P", (), {"kernels": ["3"]})(), type("P", (), {"kernels": []})())
+    kernel = type("K", (), {"key": ("aten", "3")})()
+    programs = (type("P", (), {"kernels": [kernel]})(), type("P", (), {"kernels": []})())
     ones = np.ones(4)
     table = Table(("x",), np.arange(4, dtype=np.float32)[:, None], ones, ones, np.arange(4))
     with pytest.raises(SeenError) as seen:

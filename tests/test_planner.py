@@ -40,7 +40,7 @@ def test_a_plan_fits_its_model_and_beats_every_mode(squeezenet, plan):
     plan.check_regions(freeze(rewrite(exact.graph, plan.moves)).main)
     assert set(plan.latency_ms) == {"eager", "default", "reduce-overhead", "plan"}
     assert plan.latency_ms["plan"] == min(plan.latency_ms.values())
-    assert {region.backend for region in plan.regions} == {"cudnn", "inductor"}
+    assert {region.backend for region in plan.regions} >= {"cudnn", "inductor"}
     assert "features.3.expand3x3" in {layer for region in plan.regions for layer in region.layers}
 
 
