@@ -1,0 +1,45 @@
+"""The regret of plans: by hand, and README's table is that of the file."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from costmodel.scores import replace_section
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("regret", ROOT / "scripts" / "regret.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["regret"] = module  # where its data classes look for their types
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_by_hand(script: ModuleType):
+    found = [
+        script.Regret("a", 1, "float32", 110.0, 100.0, 0.5),
+        script.Regret("b", 1, "float32", 100.0, 100.0, 1.0),
+        script.Regret("a", 32, "float16", 100.0, 100.0, 0.0),
+    ]
+    assert script.regret_markdown(found).splitlines()[2:] == [
+        "| 1, float32 | 2 | 75.0 % | 5.0 % | 10.0 % (a) |",
+        "| 32, float16 | 1 | 0.0 % | 0.0 % | 0.0 % (a) |",
+    ]
+
+
+def test_readme_shows_what_was_computed(script: ModuleType):
+    rows = json.loads((ROOT / "docs" / "regret.json").read_text())
+    readme = ROOT / "README.md"
+    table = script.regret_markdown([script.Regret(**row) for row in rows])
+    assert replace_section(readme, table, script.BEGIN, script.END) == readme.read_text()
