@@ -17,6 +17,7 @@ from costmodel.dataset import kernel_of, read_frame
 from costmodel.errors import DatasetError
 from costmodel.features import OPTIONAL, Roofline
 from costmodel.hardware import CARD_SCHEMA
+from costmodel.measured import own_probe_us, read_measured, unstable
 from costmodel.predictor import Array, Predictor, save_predictor
 from costmodel.train import (
     BASELINES,
@@ -130,8 +131,8 @@ def _whole_models(
 ) -> dict[str, Any]:
     """Costs, intervals and scores from the measured models; priors and wide intervals where there are none."""
     path = directory / "models.jsonl"
-    everything = evaluate.read_measured(path)[0] if path.exists() else []
-    cases = [case for case in everything if not evaluate.unstable(case)]
+    everything = read_measured(path)[0] if path.exists() else []
+    cases = [case for case in everything if not unstable(case)]
     if not cases:
         say("no whole model was measured: host costs are priors, intervals are wide")
         costs = calibrate.fit_tables([], dispatch) | {"compile": dict(calibrate.PRIORS["compile"])}
@@ -158,7 +159,7 @@ def _whole_models(
         "intervals": intervals(frame),
         "scores": {"models": scores, "coverage": coverage(frame)},
         "models": {"cases": len(cases), "unstable": len(everything) - len(cases)},
-        "host": {"probe_us": own} if (own := evaluate.own_probe_us(everything)) else {},
+        "host": {"probe_us": own} if (own := own_probe_us(everything)) else {},
     }
 
 

@@ -22,13 +22,14 @@ from tqdm import tqdm
 
 from collectors.cases import write_whole
 from costmodel.dataset import kernel_of, read_frame
-from costmodel.evaluate import family_of, fit_without, table_origins
+from costmodel.evaluate import fit_without, table_origins
 from costmodel.exact import capture_exactly
 from costmodel.features import OPTIONAL
 from costmodel.freeze import freeze
 from costmodel.hardware import Profile, load_profile
 from costmodel.ir import Graph
 from costmodel.kernels import Kernel
+from costmodel.measured import family_of
 from costmodel.moves import rewrite
 from costmodel.plan import Plan
 from costmodel.planner import START_US, make_plan, reprice

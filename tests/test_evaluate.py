@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from costmodel import evaluate
-from costmodel.evaluate import Measured, Origin, family_of
+from costmodel.evaluate import Origin
+from costmodel.measured import Measured, family_of, own_probe_us, read_measured
 from costmodel.train import Settings, Table
 
 
@@ -68,15 +69,15 @@ def case(probe_us: float | None, environment: int) -> str:
 def test_hosts_are_compared_with_the_median_of_the_profiles_own(tmp_path):
     lines = ['{"schema": 1}', case(4.0, 0), case(5.04, 0), case(8.0, 0), case(10.0, 1), case(None, 1)]
     (tmp_path / "models.jsonl").write_text("\n".join(lines))
-    cases, _ = evaluate.read_measured(tmp_path / "models.jsonl")
-    assert evaluate.own_probe_us(cases) == 5.0
+    cases, _ = read_measured(tmp_path / "models.jsonl")
+    assert own_probe_us(cases) == 5.0
     assert [one.host_speed for one in cases] == pytest.approx([1.25, 5 / 5.04, 0.625, 0.5, 1.0])
 
 
 def test_without_a_probe_every_host_is_alike(tmp_path):
     (tmp_path / "models.jsonl").write_text("\n".join(['{"schema": 1}', case(None, 0), case(8.0, 1)]))
-    cases, _ = evaluate.read_measured(tmp_path / "models.jsonl")
-    assert evaluate.own_probe_us(cases) is None
+    cases, _ = read_measured(tmp_path / "models.jsonl")
+    assert own_probe_us(cases) is None
     assert [one.host_speed for one in cases] == [1.0, 1.0]
 
 

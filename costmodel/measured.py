@@ -1,0 +1,126 @@
+"""Whole models as they were measured: records of collectors, what they tell of hosts and families."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from costmodel.errors import DatasetError
+
+FOLDS = 8
+FAMILIES = (
+    (r"inception|xception|googlenet", "inception"),
+    (r"vgg", "vgg"),
+    (r"botnet|halonet|res2ne|resne", "resnet"),
+    (r"squeezenet", "squeezenet"),
+    (r"densenet|rdnet", "densenet"),
+    (r"mobilenet|m?nasnet|hardcorenas|fbnet|ghost|mixnet|rexnet|efficientnet|tinynet|lcnet", "mobilenet"),
+    (r"regnet", "regnet"),
+    (r"^(vit|deit|cait|beit|eva)", "vit"),
+    (r"^(mixer|gmlp|resmlp)", "mlp"),
+    (r"mobilevit", "mobilevit"),
+    (r"efficientformer", "efficientformer"),
+    (r"convnext", "convnext"),
+    (r"darknet", "darknet"),
+    (r"nfnet", "nfnet"),
+    (r"vovnet", "vovnet"),
+    (r"^dla", "dla"),
+)
+"""What a model's name contains -> its family, the first that fits; any other is named after its first letters, without
+the number of a version."""
+UNSTABLE = 1.25
+"""A case whose rounds differ by more is marked, and kept out of scores and of training."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A whole-model case as it was measured: what it is, and medians in microseconds by name.
+
+    `host_speed` is how fast the host was then, against `own_probe_us` of all cases; 1 where it was not probed.
+    """
+
+    model: str
+    batch_size: int
+    precision: str
+    layout: str
+    medians: Mapping[str, float]
+    record: Mapping[str, Any]
+    host_speed: float = 1.0
+
+    @property
+    def family(self) -> str:
+        """The family that is left out when this model is predicted."""
+        return family_of(self.model)
+
+    @property
+    def environment(self) -> int:
+        """Which of the file's environments it was measured in; 0 is the one whose costs the profile tells."""
+        return int(self.record.get("environment", 0))
+
+    @property
+    def fold(self) -> int:
+        """The fold its family falls into, by a hash of the family's name."""
+        return int(hashlib.sha256(self.family.encode()).hexdigest(), 16) % FOLDS
+
+
+def family_of(model: str) -> str:
+    """The family of a model by its name, with or without its library: `timm:seresnet50` is a `resnet`."""
+    name = model.rpartition(":")[2].lower()
+    named = (family for pattern, family in FAMILIES if re.search(pattern, name))
+    letters = re.match(r"[a-z]*?(?=v?\d|[^a-z]|$)", name)
+    return next(named, letters[0] if letters else "")
+
+
+def read_measured(path: Path) -> tuple[list[Measured], dict[str, Any]]:
+    """The cases of a whole-model file, and what its first line says about them.
+
+    Raises:
+        DatasetError: the file is missing or a line is not a case.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        about, *rows = [json.loads(line) for line in lines]
+        cases = [_measured(row) for row in rows]
+        own = own_probe_us(cases)
+        speeds = [own / float(row.get("probe_us", own)) if own else 1.0 for row in rows]
+        return [replace(case, host_speed=speed) for case, speed in zip(cases, speeds, strict=True)], about
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DatasetError(f"{path}: not a file of whole-model measurements: {error}") from error
+
+
+def own_probe_us(cases: Sequence[Measured]) -> float | None:
+    """What a launch took where the profile's host costs were measured: the median, to two digits, as it is no steadier.
+
+    None where no case was probed.
+    """
+    probes = [float(case.record["probe_us"]) for case in cases if case.environment == 0 and "probe_us" in case.record]
+    return float(f"{np.median(probes):.2g}") if probes else None
+
+
+def _measured(row: Mapping[str, Any]) -> Measured:
+    medians = {name: row[name][2] for name in row if name.endswith("_us") and isinstance(row[name], list)}
+    latency = row.get("latency_us", {})
+    names = {"default": "default_us", "reduce-overhead": "graph_us"}
+    for mode, name in names.items():
+        if mode in latency:
+            medians[name] = float(np.median([quantiles[2] for quantiles in latency[mode]]))
+            eager = [quantiles[2] for quantiles in latency[f"eager/{mode}"]]
+            medians[f"eager_us/{mode}"] = float(np.median(eager))
+    if latency:
+        medians["eager_us"] = float(np.median([medians[f"eager_us/{mode}"] for mode in names if mode in latency]))
+    return Measured(row["model"], row["batch_size"], row["precision"], row["layout"], medians, row)
+
+
+def unstable(case: Measured) -> bool:
+    """Whether the rounds of a mode differ so much that the host must have been disturbed between them."""
+    rounds = case.record.get("latency_us", {})
+    medians = [[quantiles[2] for quantiles in found] for found in rounds.values()]
+    eager = [value for name, found in zip(rounds, medians, strict=True) if name.startswith("eager") for value in found]
+    return any(max(found) > UNSTABLE * min(found) for found in (*medians, eager or [1.0]))
