@@ -193,11 +193,15 @@ def test_an_unknown_choice_lists_the_known_ones(options: dict[str, str], part: s
     ("changes", "start"),
     [
         ({"verdict": "leave", "best_mode": "eager"}, "leave: "),
-        ({"verdict": "uncertain"}, "uncertain: "),
+        ({"verdict": "uncertain"}, "uncertain: parts of the model are unlike what was measured; best guess default"),
+        (
+            {"verdict": "uncertain", "modes": {"default": ModePrediction(4, 3, 5, 4, 1, 1.5, 0.9, 2.0)}},
+            "uncertain: the prediction does not separate compiled from eager; best guess default, 1.50x",
+        ),
         ({"verdict": "compile"}, "compile: default is fastest, 1.50x"),
     ],
 )
-def test_verdict_in_words(changes: dict[str, str], start: str) -> None:
+def test_verdict_in_words(changes: dict[str, object], start: str) -> None:
     assert rows.verdict(report(**changes)).startswith(start)
 
 

@@ -66,7 +66,10 @@ def verdict(report: Report) -> str:
         return "uncertain: every figure is of a part of the model only; the warnings say which is missing"
     if report.verdict == "uncertain":
         hint = f"; best guess {report.best_mode}" + (f", {_gain(best)}" if best and best.speedup else "")
-        return f"uncertain: the prediction does not separate compiled from eager{hint}"
+        why = "parts of the model are unlike what was measured"
+        if best is None or best.speedup_low is None or best.speedup_low <= 1.0:
+            why = "the prediction does not separate compiled from eager"
+        return f"uncertain: {why}{hint}"
     return report.verdict
 
 
