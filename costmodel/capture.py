@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from costmodel import ir
 from costmodel.breaks import lacks_data
-from costmodel.errors import CaptureError, DataDependentError
+from costmodel.errors import CaptureError, DataDependentError, first_line
 from costmodel.forward import WholeOperators, forgetful_autograd, scopes, untouched
 from costmodel.passes import drop_dead_code
 from costmodel.record import Recorder, meta_like
@@ -79,8 +79,7 @@ def trace(
         recorder.placeholder(twin, names[-1])
         return twin
 
-    call: Call = ((), dict(inputs)) if isinstance(inputs, Mapping) else (tuple(inputs), {})
-    call = tree_map_only(torch.Tensor, placeholder, call)
+    call: Call = tree_map_only(torch.Tensor, placeholder, call_of(inputs))
     recorder.follow_layout([*state.values(), *(leaf for leaf in tree_leaves(call) if isinstance(leaf, torch.Tensor))])
     result, stopped = _run(module, state, call, recorder, training, partial)
     recorder.finish()
@@ -91,6 +90,11 @@ def trace(
         module_calls=recorder.module_calls, result=result, breaks=tuple(recorder.breaks)
     )
     return recorder.graph
+
+
+def call_of(inputs: Inputs) -> Call:
+    """The call that passes these inputs."""
+    return ((), dict(inputs)) if isinstance(inputs, Mapping) else (tuple(inputs), {})
 
 
 def _state_on_meta(module: nn.Module, training: bool) -> dict[str, torch.Tensor]:
@@ -129,7 +133,7 @@ def _run(
                 return None, unread
             if isinstance(error, CaptureError):
                 raise
-            reason = next(iter(str(error).strip().splitlines()), "")
+            reason = first_line(str(error))
             raise CaptureError(
                 f"the forward pass failed in {recorder.where}: {type(error).__name__}: {reason}"
             ) from error

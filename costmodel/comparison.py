@@ -19,6 +19,11 @@ ORACLES_TEXT = (
 )
 ORACLES_HEAD = ("model, batch, precision", "best mode", "theoretical", "published, carried out", "our plan")
 OTHER_HEAD = ("mode", "batch", "cases", "machines differ", "error, first machine", "error, second machine")
+MODELS = (
+    *("alexnet", "densenet121", "googlenet", "mobilenet_v2", "resnet50", "squeezenet1_1"),
+    *("vgg16_bn", "resnet18", "efficientnet_b0", "convnext_tiny", "vit_b_16", "inception_v3"),
+)
+"""The six models of the study, and six more."""
 UNSEARCHED, UNFORKED = "unsearched", "unforked"
 """Our plan with cuDNN's own choice of algorithms; and on one stream: what the two are worth."""
 MODES = ("eager", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")

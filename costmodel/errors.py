@@ -49,3 +49,8 @@ class MeasurementError(CostmodelError):
 
 class CheckpointPlanError(CostmodelError):
     """A checkpointing plan cannot be read or written, or does not fit the model."""
+
+
+def first_line(text: str) -> str:
+    """The first line of what an error says; nothing where it says nothing."""
+    return next(iter(text.strip().splitlines()), "")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MODES = ("default", "reduce-overhead")
+COLUMNS = {"eager": "eager", "default": "default", "reduce-overhead": "graph"}
+"""Begin the names of a mode's columns."""
 ELSEWHERE, PROBED = "another machine: ", "another machine, its host probed: "
 """Begin the names of sets of cases that were not measured where the profile's host costs were."""
 
@@ -147,8 +149,9 @@ def evaluate_case(
     `probed_speedup/...` is what is predicted if the machine's host was probed, as `costmodel collect host` does.
     """
     known = calibration_case(case, issued, predictor)
-    timings = timings_of(known, tables)
-    probed = timings_of(known, {name: at_speed(name, table, case.host_speed) for name, table in tables.items()})
+    issues = known.eager, known.compiled, known.eager_kernel_us, known.compiled_kernel_us
+    here = {name: at_speed(name, table, case.host_speed) for name, table in tables.items()}
+    timings, probed = timeline.timings(*issues, tables), timeline.timings(*issues, here)
     row: dict[str, Any] = {
         "model": case.model,
         "family": case.family,
@@ -157,25 +160,17 @@ def evaluate_case(
         "layout": case.layout,
         "environment": case.environment,
     }
-    for name, timing in timings.items():
+    for mode, timing in timings.items():
+        name = COLUMNS[mode]
         row[f"{name}_us"], row[f"{name}_host_us"] = timing.latency_us, timing.host_us
         row[f"{name}_device_us"] = timing.device_us
     row |= {f"measured_{name}": value for name, value in case.medians.items()}
-    for mode, name in (("default", "default"), ("reduce-overhead", "graph")):
-        row[f"speedup/{mode}"] = timings["eager"].latency_us / timings[name].latency_us
-        row[f"probed_speedup/{mode}"] = probed["eager"].latency_us / probed[name].latency_us
-        if f"{name}_us" in case.medians:
-            row[f"measured_speedup/{mode}"] = case.medians[f"eager_us/{mode}"] / case.medians[f"{name}_us"]
+    for mode in MODES:
+        row[f"speedup/{mode}"] = timings["eager"].latency_us / timings[mode].latency_us
+        row[f"probed_speedup/{mode}"] = probed["eager"].latency_us / probed[mode].latency_us
+        if f"{COLUMNS[mode]}_us" in case.medians:
+            row[f"measured_speedup/{mode}"] = case.medians[f"eager_us/{mode}"] / case.medians[f"{COLUMNS[mode]}_us"]
     return row
-
-
-def timings_of(case: calibrate.Case, tables: Mapping[str, Mapping[str, float]]) -> dict[str, timeline.Timing]:
-    """Predicted timings of a case, eager, default and as one CUDA graph."""
-    return {
-        "eager": timeline.eager_timing(case.eager, case.eager_kernel_us, tables),
-        "default": timeline.default_timing(case.compiled, case.compiled_kernel_us, tables),
-        "graph": timeline.graph_timing(case.compiled, case.compiled_kernel_us, tables),
-    }
 
 
 def score(frame: pd.DataFrame, mode: str, predicted: str = "speedup") -> dict[str, float]:

@@ -14,10 +14,10 @@ import torch
 from torch import fx, nn
 
 from costmodel.breaks import lacks_data, plain_name, source_line_of
-from costmodel.errors import CaptureError
+from costmodel.capture import Inputs, call_of
+from costmodel.errors import CaptureError, first_line
 from costmodel.ir import Break
 
-Inputs = Sequence[Any] | Mapping[str, Any]
 Converted = tuple[nn.Module, tuple[Break, ...]]
 """A module to be recorded, and the places where torch.compile would cut it."""
 
@@ -46,14 +46,14 @@ def _symbolic(module: nn.Module, _inputs: Inputs) -> Converted:
 
 
 def _exported(module: nn.Module, inputs: Inputs) -> Converted:
-    args, kwargs = _call(inputs)
+    args, kwargs = call_of(inputs)
     with _told("torch.export"), torch.no_grad():
         return torch.export.export(module, args, kwargs).module(), ()
 
 
 def _with_breaks(module: nn.Module, inputs: Inputs) -> Converted:
     """The module as it is; Dynamo follows its pass, as torch.compile would, and says where it gives up."""
-    args, kwargs = _call(inputs)
+    args, kwargs = call_of(inputs)
     torch._dynamo.reset()
     reasons: Sequence[Any] = ()
     try:
@@ -64,12 +64,8 @@ def _with_breaks(module: nn.Module, inputs: Inputs) -> Converted:
             raise
     finally:
         torch._dynamo.reset()
-    cuts = (Break("cut", plain_name(_first_line(item.reason)), "", source_line_of(item.user_stack)) for item in reasons)
+    cuts = (Break("cut", plain_name(first_line(item.reason)), "", source_line_of(item.user_stack)) for item in reasons)
     return module, tuple(dict.fromkeys(cuts))
-
-
-def _call(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return ((), dict(inputs)) if isinstance(inputs, Mapping) else (tuple(inputs), {})
 
 
 @contextlib.contextmanager
@@ -80,13 +76,9 @@ def _told(way: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise CaptureError(f"{way} fails: {type(error).__name__}: {_first_line(str(error))}") from error
+        raise CaptureError(f"{way} fails: {type(error).__name__}: {first_line(str(error))}") from error
     finally:
         logging.disable(before)
-
-
-def _first_line(text: str) -> str:
-    return next(iter(text.strip().splitlines()), "")
 
 
 WAYS: Mapping[str, Callable[[nn.Module, Inputs], Converted]] = {

@@ -66,8 +66,9 @@ def speed_of(probe_us: float, profile: Profile) -> float:
 
 
 def _own_name(profile: Profile) -> str:
-    host = profile.card.get("host", {})
-    return f"{host['cpu']}, {host['cores']} cores" if isinstance(host, Mapping) and "cpu" in host else ""
+    taken_on = profile.card.get("environment", {})
+    known = isinstance(taken_on, Mapping) and {"host_cpu", "cores"} <= taken_on.keys()
+    return f"{taken_on['host_cpu']}, {taken_on['cores']} cores" if known else ""
 
 
 def _possible(text: str) -> float:

@@ -80,7 +80,6 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
     }
     origins = evaluate.table_origins(kernels, kept["source"].tolist())
     card |= _whole_models(directory, origins, tables, predictor, dispatch, settings, say, jobs)
-    card["host"] = {"cpu": environment.get("host_cpu", ""), "cores": environment.get("cores", ""), **card["host"]}
     card["scores"]["kernels"] = scores
     pending.replace(directory / "predictor.safetensors")
     _write_card(directory / "card.json", card)

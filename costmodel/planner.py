@@ -62,7 +62,7 @@ def make_plan(
         launch="stream" if profile.on_cpu else "graph",
         search=not profile.on_cpu,
         regions=found.regions,
-        latency_ms={**modes_ms, "plan": (found.us + (0.0 if profile.on_cpu else START_US)) / 1e3},
+        latency_ms={**modes_ms, "plan": _latency_ms(found.us, profile)},
         build_s=found.build_us / 1e6,
         torch=torch_version,
     )
@@ -77,7 +77,7 @@ def bound_ms(graph: Graph, profile: Profile) -> float:
         edges = block_edges(main, blocks)
         costs = BlockCosts.of(blocks, edges, Prices(main, profile), cudnn=not profile.on_cpu)
         found.append(sum_of_minima(stream_tree(len(blocks), edges), costs).cost)
-    return (min(found) + (0.0 if profile.on_cpu else START_US)) / 1e3
+    return _latency_ms(min(found), profile)
 
 
 def reprice(plan: Plan, graph: Graph, profile: Profile) -> Plan:
@@ -90,18 +90,14 @@ def reprice(plan: Plan, graph: Graph, profile: Profile) -> Plan:
     """
     main = freeze(rewrite(graph, plan.moves)).main
     prices = Prices(main, profile)
-    home = {name: number for number, region in enumerate(plan.regions) for name in region.ops}
-    read = {op.name: [ref.name for ref in op.refs() if ref.name in home] for op in main.ops}
-    regions, tasks = [], []
-    for number, region in enumerate(plan.regions):
-        waits = {home[name] for op in region.ops for name in read[op]} - {number}
-        priced = replace(region, us=prices.us(region.backend, region.ops))
-        regions.append(priced)
-        share = prices.share(region.backend, region.ops)
-        tasks.append(Task(priced.us, share, tuple(sorted(waits)), region.lane))
-    start = START_US if plan.launch == "graph" else 0.0
-    latency = {**plan.latency_ms, "plan": (makespan_us(tasks) + start) / 1e3}
-    return replace(plan, hardware=profile.name, regions=tuple(regions), latency_ms=latency)
+    regions = tuple(replace(region, us=prices.us(region.backend, region.ops)) for region in plan.regions)
+    latency = {**plan.latency_ms, "plan": _latency_ms(_makespan_us(main, regions, prices), profile)}
+    return replace(plan, hardware=profile.name, regions=regions, latency_ms=latency)
+
+
+def _latency_ms(us: float, profile: Profile) -> float:
+    """What a call takes whose regions take so many microseconds."""
+    return (us + (0.0 if profile.on_cpu else START_US)) / 1e3
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,22 +170,31 @@ def _laid_out(
 ) -> Found:
     """Blocks of one choice in a row on their lane as one region; what cuDNN runs stands alone."""
     runs = merge_runs(after, lanes, [None if choice == "cudnn" else choice for choice in choices])
-    home = {block: number for number, run in enumerate(runs) for block in run}
     modules = {op.name: op.module for op in main.ops}
-    regions, tasks = [], []
-    for number, run in enumerate(runs):
-        backend, lane = str(choices[run[0]]), lanes[run[0]]
-        region = replace(_region(backend, [blocks[block] for block in run], modules, prices), lane=lane)
-        waits = tuple(sorted({home[before] for block in run for before in after[block]} - {number}))
-        regions.append(region)
-        tasks.append(Task(region.us, prices.share(backend, region.ops), waits, lane))
-    return Found(tuple(regions), makespan_us(tasks))
+    regions = tuple(
+        _region(str(choices[run[0]]), lanes[run[0]], [blocks[block] for block in run], modules, prices) for run in runs
+    )
+    return Found(regions, _makespan_us(main, regions, prices))
 
 
-def _region(backend: str, run: Sequence[Block], modules: Mapping[str, str], prices: Prices) -> Region:
+def _makespan_us(main: Graph, regions: Sequence[Region], prices: Prices) -> float:
+    """What regions take on their lanes, each once what it reads is there."""
+    home = {name: number for number, region in enumerate(regions) for name in region.ops}
+    waits: list[set[int]] = [set() for _ in regions]
+    for op in main.ops:
+        waits[home[op.name]].update(home[ref.name] for ref in op.refs() if ref.name in home)
+    return makespan_us(
+        [
+            Task(region.us, prices.share(region.backend, region.ops), tuple(sorted(before - {number})), region.lane)
+            for number, (region, before) in enumerate(zip(regions, waits, strict=True))
+        ]
+    )
+
+
+def _region(backend: str, lane: int, run: Sequence[Block], modules: Mapping[str, str], prices: Prices) -> Region:
     ops = tuple(name for block in run for name in block.ops)
     layers = tuple(dict.fromkeys(modules[name] for name in ops if modules[name]))
-    return Region(backend, ops, layers, prices.us(backend, ops), _why(backend, run, prices))
+    return Region(backend, ops, layers, prices.us(backend, ops), _why(backend, run, prices), lane)
 
 
 def _why(backend: str, run: Sequence[Block], prices: Prices) -> str:

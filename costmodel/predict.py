@@ -145,11 +145,7 @@ def _modes(
 ) -> dict[str, ModePrediction]:
     eager_us = [estimate.us for estimate in eager_kernels]
     compiled_us = [estimate.us for estimate in compiled_kernels]
-    timings = {
-        "eager": timeline.eager_timing(eager, eager_us, tables),
-        "default": timeline.default_timing(compiled, compiled_us, tables),
-        "reduce-overhead": timeline.graph_timing(compiled, compiled_us, tables),
-    }
+    timings = timeline.timings(eager, compiled, eager_us, compiled_us, tables)
     latency_widths, speedup_widths = profile.intervals("latency"), profile.intervals("speedup")
     if "eager" not in latency_widths:
         raise ProfileError(f"{profile.name}: the profile has no interval for eager execution; train it again")

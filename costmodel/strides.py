@@ -171,9 +171,11 @@ def walk_of(graph: Graph, op: Op) -> Walk:
     if order is None and known:
         order = known[0][1]
     for shape, strides in known:
-        own = dense(replace(op.type, shape=shape)) if shape != op.type.shape else order
-        run = shared_run(shape, own, strides) if own else math.prod(shape)
-        if run < min(walk.run, math.prod(shape)) and own:
+        own = order if shape == op.type.shape else dense(replace(op.type, shape=shape))
+        if own is None:
+            continue
+        run = shared_run(shape, own, strides)
+        if run < min(walk.run, math.prod(shape)):
             walk = Walk(run, _hop(shape, own, strides), mixed=True, unknown=walk.unknown)
     return walk
 

@@ -147,6 +147,21 @@ def default_queue(program: Program, kernel_us: Sequence[float], tables: Mapping[
     return Queue(prologue, calls, device_times(program, kernel_us, tables["default_device"]))
 
 
+def timings(
+    eager: Program,
+    compiled: Program,
+    eager_us: Sequence[float],
+    compiled_us: Sequence[float],
+    tables: Mapping[str, Costs],
+) -> dict[str, Timing]:
+    """A call in every mode, from what is issued eager and compiled and what each kernel takes alone, microseconds."""
+    return {
+        "eager": eager_timing(eager, eager_us, tables),
+        "default": default_timing(compiled, compiled_us, tables),
+        "reduce-overhead": graph_timing(compiled, compiled_us, tables),
+    }
+
+
 def eager_timing(program: Program, kernel_us: Sequence[float], tables: Mapping[str, Costs]) -> Timing:
     """A synchronised eager call."""
     return eager_queue(program, kernel_us, tables).timing(tables["eager_wall"])

@@ -23,17 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from collectors.pool import ONE_THREAD, default_processes, in_parallel
-from costmodel.comparison import BEGIN, END, UNFORKED, UNSEARCHED, comparison_markdown, lines
+from costmodel.comparison import BEGIN, END, MODELS, UNFORKED, UNSEARCHED, comparison_markdown, lines
 from costmodel.errors import CostmodelError
 from costmodel.oracle import STRATEGIES
 from costmodel.plan import Plan
 from costmodel.scores import replace_section
-
-MODELS = (
-    *("alexnet", "densenet121", "googlenet", "mobilenet_v2", "resnet50", "squeezenet1_1"),
-    *("vgg16_bn", "resnet18", "efficientnet_b0", "convnext_tiny", "vit_b_16", "inception_v3"),
-)
-"""The six models of the study, and six more."""
 
 
 @dataclass(frozen=True, slots=True)

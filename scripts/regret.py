@@ -21,6 +21,7 @@ from joblib import Parallel, delayed
 from tqdm import tqdm
 
 from collectors.cases import write_whole
+from costmodel.comparison import MODELS
 from costmodel.dataset import kernel_of, read_frame
 from costmodel.evaluate import fit_without, table_origins
 from costmodel.exact import capture_exactly
@@ -39,10 +40,6 @@ from costmodel.scores import markdown_table, percent, replace_section
 from costmodel.train import Settings, drop, tabulate, trusted
 from costmodel.zoo import load
 
-MODELS = (
-    *("alexnet", "densenet121", "googlenet", "mobilenet_v2", "resnet50", "squeezenet1_1"),
-    *("vgg16_bn", "resnet18", "efficientnet_b0", "convnext_tiny", "vit_b_16", "inception_v3"),
-)
 SETTINGS = ((1, "float32"), (32, "float32"), (1, "float16"), (32, "float16"))
 BEGIN, END = "<!-- regret: made by scripts/regret.py -->", "<!-- end of regret -->"
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import nn
 
 import costmodel
 from costmodel.capture import capture
+from costmodel.cli import options
 from costmodel.errors import CaptureError
 from costmodel.frontends import WAYS, convert
-from costmodel.ir import Graph
 from costmodel.zoo import load
 
 IMAGE = (torch.empty(2, 3, 16, 16, device="meta"),)
@@ -43,9 +41,8 @@ class Branching(Talking):
         return x * 2 if x.sum() > 0 else x
 
 
-def computed(graph: Graph) -> list[str]:
-    """What the operators are and give, wherever they are from."""
-    return [str(replace(op, module="", name="")) for op in graph.ops if op.base not in ("alias", "detach")]
+def test_the_command_offers_every_way():
+    assert [way.value for way in options.Capture] == list(WAYS)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -12,7 +12,7 @@ from costmodel.errors import ProfileError, RequestError
 from costmodel.hardware import load_profile
 from costmodel.hosts import Host, list_hosts, resolve_host, save_host, speed_of
 
-CARD = {"host": {"probe_us": 5.0, "cpu": "a CPU", "cores": 16}}
+CARD = {"host": {"probe_us": 5.0}, "environment": {"host_cpu": "a CPU", "cores": "16"}}
 
 
 @pytest.fixture

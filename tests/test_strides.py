@@ -103,19 +103,20 @@ def test_runs_by_hand():
     assert shared_run((2, 1, 4, 5), (20, 20, 5, 1), (20, 1, 5, 1)) == 40  # one channel lies in either order
 
 
-def test_an_addition_of_two_orders_hops_over_the_channels():
-    text = (
-        "graph _ {\n  input %a: float32[32,128,28,28]\n  input %b: float32[32,128,28,28] nhwc\n"
-        "  %0 = add.Tensor(self=%a, other=%b) : float32[32,128,28,28]\n  return %0\n}"
+@pytest.mark.parametrize(
+    ("shapes", "op", "walk"),
+    [  # an addition hops over 128 channels, a concatenation over the five of the operand that lies otherwise
+        (
+            ("32,128,28,28", "32,128,28,28"),
+            "add.Tensor(self=%a, other=%b) : float32[32,128,28,28]",
+            Walk(1, 128, True, False),
+        ),
+        (("2,3,4,4", "2,5,4,4"), "cat(tensors=[%a, %b], dim=1) : float32[2,8,4,4]", Walk(1, 5, True, False)),
+    ],
+)
+def test_operands_of_two_orders(shapes: tuple[str, str], op: str, walk: Walk):
+    plain, last = shapes
+    graph = parse(
+        f"graph _ {{\n  input %a: float32[{plain}]\n  input %b: float32[{last}] nhwc\n  %0 = {op}\n  return %0\n}}"
     )
-    graph = parse(text)
-    assert walk_of(graph, graph.ops[0]) == Walk(1, 128, mixed=True, unknown=False)
-
-
-def test_a_concatenation_of_two_orders():
-    text = (
-        "graph _ {\n  input %a: float32[2,3,4,4]\n  input %b: float32[2,5,4,4] nhwc\n"
-        "  %0 = cat(tensors=[%a, %b], dim=1) : float32[2,8,4,4]\n  return %0\n}"
-    )
-    graph = parse(text)
-    assert walk_of(graph, graph.ops[0]) == Walk(1, 5, mixed=True, unknown=False)
+    assert walk_of(graph, graph.ops[0]) == walk
