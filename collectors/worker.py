@@ -17,6 +17,7 @@ from collectors.cases import Case, read_cases
 from collectors.environment import environment
 from collectors.ledger import Ledger
 from collectors.process import die_with_parent
+from costmodel.dataset import WORKSPACE
 from costmodel.errors import CostmodelError, MeasurementError
 from costmodel.ir import DTYPE_BYTES, Graph, parse
 
@@ -51,6 +52,11 @@ def estimate_us(graph: Graph) -> float:
     return 2.0 + size_bytes(graph) / 2e6 + arithmetic / 4e7
 
 
+def lone_convolution(graph: Graph) -> bool:
+    """Whether a graph is one convolution and nothing else."""
+    return [op.base for op in graph.ops] == ["convolution"]
+
+
 def measure_case(case: Case, device: str) -> tuple[str, dict[str, Any]]:
     """Status and record of one case measured here and now.
 
@@ -60,6 +66,7 @@ def measure_case(case: Case, device: str) -> tuple[str, dict[str, Any]]:
     import torch
 
     from collectors.run import callables, relative_error
+    from costmodel.measure import workspace_bytes
 
     graph = parse(case.graph)
     if not graph.ops or not graph.outputs:
@@ -75,6 +82,8 @@ def measure_case(case: Case, device: str) -> tuple[str, dict[str, Any]]:
         if case.runner == "inductor":
             record["relative_error"] = relative_error(result, reference(*arguments))
         del result
+        if device.startswith("cuda") and case.runner == "aten" and lone_convolution(graph):
+            record[WORKSPACE] = workspace_bytes(calls[0])
         device_us = _time(graph, calls, device, record)
     if case.runner == "inductor" and not record["relative_error"] < WRONG_ERROR:
         return "wrong", record

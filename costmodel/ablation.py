@@ -7,9 +7,11 @@ from typing import Any
 
 import pandas as pd
 
+from costmodel.baselines import cross_validate, network_fit, score_group, without
 from costmodel.dataset import kernel_of
+from costmodel.folds import by_shape
 from costmodel.predictor import Predictor
-from costmodel.train import Settings, cross_validate, network_fit, score_group, tabulate, trusted, without
+from costmodel.train import Settings, tabulate, trusted
 
 ABLATIONS: Mapping[str, tuple[str, ...]] = {
     "nothing": (),
@@ -40,8 +42,9 @@ def ablate(frame: pd.DataFrame, predictor: Predictor, settings: Settings, jobs: 
         for removed, names in ABLATIONS.items():
             if removed == "tiling" and group == "triton":
                 continue
-            prediction = cross_validate(tables[group], without(names, network_fit(settings)), jobs)
-            score = score_group(tables[group], prediction)
+            table = tables[group]
+            prediction = cross_validate(table, by_shape(table.shape), without(names, network_fit(settings)), jobs)
+            score = score_group(table, prediction)
             chosen = {key: score[key] for key in ("mean_error", "median_error", "within_5")}
             rows.append({"group": group, "without": removed, **chosen})
     return rows

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 QUANTILES = ("p10", "p25", "p50", "p75", "p90")
+WORKSPACE = "workspace_bytes"
+"""What a lone convolution allocates beside its result; not a number where it was not measured."""
 COLUMNS = (
     ["key", "graph", "runner", "unit", "way", "position", "source", "status"]
     + [f"device_us_{q}" for q in QUANTILES]
     + [f"host_us_{q}" for q in QUANTILES]
-    + ["relative_error", "copies"]
+    + ["relative_error", "copies", WORKSPACE]
 )
 TRUSTED = "ok"
 """The status of a row that may be trained on; noisy, failed and wrong ones are kept beside them, marked."""
@@ -37,7 +39,7 @@ def units_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
             record.update({f"{quantity}_{q}": value for q, value in zip(QUANTILES, values, strict=True)})
         flat.append(record)
     frame = pd.DataFrame(flat, columns=list(COLUMNS))
-    numeric = [name for name in COLUMNS if name.startswith(("device_us", "host_us"))] + ["relative_error"]
+    numeric = [name for name in COLUMNS if name.startswith(("device_us", "host_us"))] + ["relative_error", WORKSPACE]
     return frame.astype(dict.fromkeys(numeric, "float32"))
 
 

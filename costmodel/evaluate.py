@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from costmodel import calibrate, timeline
+from costmodel.cross_fit import CrossFit
 from costmodel.features import group_of
+from costmodel.folds import Origin
 from costmodel.hardware import at_speed
 from costmodel.kernels import Kernel
 from costmodel.measured import Measured, family_of
@@ -26,14 +27,6 @@ COLUMNS = {"eager": "eager", "default": "default", "reduce-overhead": "graph"}
 """Begin the names of a mode's columns."""
 ELSEWHERE, PROBED = "another machine: ", "another machine, its host probed: "
 """Begin the names of sets of cases that were not measured where the profile's host costs were."""
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What a training row is and comes from: the key of its kernel, and the family of the model it is from."""
-
-    key: tuple[str, str]
-    family: str
 
 
 def programs(case: Measured) -> tuple[Program, Program]:
@@ -56,30 +49,27 @@ def programs(case: Measured) -> tuple[Program, Program]:
 def leave_families_out(
     cases: Sequence[Measured],
     issued: Sequence[tuple[Program, Program]],
-    tables: Mapping[str, Table],
-    origins: Mapping[str, Sequence[Origin]],
-    base: Predictor,
+    fit: CrossFit,
     dispatch: Mapping[str, float],
-    settings: Settings,
     jobs: int = 2,
 ) -> list[dict[str, Any]]:
-    """One row a case: measured and predicted, by a predictor and costs that saw nothing of its fold's families.
+    """One row a case: measured and predicted, by kernels and costs that saw nothing of its fold's families.
+
+    The costs of a fold come from the other folds' models, whose kernels are as the whole predictor recalls them.
 
     Args:
         cases: what was measured.
         issued: the eager and the compiled program of each case.
-        tables: training rows by group.
-        origins: of each of those rows.
-        base: gives the roofline and the number of multiprocessors.
+        fit: gives the predictors.
         dispatch: host times of isolated calls by class.
-        settings: of the networks.
         jobs: processes, one a fold.
     """
     from joblib import Parallel, delayed
 
+    known = calibration_cases(cases, issued, fit.predictor)
     folds = sorted({case.fold for case in cases})
     results = Parallel(n_jobs=jobs)(
-        delayed(_predict_fold)(fold, cases, issued, tables, origins, base, dispatch, settings) for fold in folds
+        delayed(_predict_fold)(fold, cases, issued, known, fit.by_fold[fold], dispatch) for fold in folds
     )
     return [row for rows in results for row in rows]
 
@@ -88,19 +78,25 @@ def _predict_fold(
     fold: int,
     cases: Sequence[Measured],
     issued: Sequence[tuple[Program, Program]],
-    tables: Mapping[str, Table],
-    origins: Mapping[str, Sequence[Origin]],
-    base: Predictor,
+    known: Sequence[calibrate.Case],
+    predictor: Predictor,
     dispatch: Mapping[str, float],
-    settings: Settings,
 ) -> list[dict[str, Any]]:
+    costs = calibrate.fit_tables([one for one, case in zip(known, cases, strict=True) if case.fold != fold], dispatch)
     tested = [index for index, case in enumerate(cases) if case.fold == fold]
-    banned = {kernel.key for index in tested for program in issued[index] for kernel in program.kernels}
-    families = {cases[index].family for index in tested}
-    predictor = fit_without(banned, families, tables, origins, base, settings)
-    known = [calibration_case(case, issued[i], predictor) for i, case in enumerate(cases) if case.fold != fold]
-    costs = calibrate.fit_tables(known, dispatch)
-    return [evaluate_case(cases[index], issued[index], predictor, costs) for index in tested]
+    unseen = calibration_cases([cases[i] for i in tested], [issued[i] for i in tested], predictor)
+    return [evaluate_case(cases[index], one, costs) for index, one in zip(tested, unseen, strict=True)]
+
+
+def banned_kernels(
+    cases: Sequence[Measured], issued: Sequence[tuple[Program, Program]]
+) -> dict[int, set[tuple[str, str]]]:
+    """Keys of the kernels that the cases of each fold issue."""
+    banned: dict[int, set[tuple[str, str]]] = {}
+    for case, pair in zip(cases, issued, strict=True):
+        keys = (kernel.key for program in pair for kernel in program.kernels)
+        banned.setdefault(case.fold, set()).update(keys)
+    return banned
 
 
 def fit_without(
@@ -129,26 +125,25 @@ def fit_without(
     return Predictor(groups, base.roofline, base.multiprocessors)
 
 
-def calibration_case(case: Measured, issued: tuple[Program, Program], predictor: Predictor) -> calibrate.Case:
-    """A measured case with its kernels' predicted times."""
-    eager, compiled = issued
-    times = kernel_times(predictor, eager), kernel_times(predictor, compiled)
-    return calibrate.Case(eager, compiled, *times, case.medians, case.host_speed)
+def calibration_cases(
+    cases: Sequence[Measured], issued: Sequence[tuple[Program, Program]], predictor: Predictor
+) -> list[calibrate.Case]:
+    """Measured cases with their kernels' predicted times; a kernel that many of them issue is predicted once."""
+    kernels = {kernel.key: kernel for pair in issued for program in pair for kernel in program.kernels}
+    estimates = predictor.predict(list(kernels.values()), [0.5] * len(kernels))
+    us = {key: estimate.us for key, estimate in zip(kernels, estimates, strict=True)}
+    found = []
+    for case, (eager, compiled) in zip(cases, issued, strict=True):
+        eager_us, compiled_us = ([us[kernel.key] for kernel in program.kernels] for program in (eager, compiled))
+        found.append(calibrate.Case(eager, compiled, eager_us, compiled_us, case.medians, case.host_speed))
+    return found
 
 
-def kernel_times(predictor: Predictor, program: Program) -> list[float]:
-    """Predicted device time of each kernel alone, microseconds."""
-    return [estimate.us for estimate in predictor.predict(program.kernels, program.positions)]
-
-
-def evaluate_case(
-    case: Measured, issued: tuple[Program, Program], predictor: Predictor, tables: Mapping[str, Mapping[str, float]]
-) -> dict[str, Any]:
+def evaluate_case(case: Measured, known: calibrate.Case, tables: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
     """Measured beside predicted: latencies, host and device times in microseconds, speedups.
 
     `probed_speedup/...` is what is predicted if the machine's host was probed, as `costmodel collect host` does.
     """
-    known = calibration_case(case, issued, predictor)
     issues = known.eager, known.compiled, known.eager_kernel_us, known.compiled_kernel_us
     here = {name: at_speed(name, table, case.host_speed) for name, table in tables.items()}
     timings, probed = timeline.timings(*issues, tables), timeline.timings(*issues, here)

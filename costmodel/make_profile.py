@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +14,17 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from costmodel import calibrate, evaluate
+from costmodel.baselines import BASELINES, cross_validate, score_group
+from costmodel.cross_fit import CrossFit, cross_fit
 from costmodel.dataset import kernel_of, read_frame
 from costmodel.errors import DatasetError
 from costmodel.features import OPTIONAL, Roofline
+from costmodel.folds import Folds, by_family
 from costmodel.hardware import CARD_SCHEMA
-from costmodel.measured import own_probe_us, read_measured, unstable
-from costmodel.predictor import Array, Predictor, save_predictor
-from costmodel.train import (
-    BASELINES,
-    Settings,
-    Table,
-    cross_validate,
-    drop,
-    fit_group,
-    fit_roofline,
-    network_fit,
-    score_group,
-    tabulate,
-    trusted,
-)
+from costmodel.measured import FOLDS, Measured, own_probe_us, read_measured, spread, unstable
+from costmodel.predictor import Array, save_predictor
+from costmodel.program import Program
+from costmodel.train import Settings, Table, drop, fit_roofline, tabulate, trusted
 
 LEAST_UNITS = 100
 MULTIPROCESSORS = {"NVIDIA H200": 132}
@@ -63,11 +56,15 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
     roofline = fit_roofline(kernels, kept["device_us_p50"].tolist())
     everything = tabulate(kernels, kept, roofline, multiprocessors)
     tables = {group: drop(table, OPTIONAL) for group, table in everything.items()}
-    scores, out_of_fold = _score_groups(tables, settings, say, jobs)
-    groups = {group: fit_group(table, settings, out_of_fold[group]) for group, table in tables.items()}
-    predictor = Predictor(groups, roofline, multiprocessors)
+    cases, counts, probe_us = _stable_cases(directory / "models.jsonl", settings.most_cases, say)
+    issued = Parallel(n_jobs=jobs)(delayed(evaluate.programs)(case) for case in cases)
+    origins = evaluate.table_origins(kernels, kept["source"].tolist())
+    banned = evaluate.banned_kernels(cases, issued)
+    folds = {group: by_family(table.shape, origins[group], banned) for group, table in tables.items()}
+    say(f"training {len(tables)} groups of networks, {FOLDS} folds each")
+    fit = cross_fit(tables, folds, roofline, multiprocessors, settings, jobs)
     pending = directory / "predictor.pending.safetensors"  # the old one is good until the new card is there
-    sha256 = save_predictor(predictor, pending)
+    sha256 = save_predictor(fit.predictor, pending)
     dispatch = calibrate.fit_dispatch(kernels, kept["host_us_p25"].tolist())
     card = {
         "schema": CARD_SCHEMA,
@@ -75,15 +72,52 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
         "environment": environment,
         "predictor_sha256": sha256,
         "units": {"measured": len(frame), "trained_on": len(kept), "status": _counts(frame["status"])},
+        "training": {"folds": FOLDS, **asdict(settings)},
         "roofline": _describe(roofline),
-        "scores": {"kernels": scores},
+        "models": counts,
+        "host": {"probe_us": probe_us} if probe_us else {},
+        **({"repeated": agreement(kept, again)} if (again := _again(directory)) is not None else {}),
+        **_whole_models(directory, cases, issued, fit, dispatch, say, jobs),
     }
-    origins = evaluate.table_origins(kernels, kept["source"].tolist())
-    card |= _whole_models(directory, origins, tables, predictor, dispatch, settings, say, jobs)
-    card["scores"]["kernels"] = scores
+    card["scores"]["kernels"] = _score_groups(tables, folds, fit.out_of_fold, say, jobs)
     pending.replace(directory / "predictor.safetensors")
     _write_card(directory / "card.json", card)
     return card
+
+
+def _stable_cases(path: Path, most: int, say: Say) -> tuple[list[Measured], dict[str, int], float | None]:
+    """The whole-model cases to learn from, how many there are, and the probe of the profile's own host."""
+    everything = read_measured(path)[0] if path.exists() else []
+    stable = [case for case in everything if not unstable(case)]
+    chosen = spread(stable, most)
+    say(f"{len(chosen)} whole-model cases of {len(stable)} ({len(everything) - len(stable)} unstable ones left out)")
+    counts = {"cases": len(chosen), "measured": len(everything), "unstable": len(everything) - len(stable)}
+    return chosen, counts, own_probe_us(everything)
+
+
+def _again(directory: Path) -> pd.DataFrame | None:
+    """Units that were measured once more on another machine of the kind, if somebody did."""
+    path = directory / "again.parquet"
+    return trusted(read_frame(path)[0]) if path.exists() else None
+
+
+def agreement(first: pd.DataFrame, again: pd.DataFrame) -> dict[str, float]:
+    """How far two collections of the same units, on two machines of one kind, are apart in device time.
+
+    Args:
+        first: rows of measured units, with `key` and `device_us_p50`.
+        again: others, of the same columns.
+    """
+    pairs = first.merge(again, on="key", suffixes=("", "_again"))
+    change = np.log((pairs["device_us_p50_again"] / pairs["device_us_p50"]).to_numpy())
+    size = np.abs(change)
+    return {
+        "units": float(len(pairs)),
+        "median_change": float(np.median(change)),
+        "median_difference": float(np.median(size)),
+        "mean_difference": float(size.mean()),
+        "within_5": float((size <= 0.05).mean()),
+    }
 
 
 def _describe(roofline: Roofline) -> dict[str, Any]:
@@ -99,54 +133,45 @@ def _counts(column: pd.Series[Any]) -> dict[str, int]:
 
 
 def _score_groups(
-    tables: Mapping[str, Table], settings: Settings, say: Say, jobs: int
-) -> tuple[list[dict[str, Any]], dict[str, Array]]:
-    """Scores of the networks and of every baseline, by group, on shape groups left out."""
+    tables: Mapping[str, Table], folds: Mapping[str, Folds], out_of_fold: Mapping[str, Array], say: Say, jobs: int
+) -> list[dict[str, Any]]:
+    """Scores of the networks and of every baseline, by group, on the same folds."""
     rows: list[dict[str, Any]] = []
-    predictions: dict[str, Array] = {}
     for group, table in tables.items():
-        ways = {"network": network_fit(settings), **BASELINES}
-        for way, fit in ways.items():
-            prediction = cross_validate(table, fit, jobs)
-            rows.append({"group": group, "way": way, **score_group(table, prediction)})
-            if way == "network":
-                predictions[group] = prediction
-        best = min((row for row in rows if row["group"] == group), key=lambda row: row["mean_error"])
-        mine = next(row for row in rows if row["group"] == group and row["way"] == "network")
-        found = f"mean error {mine['mean_error']:.3f} (best: {best['way']} {best['mean_error']:.3f})"
-        say(f"{group}: {len(table.time_us)} kernels, {found}")
-    return rows, predictions
+        others = {way: cross_validate(table, folds[group], fit, jobs) for way, fit in BASELINES.items()}
+        ways = {"network": out_of_fold[group], **others}
+        found: list[dict[str, Any]] = [
+            {"group": group, "way": way, **score_group(table, prediction)} for way, prediction in ways.items()
+        ]
+        best = min(found, key=lambda row: row["mean_error"])
+        mine = f"mean error {found[0]['mean_error']:.3f} (best: {best['way']} {best['mean_error']:.3f})"
+        say(f"{group}: {len(table.time_us)} kernels, {mine}")
+        rows += found
+    return rows
 
 
 def _whole_models(
     directory: Path,
-    origins: Mapping[str, Sequence[evaluate.Origin]],
-    tables: Mapping[str, Table],
-    predictor: Predictor,
+    cases: Sequence[Measured],
+    issued: Sequence[tuple[Program, Program]],
+    fit: CrossFit,
     dispatch: Mapping[str, float],
-    settings: Settings,
     say: Say,
     jobs: int,
 ) -> dict[str, Any]:
     """Costs, intervals and scores from the measured models; priors and wide intervals where there are none."""
-    path = directory / "models.jsonl"
-    everything = read_measured(path)[0] if path.exists() else []
-    cases = [case for case in everything if not unstable(case)]
     if not cases:
         say("no whole model was measured: host costs are priors, intervals are wide")
         costs = calibrate.fit_tables([], dispatch) | {"compile": dict(calibrate.PRIORS["compile"])}
         wide = {"latency": DEFAULT_WIDTHS, "speedup": DEFAULT_WIDTHS}
-        return {"costs": costs, "intervals": wide, "scores": {}, "host": {}}
-    say(f"{len(cases)} whole-model cases ({len(everything) - len(cases)} unstable ones left out)")
-    issued = Parallel(n_jobs=jobs)(delayed(evaluate.programs)(case) for case in cases)
-    rows = evaluate.leave_families_out(cases, issued, tables, origins, predictor, dispatch, settings, jobs)
-    frame = pd.DataFrame(rows)
+        return {"costs": costs, "intervals": wide, "scores": {}}
+    frame = pd.DataFrame(evaluate.leave_families_out(cases, issued, fit, dispatch, jobs))
     frame.to_csv(directory / "validation.csv", index=False, float_format="%.5g")
     scores = evaluate.score_table(frame)
     for row in scores:
         found = f"mean error {row['mean_error']:.3f} (constant {row['constant_mean_error']:.3f})"
         say(f"{row['mode']}, {row['cases_of']}: {found}")
-    known = [evaluate.calibration_case(case, pair, predictor) for case, pair in zip(cases, issued, strict=True)]
+    known = evaluate.calibration_cases(cases, issued, fit.predictor)
     costs = calibrate.fit_tables(known, dispatch)
     costs["compile"] = calibrate.fit_compile(
         known,
@@ -157,8 +182,6 @@ def _whole_models(
         "costs": costs,
         "intervals": intervals(frame),
         "scores": {"models": scores, "coverage": coverage(frame)},
-        "models": {"cases": len(cases), "unstable": len(everything) - len(cases)},
-        "host": {"probe_us": own} if (own := own_probe_us(everything)) else {},
     }
 
 

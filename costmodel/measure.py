@@ -114,6 +114,22 @@ def host_probe(device: str = "cuda") -> float:
     return round(statistics.median(samples), 4)
 
 
+def workspace_bytes(call: Call) -> int:
+    """Device memory that a call on CUDA allocates at its peak beyond the results that it returns.
+
+    The first call makes what libraries keep, such as cuBLAS's workspace, and is not counted.
+    """
+    call()
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    result = call()
+    torch.cuda.synchronize()
+    peak, after = torch.cuda.max_memory_allocated(), torch.cuda.memory_allocated()
+    del result
+    return peak - before - (after - before)
+
+
 def _synchronizer(device: str) -> Callable[[], None]:
     return torch.cuda.synchronize if device.startswith("cuda") else lambda: None
 

@@ -15,6 +15,7 @@ import numpy as np
 from costmodel.errors import DatasetError
 
 FOLDS = 8
+"""Into how many parts datasets are cut, each predicted by what was learnt from the others."""
 FAMILIES = (
     (r"inception|xception|googlenet", "inception"),
     (r"vgg", "vgg"),
@@ -66,8 +67,13 @@ class Measured:
 
     @property
     def fold(self) -> int:
-        """The fold its family falls into, by a hash of the family's name."""
-        return int(hashlib.sha256(self.family.encode()).hexdigest(), 16) % FOLDS
+        """The fold that its family is tested in."""
+        return fold_of(self.family)
+
+
+def fold_of(family: str) -> int:
+    """The fold that a family falls into, by a hash of its name."""
+    return int(hashlib.sha256(family.encode()).hexdigest(), 16) % FOLDS
 
 
 def family_of(model: str) -> str:
@@ -124,3 +130,22 @@ def unstable(case: Measured) -> bool:
     medians = [[quantiles[2] for quantiles in found] for found in rounds.values()]
     eager = [value for name, found in zip(rounds, medians, strict=True) if name.startswith("eager") for value in found]
     return any(max(found) > UNSTABLE * min(found) for found in (*medians, eager or [1.0]))
+
+
+def spread(cases: Sequence[Measured], most: int) -> list[Measured]:
+    """At most so many cases, in order: of every family as many as of the others, as far as it has them."""
+    if len(cases) <= most:
+        return list(cases)
+    turn: dict[str, int] = {}
+    rank = []
+    for index in sorted(range(len(cases)), key=lambda index: _lot(cases[index])):
+        family = cases[index].family
+        turn[family] = turn.get(family, 0) + 1
+        rank.append((turn[family], _lot(cases[index]), index))
+    return [cases[index] for index in sorted(index for *_, index in sorted(rank)[:most])]
+
+
+def _lot(case: Measured) -> str:
+    """A repeatable lot."""
+    said = f"{case.model}@{case.batch_size} {case.precision} {case.layout} {case.environment}"
+    return hashlib.sha256(said.encode()).hexdigest()

@@ -140,6 +140,10 @@ class Estimate:
     in_range: bool
 
 
+AT_ONCE = 2000
+"""Kernels that are compared with all measured ones at once; more would fill the memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Predictor:
     """Predictors by group, and the ceilings of the device that they were trained on."""
@@ -159,9 +163,11 @@ class Predictor:
         for index, kernel in enumerate(kernels):
             by_group.setdefault(group_of(kernel), []).append(index)
         for group, indices in by_group.items():
-            chosen = [(kernels[index], positions[index]) for index in indices]
-            for index, estimate in zip(indices, self._predict_group(group, chosen), strict=True):
-                estimates[index] = estimate
+            for start in range(0, len(indices), AT_ONCE):
+                part = indices[start : start + AT_ONCE]
+                chosen = [(kernels[index], positions[index]) for index in part]
+                for index, estimate in zip(part, self._predict_group(group, chosen), strict=True):
+                    estimates[index] = estimate
         return [estimate for estimate in estimates if estimate is not None]
 
     def _predict_group(self, group: str, chosen: Sequence[tuple[Kernel, float]]) -> list[Estimate]:

@@ -14,13 +14,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from costmodel.baselines import LARGE_US
 from costmodel.compile import compiled_kernels
 from costmodel.dataset import kernel_of
 from costmodel.features import OPTIONAL
 from costmodel.ir import parse
 from costmodel.kernels import eager_kernels
+from costmodel.measured import FOLDS
 from costmodel.predictor import Predictor
-from costmodel.train import FOLDS, LARGE_US, Settings, drop, fit_group, tabulate, train_network, trusted
+from costmodel.train import Settings, drop, fit_group, tabulate, train_network, trusted
 
 Values = npt.NDArray[np.float64]
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from costmodel import evaluate
-from costmodel.evaluate import Origin
-from costmodel.measured import Measured, family_of, own_probe_us, read_measured
-from costmodel.train import Settings, Table
+from costmodel.measured import Measured, family_of, own_probe_us, read_measured, spread
 
 
 @pytest.mark.parametrize(
@@ -39,26 +36,6 @@ from costmodel.train import Settings, Table
 )
 def test_families(model, family):
     assert family_of(model) == family
-
-
-class SeenError(Exception):
-    """What was about to be trained on."""
-
-
-def test_neither_the_kernels_nor_the_relatives_of_a_tested_model_are_trained_on(monkeypatch):
-    def spy(table, _settings):
-        raise SeenError(table.raw[:, 0].tolist())
-
-    monkeypatch.setattr(evaluate, "fit_group", spy)
-    case = Measured("resnet50", 1, "float32", "nchw", {}, {})
-    origins = {"conv": [Origin(("aten", str(i)), family) for i, family in enumerate(("conv", "resnet", "vgg", "dla"))]}
-    kernel = type("K", (), {"key": ("aten", "3")})()
-    programs = (type("P", (), {"kernels": [kernel]})(), type("P", (), {"kernels": []})())
-    ones = np.ones(4)
-    table = Table(("x",), np.arange(4, dtype=np.float32)[:, None], ones, ones, np.arange(4))
-    with pytest.raises(SeenError) as seen:
-        evaluate._predict_fold(case.fold, [case], [programs], {"conv": table}, origins, None, {}, Settings())
-    assert seen.value.args[0] == [0.0, 2.0]
 
 
 def case(probe_us: float | None, environment: int) -> str:
@@ -95,3 +72,13 @@ def test_scores_tell_machines_apart():
         }
     )
     assert {row["mode"] for row in rows} == {"default"}
+
+
+def test_at_most_so_many_cases_are_taken_of_every_family_alike():
+    names = [*(f"resnet{i}" for i in range(50)), "vgg11", "vgg16", "alexnet"]
+    cases = [Measured(name, 1, "float32", "nchw", {}, {}) for name in names]
+    few = spread(cases, 6)
+    assert sorted(one.family for one in few) == ["alexnet", "resnet", "resnet", "resnet", "vgg", "vgg"]
+    assert few == sorted(few, key=cases.index)
+    assert spread(cases, 53) == cases
+    assert {one.model for one in few} == {one.model for one in spread(cases[::-1], 6)}  # whatever their order

@@ -11,24 +11,23 @@ import pytest
 from collectors.conv import ConvUnit, unit_graph
 from collectors.conv import sample as sample_units
 from collectors.matmul import linear_graph
+from costmodel.baselines import BASELINES, cross_validate, network_fit, score_group, without
+from costmodel.cross_fit import cross_fit
 from costmodel.features import Roofline, featurize
+from costmodel.folds import by_shape
 from costmodel.kernels import Kernel, eager_kernels
+from costmodel.make_profile import agreement
 from costmodel.predictor import Array
 from costmodel.train import (
-    BASELINES,
     EDGES_US,
     Settings,
     Table,
-    cross_validate,
     fit_group,
     fit_roofline,
     interval_widths,
-    network_fit,
-    score_group,
     shape_group,
     tabulate,
     trusted,
-    without,
 )
 
 SMALL = Settings(hidden=(12,), epochs=30, ensemble=1)
@@ -90,7 +89,7 @@ def test_no_shape_is_on_both_sides_of_a_fold():
 
         return predict
 
-    prediction = cross_validate(table, spy)
+    prediction = cross_validate(table, by_shape(table.shape, 5), spy)
     assert len(seen) == 5
     assert all(not trained & held for trained, held in seen)
     assert sorted(np.concatenate(tested)) == sorted(table.time_us)  # every row is tested once
@@ -110,7 +109,7 @@ def test_half_widths_by_hand():
 
 def test_nominal_90_percent_intervals_hold_85_to_95_percent():
     table, new = synthetic(900, seed=1), synthetic(900, seed=2)
-    held = cross_validate(table, network_fit(SMALL))
+    held = cross_validate(table, by_shape(table.shape), network_fit(SMALL))
     model = fit_group(table, SMALL, held)
     ratio, _ = model.log_ratio(((new.raw - model.mean) / model.scale).astype(np.float32))
     widths = model.widths[np.searchsorted(model.edges, new.bound_us * np.exp(ratio))]
@@ -120,7 +119,7 @@ def test_nominal_90_percent_intervals_hold_85_to_95_percent():
 def test_networks_beat_the_constant_and_the_roofline():
     table = synthetic(600)
     errors = {
-        name: score_group(table, cross_validate(table, fit))["mean_error"]
+        name: score_group(table, cross_validate(table, by_shape(table.shape), fit))["mean_error"]
         for name, fit in {"network": network_fit(SMALL), **BASELINES}.items()
         if name != "boosting"
     }
@@ -177,6 +176,37 @@ def test_a_group_model_recalls_its_kernels_and_knows_what_is_far():
     np.testing.assert_allclose(ratio, table.target, atol=2e-3)
     assert (nearest <= model.far).all()
     assert model.log_ratio(x[:1] + 50)[1] > model.far
+
+
+def test_a_network_of_each_fold_makes_the_predictor_and_predicts_what_its_fold_left_out():
+    tables = {"conv": synthetic(300, seed=3), "gemm": synthetic(240, seed=4)}
+    folds = {group: by_shape(table.shape, 4) for group, table in tables.items()}
+    fit = cross_fit(tables, folds, Roofline(1.0, {}, 1.0), 7, replace(SMALL, ensemble=2), jobs=1)
+    for group, table in tables.items():
+        pooled = fit.predictor.groups[group]
+        assert len(pooled.networks) == 4  # the first of each fold's two
+        assert len(pooled.residual) == len(table.time_us)
+        for fold, predictor in fit.by_fold.items():
+            learns, tested = folds[group].learns[fold], folds[group].tests == fold
+            model = predictor.groups[group]
+            assert len(model.networks) == 2
+            assert len(model.memory) == learns.sum()
+            alone = fit_group(table.take(learns), replace(SMALL, ensemble=2))  # but for how features are scaled
+            x = ((table.raw[tested] - pooled.mean) / pooled.scale).astype(np.float32)
+            np.testing.assert_allclose(fit.out_of_fold[group][tested], model.log_ratio(x)[0], atol=1e-6)
+            own = ((table.raw[tested] - alone.mean) / alone.scale).astype(np.float32)
+            assert np.abs(alone.log_ratio(own)[0] - fit.out_of_fold[group][tested]).mean() < 0.1
+    assert fit.predictor.multiprocessors == 7
+
+
+def test_collections_that_agree_by_hand():
+    first = pd.DataFrame({"key": list("abcd"), "device_us_p50": [10.0, 10.0, 10.0, 10.0]})
+    again = pd.DataFrame({"key": list("dbax"), "device_us_p50": [12.0, 10.1, 10.0, 99.0]})
+    found = agreement(first, again)
+    assert found["units"] == 3
+    assert found["median_change"] == found["median_difference"] == pytest.approx(np.log(1.01))
+    assert found["mean_difference"] == pytest.approx((np.log(1.01) + np.log(1.2)) / 3)
+    assert found["within_5"] == pytest.approx(2 / 3)
 
 
 def convolutions(count: int = 60) -> list[Kernel]:

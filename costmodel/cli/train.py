@@ -13,6 +13,9 @@ from costmodel.errors import DatasetError, RequestError
 
 HardwareName = Annotated[str, typer.Option("--hardware", metavar="NAME", help="Name of the profile to train.")]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes that validate in parallel.")]
+Thorough = Annotated[
+    bool, typer.Option("--thorough", help="Train longer and score on every measured model, as for profiles that ship.")
+]
 Directory = Annotated[
     Path | None,
     typer.Option("--directory", help="Where the dataset lies and the profile goes; default: the user's profiles."),
@@ -23,20 +26,21 @@ def train(
     hardware: HardwareName,
     directory: Directory = None,
     jobs: Jobs = 2,
+    thorough: Thorough = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
     """Train the profile NAME from its dataset (units.parquet, or what `costmodel collect` left) and score it."""
     from costmodel.hardware import shipped_directory, user_directory
     from costmodel.make_profile import make_profile
-    from costmodel.train import Settings
+    from costmodel.train import THOROUGH, Settings
 
     place = directory or user_directory() / hardware
     if directory is None and (shipped_directory() / hardware / "card.json").exists():
         raise RequestError(f"{hardware!r} ships with costmodel, read-only; choose another name, or pass --directory")
     if not (place / "units.parquet").exists():
         _export(place)
-    card = make_profile(place, hardware, Settings(), lambda line: note(line, quiet), jobs)
+    card = make_profile(place, hardware, THOROUGH if thorough else Settings(), lambda line: note(line, quiet), jobs)
     typer.echo(f"trained {hardware} on {card['units']['trained_on']} units: {place}")
 
 

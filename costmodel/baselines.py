@@ -1,0 +1,115 @@
+"""Ways of fitting a group of kernels: the product's own and what stands beside it in every score table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+import numpy as np
+
+from costmodel.folds import Folds, Rows
+from costmodel.predictor import Array, distances, scaled
+from costmodel.train import Settings, Table, drop, fit_group, moments
+
+Predict = Callable[[Table], Array]
+"""Rows -> predictions of their target, (rows,)."""
+Fit = Callable[[Table], Predict]
+"""Training rows -> what predicts others."""
+
+
+def cross_validate(table: Table, folds: Folds, fit: Fit, jobs: int = 1) -> Array:
+    """Predictions of each row's target by what was fitted to what its fold may learn from; `jobs` folds at once."""
+    from joblib import Parallel, delayed
+
+    found = Parallel(n_jobs=jobs)(delayed(_predicted)(table, fit, learns, tested) for learns, tested in folds)
+    prediction = np.zeros(len(table.time_us), dtype=np.float32)
+    for (_, tested), values in zip(folds, found, strict=True):
+        prediction[tested] = values
+    return prediction
+
+
+def _predicted(table: Table, fit: Fit, learns: Rows, tested: Rows) -> Array:
+    return fit(table.take(learns))(table.take(tested))
+
+
+def network_fit(settings: Settings) -> Fit:
+    """The product's own way: networks, corrected by the measured neighbours."""
+
+    def fit(table: Table) -> Predict:
+        model = fit_group(table, settings)
+
+        def predict(test: Table) -> Array:
+            return model.log_ratio(scaled(test.raw, model.mean, model.scale))[0]
+
+        return predict
+
+    return fit
+
+
+def _constant_fit(table: Table) -> Predict:
+    """The geometric mean of utilisation, whatever the kernel."""
+    mean = float(table.target.mean())
+    return lambda test: np.full(len(test.time_us), mean, dtype=np.float32)
+
+
+def _roofline_fit(_table: Table) -> Predict:
+    """The roofline bound itself."""
+    return lambda test: np.zeros(len(test.time_us), dtype=np.float32)
+
+
+def _neighbour_fit(table: Table) -> Predict:
+    """Utilisation of the nearest measured kernel in scaled features."""
+    mean, scale = moments(table)
+
+    def predict(test: Table) -> Array:
+        gaps = distances((test.raw - mean) / scale, (table.raw - mean) / scale)
+        return np.asarray(table.target[gaps.argmin(1)], dtype=np.float32)
+
+    return predict
+
+
+def _boosting_fit(table: Table) -> Predict:
+    """Gradient-boosted trees on the same features and target."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    trees = HistGradientBoostingRegressor(max_iter=400, learning_rate=0.06, max_leaf_nodes=24, l2_regularization=1.0)
+    trees.fit(table.raw, table.target)
+    return lambda test: np.asarray(trees.predict(test.raw), dtype=np.float32)
+
+
+def without(names: Collection[str], fit: Fit) -> Fit:
+    """The same way of fitting on a table without some features: an ablation."""
+
+    def fit_without(table: Table) -> Predict:
+        predict = fit(drop(table, names))
+        return lambda test: predict(drop(test, names))
+
+    return fit_without
+
+
+BASELINES: Mapping[str, Fit] = {
+    "constant": _constant_fit,
+    "roofline": _roofline_fit,
+    "neighbour": _neighbour_fit,
+    "boosting": _boosting_fit,
+}
+"""What stands beside the networks in every score table."""
+
+
+def score_group(table: Table, prediction: Array) -> dict[str, float]:
+    """Relative errors of predicted times, of all kernels and of those of at least 5 us."""
+    error = np.abs(np.exp(prediction - table.target) - 1)
+    large = table.time_us >= LARGE_US
+    return {
+        "kernels": float(len(error)),
+        "mean_error": float(error.mean()),
+        "median_error": float(np.median(error)),
+        "within_5": float((error < 0.05).mean()),
+        "within_10": float((error < 0.10).mean()),
+        "large_median_error": float(np.median(error[large])) if large.any() else 0.0,
+        "large_within_5": float((error[large] < 0.05).mean()) if large.any() else 0.0,
+        "large_within_10": float((error[large] < 0.10).mean()) if large.any() else 0.0,
+    }
+
+
+LARGE_US = 5.0
+"""Kernels of at least this time are scored apart; launch noise weighs less on them."""

@@ -1,0 +1,82 @@
+"""Folds of training rows: what each set of networks may learn from, so that one training serves every score.
+
+The networks of a fold see neither a shape that it tests, nor a kernel of a whole model that it tests, nor anything that
+comes from that model's family. So their predictions of the fold's rows, and of its models, are of things never seen;
+and the networks of all folds together are the predictor, as in cross-conformal prediction (Vovk, "Cross-conformal
+predictors", 2015).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.measured import FOLDS, fold_of
+
+Rows = npt.NDArray[np.bool_]
+NO_FAMILIES = ("conv", "matmul")
+"""Workloads that no model gave: their rows are dealt out by shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a training row is and comes from: the key of its kernel, and the family of the model it is from."""
+
+    key: tuple[str, str]
+    family: str
+
+
+@dataclass(frozen=True, slots=True)
+class Folds:
+    """Which fold tests each row, (rows,), and which rows each fold may learn from, (folds, rows)."""
+
+    tests: npt.NDArray[np.int64]
+    learns: npt.NDArray[np.bool_]
+
+    def __iter__(self) -> Iterator[tuple[Rows, Rows]]:
+        """Rows to learn from and rows to test of each fold, those left out that have none of either."""
+        for fold, learns in enumerate(self.learns):
+            tested = self.tests == fold
+            if tested.any() and learns.any():
+                yield learns, tested
+
+
+def by_shape(shape: npt.NDArray[np.int64], count: int = FOLDS) -> Folds:
+    """Folds that share no shape.
+
+    Args:
+        shape: the shape group of each row, (rows,).
+        count: how many folds.
+    """
+    tests = shape % count
+    return Folds(tests, tests != np.arange(count)[:, None])
+
+
+def by_family(
+    shape: npt.NDArray[np.int64],
+    origins: Sequence[Origin],
+    banned: Mapping[int, Collection[tuple[str, str]]],
+) -> Folds:
+    """Folds that share no shape, and that keep whole models and their families apart.
+
+    A shape is tested in the fold of the first family that it comes from, one of no family in any.
+
+    Args:
+        shape: the shape group of each row, (rows,).
+        origins: of each row.
+        banned: keys of the kernels of the whole models that each fold tests.
+    """
+    named = np.array([-1 if one.family in NO_FAMILIES else fold_of(one.family) for one in origins])
+    first: dict[int, int] = {}
+    for group, fold in zip(shape.tolist(), named.tolist(), strict=True):
+        if fold >= 0:
+            first.setdefault(group, fold)
+    tests = np.array([first.get(group, group % FOLDS) for group in shape.tolist()])
+    learns = np.ones((FOLDS, len(shape)), dtype=bool)
+    for fold in range(FOLDS):
+        keys = banned.get(fold, ())
+        learns[fold] = (tests != fold) & (named != fold) & np.array([one.key not in keys for one in origins])
+    return Folds(tests, learns)
