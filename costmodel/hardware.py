@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,12 @@ class Profile:
             ProfileError: its file is not the one that the card was written with, or is damaged.
         """
         return load_predictor(self.path / "predictor.safetensors", str(self.card.get("predictor_sha256")))
+
+    def using(self, predictor: Predictor) -> Profile:
+        """The profile with another predictor in place of its own."""
+        other = replace(self)
+        other.__dict__["predictor"] = predictor  # where the cached property would put its own
+        return other
 
     @property
     def on_cpu(self) -> bool:

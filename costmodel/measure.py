@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ from costmodel.errors import MeasurementError
 
 NOISY_IQR = 0.05
 """A measurement whose interquartile range exceeds this share of its median is called noisy."""
+PROBE_SECONDS = 0.5
+"""How long a probe of the host lasts."""
 NOT_CAPTURABLE = "not capturable in a CUDA graph"
 """After such an error, random numbers fail on CUDA in this process: torch leaves its generator as in a capture."""
 
@@ -97,14 +100,16 @@ def host_time(call: Call, repeats: int = 30, device: str = "cuda") -> Measuremen
 
 
 def host_probe(device: str = "cuda") -> float:
-    """How fast this host issues now: microseconds a launch of a one-element addition, median of 20 x 100."""
-    import torch
+    """How fast this host issues now: microseconds a launch of a one-element addition, median of 20 x 100.
 
+    They are the last ones of PROBE_SECONDS: a new process on an idle machine issued up to 1.6 times slower at first.
+    """
     synchronize = _synchronizer(device)
     x = torch.zeros(1, device=device)
-    samples = []
+    samples: deque[float] = deque(maxlen=20)
+    end = time.perf_counter() + PROBE_SECONDS
     with torch.no_grad():
-        for _ in range(20):
+        while len(samples) < 20 or time.perf_counter() < end:
             synchronize()
             start = time.perf_counter_ns()
             for _ in range(100):

@@ -12,7 +12,7 @@ import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.errors import ProfileError
-from costmodel.features import OPTIONAL, Roofline, featurize, group_of
+from costmodel.features import OPTIONAL, Roofline, featurize, group_of, traffic_bytes
 from costmodel.kernels import Kernel
 
 SCHEMA = 1
@@ -44,6 +44,17 @@ class Network:
         return x[:, 0]
 
 
+UNMEASURED = -1.0
+"""The workspace of a kernel where it was not measured."""
+ALIKE = 5
+"""So many measured kernels tell the workspace of one that was not."""
+
+
+def none_measured() -> Array:
+    """The workspaces of a group in which none was measured."""
+    return np.zeros(0, dtype=np.float32)
+
+
 @dataclass(frozen=True, slots=True)
 class GroupModel:
     """The predictor of one group of kernels.
@@ -58,6 +69,8 @@ class GroupModel:
         edges, widths: half-widths of the 90 % interval of the logarithm, by predicted time: `widths[i]` holds for
             times below `edges[i]` microseconds, the last for all above.
         far: distance to the nearest measured kernel beyond which a kernel is out of range.
+        workspace: what each measured kernel allocated beside its results, as a share of what it reads and writes,
+            (rows,); UNMEASURED where nobody looked. Empty for groups without.
     """
 
     names: tuple[str, ...]
@@ -70,6 +83,7 @@ class GroupModel:
     edges: Array
     widths: Array
     far: float
+    workspace: Array = field(default_factory=none_measured)
 
     def vectors(self, features: Sequence[Mapping[str, float]]) -> Array:
         """Scaled feature vectors, (rows, features).
@@ -92,6 +106,20 @@ class GroupModel:
         distance = distances(x, self.memory)
         correction, nearest = weigh(distance, self.residual, self.reach)
         return base + correction, nearest
+
+    def workspace_share(self, x: Array) -> Array:
+        """Workspaces of scaled vectors as shares of what the kernels read and write, (rows,).
+
+        The median of the ALIKE nearest kernels, as a library chooses one algorithm or another and nothing between; that
+        of an equal one where there is one.
+        """
+        known = self.workspace >= 0 if len(self.workspace) else np.zeros(len(self.memory), dtype=bool)
+        if not known.any():
+            return np.zeros(len(x), dtype=np.float32)
+        distance, share = distances(x, self.memory[known]), self.workspace[known]
+        nearest = np.argsort(distance, axis=1)[:, :ALIKE]
+        equal = np.take_along_axis(distance, nearest[:, :1], axis=1)[:, 0] < EXACT
+        return np.asarray(np.where(equal, share[nearest[:, 0]], np.median(share[nearest], axis=1)), dtype=np.float32)
 
 
 def scaled(raw: Array, mean: Array, scale: Array) -> Array:
@@ -170,6 +198,18 @@ class Predictor:
                     estimates[index] = estimate
         return [estimate for estimate in estimates if estimate is not None]
 
+    def workspace_bytes(self, kernels: Sequence[Kernel]) -> list[int]:
+        """What each kernel is predicted to allocate beside its results, bytes; 0 where the profile does not know."""
+        found = []
+        for kernel in kernels:
+            model = self.groups.get(group_of(kernel))
+            share = 0.0
+            if model is not None and len(model.workspace):
+                features = featurize(kernel, self.roofline, self.multiprocessors, 0.5)
+                share = float(model.workspace_share(model.vectors([features]))[0])
+            found.append(round(share * traffic_bytes(kernel.graph)))
+        return found
+
     def _predict_group(self, group: str, chosen: Sequence[tuple[Kernel, float]]) -> list[Estimate]:
         bounds = [self.roofline.bound_us(kernel) for kernel, _ in chosen]
         model = self.groups.get(group)
@@ -197,6 +237,8 @@ def save_predictor(predictor: Predictor, path: Path) -> str:
         about[name] = {"names": model.names, "networks": len(model.networks), "reach": model.reach, "far": model.far}
         for key in ("mean", "scale", "memory", "residual", "edges", "widths"):
             tensors[f"{name}/{key}"] = np.ascontiguousarray(getattr(model, key), dtype=np.float32)
+        if len(model.workspace):
+            tensors[f"{name}/workspace"] = np.ascontiguousarray(model.workspace, dtype=np.float32)
         for number, network in enumerate(model.networks):
             for layer, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
                 tensors[f"{name}/{number}/{layer}/weight"] = np.ascontiguousarray(weight, dtype=np.float32)
@@ -266,6 +308,7 @@ def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Arra
         networks=networks,
         reach=float(about["reach"]),
         far=float(about["far"]),
+        workspace=tensors.get(f"{name}/workspace", none_measured()),
         **{key: tensors[f"{name}/{key}"] for key in ("mean", "scale", "memory", "residual", "edges", "widths")},
     )
     width = len(names)
@@ -275,6 +318,7 @@ def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Arra
         and model.memory.shape == (rows, width)
         and model.residual.ndim == model.edges.ndim == model.widths.ndim == 1
         and len(model.widths) == len(model.edges) + 1
+        and len(model.workspace) in (0, rows)
         and bool(networks)
         and all(network.weights[0].shape[0] == width and network.weights[-1].shape[1] == 1 for network in networks)
     )

@@ -11,16 +11,16 @@ import math
 import re
 import warnings
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from costmodel.dataset import TRUSTED
+from costmodel.dataset import TRUSTED, WORKSPACE
 from costmodel.features import CONVOLUTIONS, GROUPS, Roofline, anchor_flops, featurize, group_of, traffic_bytes
 from costmodel.kernels import Kernel
-from costmodel.predictor import Array, GroupModel, Network, distances, scaled
+from costmodel.predictor import UNMEASURED, Array, GroupModel, Network, distances, none_measured, scaled
 
 LEAST_ROWS = 30
 """A group with fewer measured kernels gets no model of its own; its kernels are out of range."""
@@ -60,13 +60,18 @@ THOROUGH = Settings(epochs=80, ensemble=2, most_cases=10**6)
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Training rows of one group: features by name, bound and measured time in microseconds, shape group."""
+    """Training rows of one group: features by name, bound and measured time in microseconds, shape group.
+
+    `workspace` is what a kernel allocated beside its results, as a share of what it reads and writes; UNMEASURED where
+    nobody looked, empty if nowhere.
+    """
 
     names: tuple[str, ...]
     raw: Array
     bound_us: npt.NDArray[np.float64]
     time_us: npt.NDArray[np.float64]
     shape: npt.NDArray[np.int64]
+    workspace: Array = field(default_factory=none_measured)
 
     @property
     def target(self) -> Array:
@@ -75,7 +80,8 @@ class Table:
 
     def take(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Table:
         """Some of the rows."""
-        return Table(self.names, self.raw[rows], self.bound_us[rows], self.time_us[rows], self.shape[rows])
+        workspace = self.workspace[rows] if len(self.workspace) else self.workspace
+        return Table(self.names, self.raw[rows], self.bound_us[rows], self.time_us[rows], self.shape[rows], workspace)
 
 
 def trusted(frame: pd.DataFrame) -> pd.DataFrame:
@@ -108,24 +114,34 @@ def tabulate(
     kernels: Sequence[Kernel], frame: pd.DataFrame, roofline: Roofline, multiprocessors: int
 ) -> dict[str, Table]:
     """Rows of every group that has enough of them."""
-    rows: dict[str, list[tuple[dict[str, float], float, float, int]]] = {group: [] for group in GROUPS}
-    for kernel, time, position, text in zip(
-        kernels, frame["device_us_p50"], frame["position"], frame["graph"], strict=True
+    rows: dict[str, list[tuple[dict[str, float], float, float, int, float]]] = {group: [] for group in GROUPS}
+    unmeasured = pd.Series(np.nan, index=frame.index)
+    for kernel, time, position, text, workspace in zip(
+        kernels,
+        frame["device_us_p50"],
+        frame["position"],
+        frame["graph"],
+        frame.get(WORKSPACE, unmeasured),
+        strict=True,
     ):
         place = 0.5 if position is None or math.isnan(position) else float(position)
         features = featurize(kernel, roofline, multiprocessors, place)
-        rows[group_of(kernel)].append((features, roofline.bound_us(kernel), float(time), shape_group(text)))
+        share = UNMEASURED if math.isnan(workspace) else float(workspace) / traffic_bytes(kernel.graph)
+        entry = (features, roofline.bound_us(kernel), float(time), shape_group(text), share)
+        rows[group_of(kernel)].append(entry)
     tables = {}
     for group, entries in rows.items():
         if len(entries) < LEAST_ROWS:
             continue
         names = tuple(entries[0][0])
+        workspaces = np.array([entry[4] for entry in entries], dtype=np.float32)
         tables[group] = Table(
             names,
             np.array([[entry[0][name] for name in names] for entry in entries], dtype=np.float32),
             np.array([entry[1] for entry in entries]),
             np.array([entry[2] for entry in entries]),
             np.array([entry[3] for entry in entries], dtype=np.int64),
+            workspaces if (workspaces != UNMEASURED).any() else none_measured(),
         )
     return tables
 
@@ -204,7 +220,9 @@ def assemble(
     widths = interval_widths(error, table.time_us)
     far = 2.0 * float(np.quantile(gaps(x, settings.seed), 0.98))
     edges = np.array(EDGES_US, dtype=np.float32)
-    return GroupModel(table.names, mean, scale, networks, x, residual, settings.reach, edges, widths, far)
+    return GroupModel(
+        table.names, mean, scale, networks, x, residual, settings.reach, edges, widths, far, table.workspace
+    )
 
 
 def gaps(x: Array, seed: int) -> Array:

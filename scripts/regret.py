@@ -88,13 +88,6 @@ class Regret:
         return self.predicted_us / self.measured_us - 1
 
 
-def using(profile: Profile, predictor: Predictor) -> Profile:
-    """The profile with another predictor."""
-    other = replace(profile)
-    other.__dict__["predictor"] = predictor  # where the cached property would put its own
-    return other
-
-
 def regrets_of(family: str, models: Sequence[str], hardware: str) -> list[Regret]:
     """The models of one family, planned twice in every setting."""
     profile = load_profile(hardware)
@@ -109,13 +102,13 @@ def regrets_of(family: str, models: Sequence[str], hardware: str) -> list[Regret
     of = profile.predictor
     spy = Measured(of.groups, of.roofline, of.multiprocessors, times, set())
     for graph in graphs.values():
-        make_plan(graph, using(profile, spy), {}, "")
+        make_plan(graph, profile.using(spy), {}, "")
     tables = tabulate(kernels, frame, of.roofline, of.multiprocessors)
     tables = {group: drop(table, OPTIONAL) for group, table in tables.items()}
     origins = table_origins(kernels, frame["source"].tolist())
     unaware = fit_without(spy.asked, {family}, tables, origins, of, Settings())
     measured = Measured(unaware.groups, unaware.roofline, unaware.multiprocessors, times, set())
-    return [_regret(case, graph, using(profile, unaware), using(profile, measured)) for case, graph in graphs.items()]
+    return [_regret(case, graph, profile.using(unaware), profile.using(measured)) for case, graph in graphs.items()]
 
 
 def _regret(case: tuple[str, int, str], graph: Graph, unaware: Profile, measured: Profile) -> Regret:

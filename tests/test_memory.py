@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -11,17 +13,24 @@ from hypothesis import strategies as st
 from torch import nn
 
 from costmodel.capture import capture
+from costmodel.hardware import load_profile
 from costmodel.ir import Graph, Op, Ref, TensorType, Value, parse
 from costmodel.measure_memory import StorageWatch, inference_peak_bytes, training_peak_bytes
 from costmodel.memory.alternatives import BUSES, alternatives
-from costmodel.memory.liveness import inference_peak, live_bytes
+from costmodel.memory.liveness import Peak, inference_peak, live_bytes
 from costmodel.memory.recompute import recompute
 from costmodel.memory.regions import choose_regions
 from costmodel.memory.stash import feature_maps, needing_gradient, stashes, unknown_savers
 from costmodel.memory.state import state_of
 from costmodel.memory.storages import rounded, storages
 from costmodel.memory.training import training_peak
-from costmodel.memory.workspace import convolution_allowance_bytes, graph_pool_bytes, products_workspace_bytes
+from costmodel.memory.workspace import (
+    convolution_allowance_bytes,
+    convolution_workspaces,
+    graph_pool_bytes,
+    products_workspace_bytes,
+)
+from costmodel.predictor import UNMEASURED, GroupModel, none_measured
 
 ECHO = """graph echo {
   input %x: float32[1024]
@@ -318,6 +327,44 @@ class TestWorkspace:
         lasting = x.contiguous(memory_format=torch.channels_last)
         copied = capture(module.to(memory_format=torch.channels_last), (lasting,))
         assert convolution_allowance_bytes(copied) == 0
+
+    def test_a_workspace_counts_only_while_its_operator_runs(self) -> None:
+        module = nn.Sequential(nn.Conv2d(4, 8, 3, bias=False), nn.ReLU())
+        graph = capture(module, (torch.empty(2, 4, 10, 10, device="meta"),))
+        convolution, relu = (op.name for op in graph.ops)
+        # resident 10,000; the convolution's result is 4,096 and so is ReLU's, which runs beside it
+        assert inference_peak(graph, 10_000).nbytes == 10_000 + 2 * 4096
+        assert inference_peak(graph, 10_000, {convolution: 4096}) == Peak(10_000 + 2 * 4096, convolution)
+        assert inference_peak(graph, 10_000, {convolution: 5000}) == Peak(10_000 + 4096 + 5000, convolution)
+        assert inference_peak(graph, 10_000, {relu: 5000}).nbytes == 10_000 + 2 * 4096 + 5000
+
+    def test_a_measured_convolution_recalls_its_workspace_and_others_take_their_neighbours(self) -> None:
+        shares = np.array([0.0, 1.0, 1.0, 0.5, 1.0, 1.0, UNMEASURED, 0.0], dtype=np.float32)
+        memory = np.arange(8, dtype=np.float32)[:, None]
+        model = GroupModel(
+            ("x",),
+            *(np.ones(1, np.float32),) * 2,
+            (),
+            memory,
+            shares,
+            1.0,
+            *(np.zeros(1, np.float32),) * 2,
+            1.0,
+            shares,
+        )
+        asked = np.array([[0.0], [3.0], [6.0], [3.4]], dtype=np.float32)
+        # the first two were measured; 6 was not: the nearest five are 5, 7, 4, 3, 2; 3.4: 3, 4, 2, 5, 1
+        assert model.workspace_share(asked).tolist() == [0.0, 0.5, 1.0, 1.0]
+        assert replace(model, workspace=none_measured()).workspace_share(asked).tolist() == [0.0] * 4
+
+    def test_workspaces_are_shares_of_what_convolutions_read_and_write(self) -> None:
+        graph = capture(nn.Conv2d(4, 8, 3, bias=False), (torch.empty(2, 4, 10, 10, device="meta"),))
+        profile = load_profile("nvidia-h200")
+        model = profile.predictor.groups["conv"]
+        half = np.full(len(model.memory), 0.5, dtype=np.float32)
+        predictor = replace(profile.predictor, groups={"conv": replace(model, workspace=half)})
+        nbytes = 4 * (2 * 4 * 10 * 10 + 8 * 4 * 3 * 3 + 2 * 8 * 8 * 8) // 2
+        assert convolution_workspaces(graph, predictor) == {graph.ops[0].name: -(-nbytes // 512) * 512}
 
     def test_a_pool_grows_by_segments(self) -> None:
         assert graph_pool_bytes(peak_bytes=5 << 20, resident_bytes=2 << 20, input_bytes=1) == 4 << 20

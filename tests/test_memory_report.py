@@ -98,10 +98,18 @@ class TestCommand:
 
 class TestAccuracy:
     def test_errors_by_hand(self) -> None:
-        row = Row("net", "inference", predicted_bytes=110, measured_bytes=100, state_bytes=60, allowance_bytes=0)
+        row = Row(
+            "net",
+            "inference",
+            predicted_bytes=110,
+            unseen_bytes=105,
+            measured_bytes=100,
+            state_bytes=60,
+            allowance_bytes=0,
+        )
         assert row.error == pytest.approx(0.1)
         assert row.beyond_state_error == pytest.approx(0.25)  # 50 against 40
-        assert "| net | inference | 0.0 | 0.0 | +10.00% | +25.00% | - |" in accuracy_table([row], "cpu", 8)
+        assert "| net | inference | 0.0 | 0.0 | +10.00% | +25.00% | +5.00% | - |" in accuracy_table([row], "cpu", 8)
 
     def test_a_model_of_torchvision_on_the_cpu(self) -> None:
         inference, training = accuracy_rows(["squeezenet1_1"], "cpu", 1)

@@ -99,7 +99,7 @@ def test_a_trained_network_is_the_one_that_scikit_learn_trained():
     rng = np.random.default_rng(2)
     x = rng.normal(size=(200, 5)).astype(np.float32)
     y = x[:, 0] - x[:, 1]
-    settings = Settings(hidden=(9, 4), epochs=8)
+    settings = Settings(hidden=(9, 4), epochs=8, learning_rate=2e-3, batch=128)
     network = train_network(x, y, settings, seed=3)
     same = MLPRegressor(hidden_layer_sizes=(9, 4), alpha=3e-3, batch_size=128, warm_start=True)
     same.set_params(n_iter_no_change=8, random_state=3, tol=0)

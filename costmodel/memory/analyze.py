@@ -17,7 +17,12 @@ from costmodel.memory.regions import choose_regions
 from costmodel.memory.stash import Stash, feature_maps, stashes, unknown_savers
 from costmodel.memory.state import State, state_of
 from costmodel.memory.training import training_peak
-from costmodel.memory.workspace import convolution_allowance_bytes, graph_pool_bytes, products_workspace_bytes
+from costmodel.memory.workspace import (
+    convolution_allowance_bytes,
+    convolution_workspaces,
+    graph_pool_bytes,
+    products_workspace_bytes,
+)
 from costmodel.program import eager_program
 from costmodel.report.memory_types import FeatureMaps, Inference, MemoryReport, Training
 from costmodel.report.types import Unsupported
@@ -53,6 +58,21 @@ def analyze_memory(
         UnknownHardwareError: there is no such profile.
         CaptureError: the module cannot be turned into a graph, or has nothing to run.
     """
+    profile = load_profile(hardware or resolve_default()[0])
+    name = model_name or type(module).__name__
+    return analyze_on(profile, module, inputs, name, optimizer, passes, all_trainable)
+
+
+def analyze_on(
+    profile: Profile,
+    module: nn.Module,
+    inputs: Sequence[Any] | Mapping[str, Any],
+    name: str,
+    optimizer: str = "none",
+    passes: Sequence[str] = ("inference", "training"),
+    all_trainable: bool = True,
+) -> MemoryReport:
+    """What `analyze_memory` does, on a profile that is loaded already; arguments and errors are the same."""
     from costmodel.capture import capture
     from costmodel.forward import unrolled_attention
 
@@ -60,8 +80,6 @@ def analyze_memory(
         raise RequestError(f"unknown optimizer {optimizer!r}; choose one of {', '.join(OPTIMIZERS)}")
     if not passes or set(passes) - {"inference", "training"}:
         raise RequestError(f"impossible passes {', '.join(passes) or 'none'}; choose inference, training or both")
-    profile = load_profile(hardware or resolve_default()[0])
-    name = model_name or type(module).__name__
     state = state_of(module, inputs, all_trainable=all_trainable)
     with unrolled_attention():  # as in training, and as every version does
         forward = capture(module, inputs, name, training="inference" not in passes)
@@ -88,11 +106,13 @@ def analyze_memory(
 def _inference(graph: Graph, state: State, profile: Profile) -> Inference:
     workspace = products_workspace_bytes(graph, _capability(profile), training=False)
     resident = state.resident_bytes + workspace
-    peak = inference_peak(graph, resident)
+    convolutions = convolution_workspaces(graph, profile.predictor)
+    peak = inference_peak(graph, resident, convolutions)
     return Inference(
         peak_bytes=peak.nbytes,
         peak_at=_where(graph, peak),
         workspace_bytes=workspace,
+        convolution_workspace_bytes=max(convolutions.values(), default=0),
         convolution_allowance_bytes=convolution_allowance_bytes(graph),
         graph_pool_bytes=graph_pool_bytes(peak.nbytes, resident, state.input_bytes),
     )

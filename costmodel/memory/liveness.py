@@ -12,9 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from costmodel.ir import Graph, Ref
 from costmodel.memory.storages import Storage, storages
+
+NONE: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +42,18 @@ def deaths(graph: Graph, blocks: Mapping[Ref, Storage]) -> dict[Storage, int]:
     return {block: position for block, position in found.items() if block not in kept}
 
 
-def inference_peak(graph: Graph, resident_bytes: int) -> Peak:
+def inference_peak(graph: Graph, resident_bytes: int, workspaces: Mapping[str, int] = NONE) -> Peak:
     """The peak of one forward pass without gradients.
 
     Args:
         graph: captured in evaluation mode.
         resident_bytes: of what is there all the time: parameters, buffers, inputs.
+        workspaces: what operators, by name, need beside their results while they run; bytes.
     """
     live = live_bytes(graph, resident_bytes)
     if not live:
         return Peak(resident_bytes, "")
+    live = [nbytes + workspaces.get(op.name, 0) for nbytes, op in zip(live, graph.ops, strict=True)]
     most = max(range(len(live)), key=live.__getitem__)
     return Peak(live[most], graph.ops[most].name)
 

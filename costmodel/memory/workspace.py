@@ -1,10 +1,12 @@
-"""Memory that libraries and CUDA graphs take besides tensors: facts of torch's sources, and one allowance."""
+"""Memory that libraries and CUDA graphs take besides tensors: facts of torch's sources, measurements, an allowance."""
 
 from __future__ import annotations
 
 from costmodel import ops
 from costmodel.ir import Graph, Op, Ref
+from costmodel.kernels import eager_kernels
 from costmodel.memory.storages import rounded
+from costmodel.predictor import Predictor
 
 _HOPPER_CUBLAS = 32 << 20
 _OTHER_CUBLAS = 4096 * 2 * 1024 + 16 * 8 * 1024
@@ -30,8 +32,23 @@ def products_workspace_bytes(graph: Graph, capability: str, training: bool) -> i
     return 2 * one if training else one
 
 
+def convolution_workspaces(graph: Graph, predictor: Predictor) -> dict[str, int]:
+    """What each convolution of a forward pass is predicted to allocate beside its result, by operator; bytes.
+
+    Args:
+        graph: of the forward pass.
+        predictor: what it knows of workspaces was measured; without, there are none.
+
+    Raises:
+        ProfileError: the predictor was trained on other features than this version computes.
+    """
+    kernels = [kernel for kernel in eager_kernels(graph) if kernel.anchor.base == "convolution"]
+    found = predictor.workspace_bytes(kernels)
+    return {kernel.ops[0]: rounded(nbytes) for kernel, nbytes in zip(kernels, found, strict=True) if nbytes}
+
+
 def convolution_allowance_bytes(graph: Graph) -> int:
-    """What cuDNN may ask for on top of the peak: which algorithm it takes is not known before it runs.
+    """The most that cuDNN may ask for while one convolution runs, whichever algorithm it takes.
 
     Tensor-core kernels work on channels-last data, and a convolution of tensors in another order holds copies of its
     input, weight and result while it runs. The largest of them all is allowed for; 0 if all lie channels last.

@@ -14,11 +14,18 @@ from costmodel.report.sections import Section, Sheet, render_sheet
 
 _COLUMNS = (
     *("", "peak MB", "peak at", "parameters", "buffers", "inputs", "gradients", "optimizer", "feature maps"),
-    *("workspace", "cuDNN may add", "graph pool"),
+    *("cuBLAS", "cuDNN", "cuDNN at most", "graph pool"),
 )
 _PASS_KEYS = (
-    *("peak_bytes", "peak_at", "workspace_bytes", "convolution_allowance_bytes", "graph_pool_bytes"),
-    *("gradient_bytes", "optimizer_bytes", "feature_map_bytes"),
+    *(
+        "peak_bytes",
+        "peak_at",
+        "workspace_bytes",
+        "convolution_workspace_bytes",
+        "convolution_allowance_bytes",
+        "graph_pool_bytes",
+    ),
+    *("graph_pool_bytes", "gradient_bytes", "optimizer_bytes", "feature_map_bytes"),
 )
 _MODULES_SHOWN = 4
 
@@ -55,12 +62,14 @@ def sections(report: MemoryReport) -> list[Section]:
     rows: list[tuple[str, ...]] = []
     if (run := report.inference) is not None:
         sizes = (*map(megabytes, state), "-", "-", "-", megabytes(run.workspace_bytes))
-        ends = (megabytes(run.convolution_allowance_bytes), megabytes(run.graph_pool_bytes))
+        of_cudnn = (run.convolution_workspace_bytes, run.convolution_allowance_bytes)
+        ends = tuple(map(megabytes, (*of_cudnn, run.graph_pool_bytes)))
         rows.append(("inference", megabytes(run.peak_bytes), run.peak_at, *sizes, *ends))
     if (step := report.training) is not None:
         held = (step.gradient_bytes, step.optimizer_bytes, step.feature_map_bytes, step.workspace_bytes)
-        sizes = tuple(map(megabytes, (*state, *held, step.convolution_allowance_bytes)))
-        rows.append(("training", megabytes(step.peak_bytes), step.peak_at, *sizes, "-"))
+        sizes = tuple(map(megabytes, (*state, *held)))
+        ends = ("-", megabytes(step.convolution_allowance_bytes), "-")
+        rows.append(("training", megabytes(step.peak_bytes), step.peak_at, *sizes, *ends))
     found: list[Section] = [("where memory goes, MB", _COLUMNS, rows)]
     return found if report.training is None else [*found, *_training_sections(report.training)]
 

@@ -33,13 +33,16 @@ class Inference:
             largest set of tensors alive at once.
         peak_at: the module that runs then.
         workspace_bytes: cuBLAS's, part of the peak.
-        convolution_allowance_bytes: what cuDNN may take on top of the peak, by the algorithm that it chooses.
+        convolution_workspace_bytes: the most that cuDNN is predicted to take for a convolution; where the peak is one,
+            part of it.
+        convolution_allowance_bytes: the most that it may take, by the algorithm that it chooses.
         graph_pool_bytes: the private pool of a CUDA graph of the pass.
     """
 
     peak_bytes: int
     peak_at: str
     workspace_bytes: int
+    convolution_workspace_bytes: int
     convolution_allowance_bytes: int
     graph_pool_bytes: int
 
