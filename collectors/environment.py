@@ -32,7 +32,12 @@ def environment(device: str) -> dict[str, str]:
             "cudnn": str(torch.backends.cudnn.version()),
             "driver": _driver(),
         }
-    return found | {"device": "cpu", "threads": str(torch.get_num_threads())}
+    return found | {
+        "device": "cpu",
+        "threads": str(torch.get_num_threads()),
+        "vectors": torch.backends.cpu.get_cpu_capability(),
+        "freed_memory": "kept",
+    }
 
 
 def differences(found: Mapping[str, str], here: Mapping[str, str]) -> str:

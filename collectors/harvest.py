@@ -10,7 +10,7 @@ from costmodel.blocks import find_blocks
 from costmodel.compile import compiled_kernels
 from costmodel.freeze import freeze
 from costmodel.ir import Graph
-from costmodel.kernels import Extractor, Kernel, eager_kernels
+from costmodel.kernels import Kernel, eager_kernels
 from costmodel.moves import MOVES, rewrite
 from costmodel.ops import Role
 from costmodel.prices import kernels_of
@@ -24,8 +24,8 @@ def harvest(graph: Graph, source: str, device: str = "cuda") -> Iterator[Case]:
         source: what the cases say they were taken from.
         device: where they will be measured; a CPU has no cuDNN.
     """
-    eager = eager_kernels(graph) if device.startswith("cuda") else _eager_on_cpu(graph)
-    yield from _cases(graph, (*eager, *compiled_kernels(graph)), source)
+    on_cpu = device == "cpu"
+    yield from _cases(graph, (*eager_kernels(graph, on_cpu), *compiled_kernels(graph, on_cpu)), source)
 
 
 def harvest_plan(graph: Graph, source: str) -> Iterator[Case]:
@@ -51,13 +51,6 @@ def _cases(graph: Graph, kernels: Iterable[Kernel], source: str) -> Iterator[Cas
         if worth_measuring(kernel):
             runner: Runner = "inductor" if kernel.backend == "triton" else "aten"
             yield Case(str(kernel.graph), runner, position=position, source=source)
-
-
-def _eager_on_cpu(graph: Graph) -> tuple[Kernel, ...]:
-    """One kernel call for each operator that is not a view, under the name it was captured by."""
-    extractor = Extractor(graph)
-    computing = (op for op in graph.ops if ops.lookup(op).role is not Role.VIEW)
-    return tuple(Kernel("aten", extractor.extract([op.name]), (op.name,)) for op in computing)
 
 
 def worth_measuring(kernel: Kernel) -> bool:

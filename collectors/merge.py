@@ -22,6 +22,8 @@ from costmodel.errors import CostmodelError, DatasetError
 
 SAME = ("device", "capability", "torch", "cuda", "cudnn", "triton", "method")
 """What must not differ between runs that are merged; host and driver may, and are kept in `environments`."""
+SAME_CPU = ("host_cpu", "threads", "vectors", "freed_memory")
+"""Likewise where the host is the device."""
 
 
 def merge_units(paths: Sequence[Path], out: Path) -> int:
@@ -98,7 +100,7 @@ def check_same(path: Path, first: Mapping[str, str], found: Mapping[str, str]) -
         DatasetError: they were not taken on the same kind of device with the same software.
     """
     known = {"method": "1"}
-    for name in SAME:
+    for name in (*SAME, *(SAME_CPU if first.get("device") == "cpu" else ())):
         left, right = ({**known, **environment}.get(name) for environment in (first, found))
         if left != right:
             raise DatasetError(f"{path}: {name} was {right}, and {left} in the first file; such numbers are not mixed")

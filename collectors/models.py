@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from collectors.environment import differences, environment
-from collectors.pool import ONE_THREAD, default_processes, in_parallel
-from collectors.process import die_with_parent, pinned
+from collectors.pool import compiling, default_processes, in_parallel
+from collectors.process import die_with_parent, keep_memory, pinned
 from collectors.whole_model import Case, build, case_key, measure_modes, modes_on, synchronize
 from costmodel.errors import CostmodelError, DatasetError
 
@@ -63,6 +63,8 @@ def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / "inductor"))
     variables, name = pinned(settings.device)
     os.environ.update(variables)  # before CUDA is first used
+    if name == "cpu":
+        keep_memory()
     check_environment(out, environment(name))
     measured = done_keys(out)
     todo = [case for case in cases if case_key(case) not in measured][: settings.cases_at_once]
@@ -126,7 +128,7 @@ def _fill_cache(
     """Compiles cases in parallel until `end`; contended seconds by case key and mode."""
     seconds: dict[str, dict[str, float]] = {}
     jobs = [(case, device) for case in todo]
-    for (case, _), outcome in in_parallel(warm, jobs, settings.processes, end, {**ONE_THREAD, **variables}):
+    for (case, _), outcome in in_parallel(warm, jobs, settings.processes, end, compiling(device, variables)):
         if isinstance(outcome, BaseException):
             print(f"compile failed: {case_key(case)}: {type(outcome).__name__}: {outcome}"[:200], flush=True)
         else:

@@ -28,8 +28,19 @@ ONE_THREAD = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 def default_processes() -> int:
-    """As many as there are cores, less two for the system and this process."""
-    return max(1, (os.cpu_count() or 2) - 2)
+    """As many as there are cores, less two for the system and this process; two, where there are only two."""
+    cores = os.cpu_count() or 2
+    return max(min(2, cores), cores - 2)
+
+
+def compiling(device: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """Variables of processes that fill Inductor's cache for a device, from those that pin a process to it.
+
+    Inductor writes the number of threads into a CPU's loops, so there it has to be what is measured with; threads that
+    have nothing to do then leave the cores to the other processes.
+    """
+    patience = {} if device.startswith("cuda") else {"OMP_WAIT_POLICY": "PASSIVE"}
+    return {**ONE_THREAD, **variables, **patience}
 
 
 def in_parallel(

@@ -18,7 +18,7 @@ from pathlib import Path
 from collectors.cases import Case, read_cases, write_cases, write_whole
 from collectors.environment import environment
 from collectors.ledger import Ledger
-from collectors.pool import ONE_THREAD, default_processes, in_parallel
+from collectors.pool import compiling, default_processes, in_parallel
 from collectors.process import pinned
 from collectors.supervise import HANG_SECONDS, Progress, Report, locked, supervise
 from collectors.worker import warm
@@ -81,7 +81,7 @@ def _compile(todo: Sequence[Case], path: Path, settings: Settings, begin: float,
     jobs = [(case, name) for case in cold]
     try:
         for count, (job, _) in enumerate(
-            in_parallel(warm, jobs, settings.processes, end, {**ONE_THREAD, **variables}), 1
+            in_parallel(warm, jobs, settings.processes, end, compiling(settings.device, variables)), 1
         ):
             known.add(job[0].key)
             report(Progress("compiling", count, len(cold), time.monotonic() - start, count))

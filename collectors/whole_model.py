@@ -19,7 +19,9 @@ Case = dict[str, Any]
 """`model` (a spec of costmodel.zoo), `batch_size`, `precision`, `layout`; `img_size` if it is not the model's own."""
 
 MODES: Mapping[str, str | None] = {"default": None, "reduce-overhead": "reduce-overhead"}
-INTERLEAVED = 2
+INTERLEAVED, CPU_INTERLEAVED = 2, 3
+CPU_SECONDS, CPU_LEAST = 0.3, 5
+"""How long a round on a CPU is, and of how many calls at least."""
 
 
 def case_key(case: Case) -> str:
@@ -150,10 +152,12 @@ def _time_mode(
     from costmodel.measure import device_time, host_time, latency
 
     graphs = counters["stats"]["unique_graphs"]
-    for _ in range(INTERLEAVED):
-        rounds[f"eager/{mode}"].append(latency(eager, 0.12, device=device).quantiles_us())
-        rounds[mode].append(latency(compiled, 0.12, device=device).quantiles_us())
-    for name, call in (("eager", eager), (mode, compiled)):
+    on_gpu = device.startswith("cuda")
+    seconds, least = (0.12, 10) if on_gpu else (CPU_SECONDS, CPU_LEAST)
+    for _ in range(INTERLEAVED if on_gpu else CPU_INTERLEAVED):
+        rounds[f"eager/{mode}"].append(latency(eager, seconds, least, device).quantiles_us())
+        rounds[mode].append(latency(compiled, seconds, least, device).quantiles_us())
+    for name, call in (("eager", eager), (mode, compiled)) if on_gpu else ():
         record[f"{name}_host_us"] = host_time(call, device=device).quantiles_us()
         if with_device:
             record[f"{name}_device_us"] = device_time(call, device=device).quantiles_us()

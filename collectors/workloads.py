@@ -6,6 +6,7 @@ import importlib.util
 import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from collectors import conv, matmul
@@ -14,6 +15,7 @@ from collectors.harvest import harvest
 from collectors.pool import ONE_THREAD, default_processes, in_parallel
 from collectors.whole_model import Case as ModelCase
 from collectors.worker import size_bytes
+from costmodel import ops
 from costmodel.errors import RequestError
 from costmodel.ir import parse
 
@@ -33,6 +35,9 @@ TIMM = (
     "repvgg_a2", "resmlp_12_224", "deit_tiny_patch16_224", "mixer_s32_224", "poolformer_s12", "pit_xs_224", "levit_128",
     "cspdarknet53", "xception41", "inception_v4", "convnextv2_atto", "mobilevitv2_050", "coatnet_nano_rw_224",
 )  # fmt: skip
+CPU_BATCHES = (1, 8)
+CPU_WORK, CPU_BYTES = 1 << 30, 256 << 20
+"""On a CPU, multiply-accumulates a thread and bytes of a unit at most: about 50 ms."""
 QUICK_MODELS = ("resnet18", "mobilenet_v3_small")
 QUICK_CASES = 6
 QUICK_WORK, QUICK_BYTES = 1 << 22, 4 << 20
@@ -55,6 +60,8 @@ def unit_cases(workloads: Iterable[str], device: str, quick: bool, end: float) -
     cases: list[Case] = []
     for name in workloads:
         cases += _layer(device, quick, end) if name == "layer" else makers[name](device, quick)
+    if device == "cpu":
+        cases = [case for case in cases if fits_cpu(case)]
     units: dict[tuple[str, str], list[Case]] = {}
     for case in distinct(cases):
         units.setdefault((case.unit, "" if case.unit else case.key), []).append(case)
@@ -69,8 +76,21 @@ def _conv(device: str, quick: bool) -> list[Case]:
         units = [unit for unit in units if unit.work <= QUICK_WORK and 4 * unit.elements <= QUICK_BYTES][
             : QUICK_CASES // 3
         ]
-    cases = [case for unit in units for case in conv.unit_cases(unit)]
-    return [case for case in cases if device.startswith("cuda") or case.way != "cudnn"]
+    if device.startswith("cuda"):
+        return [case for unit in units for case in conv.unit_cases(unit)]
+    on_cpu = [replace(unit, dtype="float32", batch=min(unit.batch, max(CPU_BATCHES))) for unit in units]
+    graphs = [conv.unit_graph(unit, "nchw", "nchw") for unit in on_cpu]
+    return [replace(case, position=None) for graph in graphs for case in harvest(graph, "conv", device)]
+
+
+def fits_cpu(case: Case) -> bool:
+    """Whether a CPU with so many threads measures a case in a moment, in a precision that it has arithmetic for."""
+    import torch
+
+    graph = parse(case.graph)
+    half = any(value.type.dtype in ("float16", "bfloat16") for value in graph.values)
+    work = sum(ops.flops(graph, op) for op in graph.ops) / 2
+    return not half and work <= CPU_WORK * torch.get_num_threads() and size_bytes(graph) <= CPU_BYTES
 
 
 def _matmul(_device: str, quick: bool) -> list[Case]:
@@ -94,18 +114,26 @@ def _layer(device: str, quick: bool, end: float) -> list[Case]:
 
 
 def _specs(device: str) -> list[Spec]:
-    """Every model at batch 1 and 32 in float32, and at one more batch size and precision, chosen by lot."""
+    """Every model at batch 1 and 32 in float32, and at one more batch size and precision, chosen by lot.
+
+    On a CPU, at its own batch sizes in float32.
+    """
     rng = random.Random(SEED)  # noqa: S311 - repeatable is what it should be
-    models = list(TORCHVISION)
-    if importlib.util.find_spec("timm") is not None:
-        models += [f"timm:{name}" for name in TIMM]
     specs: list[Spec] = []
-    for model in models:
+    for model in _models():
         batch, precision = rng.choice((8, 16, 64, 128)), rng.choice(("float32", "float16", "float16", "bfloat16"))
         several = [(1, "float32", False), (32, "float32", False), (batch, precision, rng.random() < 0.2)]
+        if device == "cpu":
+            several = [(size, "float32", False) for size in CPU_BATCHES]
         specs += [(model, *one, None, device) for one in several]
     rng.shuffle(specs)
     return specs
+
+
+def _models() -> list[str]:
+    """The models to take layers from; timm's, if it is installed."""
+    has_timm = importlib.util.find_spec("timm") is not None
+    return [*TORCHVISION, *(f"timm:{name}" for name in TIMM if has_timm)]
 
 
 def _quick_specs(device: str) -> list[Spec]:
@@ -123,12 +151,22 @@ def capture_cases(spec: Spec) -> list[Case]:
     return list(harvest(capture(loaded.module, loaded.inputs, model), source, device))
 
 
-def model_cases(quick: bool) -> list[ModelCase]:
-    """Whole models to measure: torchvision's at batch 1 and 32, or one tiny one."""
+def model_cases(device: str, quick: bool) -> list[ModelCase]:
+    """Whole models to measure: torchvision's at batch 1 and 32, or one tiny one.
+
+    On a CPU at its own batch sizes, timm's too, each model first at one of them, so that what is cut short has both.
+    """
     same = {"precision": "float32", "layout": "nchw"}
     if quick:
         return [{"model": QUICK_MODELS[0], "batch_size": 1, "img_size": 64, **same}]
-    return [{"model": model, "batch_size": batch, **same} for batch in (1, 32) for model in TORCHVISION]
+    if device.startswith("cuda"):
+        return [{"model": model, "batch_size": batch, **same} for batch in (1, 32) for model in TORCHVISION]
+    turns = (CPU_BATCHES, CPU_BATCHES[::-1])
+    return [
+        {"model": model, "batch_size": turns[index % 2][turn], **same}
+        for turn in range(len(CPU_BATCHES))
+        for index, model in enumerate(_models())
+    ]
 
 
 def remembered(path: Path, request: Mapping[str, object]) -> list[Case] | None:

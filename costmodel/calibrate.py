@@ -18,6 +18,7 @@ from costmodel import ops, timeline
 from costmodel.errors import DatasetError
 from costmodel.kernels import Kernel
 from costmodel.program import Program, compile_counts, dispatch_class
+from costmodel.serial import BETWEEN, KERNEL_KINDS, SERIAL_MODES, kernel_counts
 
 OUTLIER = 0.08
 PRIORS: Mapping[str, Mapping[str, float]] = {
@@ -40,18 +41,30 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
     },
     "compile": {"operator": 5e3, "distinct_kernel": 5e4, "start": 1e6},
     "graph_host": {"parameter": 0.3, "node": 0.1, "start": 80.0},
+    "eager_serial": {**dict.fromkeys(KERNEL_KINDS, 1.0), "call": 1.0, "view": 2.0, "module": 1.5, "start": 20.0},
+    "default_serial": {**dict.fromkeys(KERNEL_KINDS, 1.0), "call": 2.0, "loop": -6.0, "parameter": 0.5, "start": 60.0},
 }
-"""From isolated calls and published profiles of torch.compile's overheads; microseconds a count."""
+"""From isolated calls and published profiles of torch.compile's overheads; microseconds a count, but factors for kinds
+of kernels on a CPU. There a loop alone is called through a wrapper of its own, which a model has once."""
+CPU_COSTS: Mapping[str, tuple[str, ...]] = {name: tuple(PRIORS[name]) for name in (*SERIAL_MODES.values(), "compile")}
+"""The tables of costs that a CPU's profile must have, and what each must tell."""
 COSTS: Mapping[str, tuple[str, ...]] = {
     "dispatch": ("other",),
     "eager_device": ("cold_launch",),
     "eager_wall": ("gap", "synchronise"),
     "default_device": ("cold_launch",),
     "default_wall": ("gap", "synchronise"),
-    **{name: tuple(prior) for name, prior in PRIORS.items()},
+    **{name: tuple(PRIORS[name]) for name in ("eager_host", "default_host", "graph_host", "compile")},
 }
-"""The tables of costs that a profile must have, and what each must tell."""
-STRENGTH = {"compile": 0.1, "eager_host": 0.1, "default_host": 0.3, "graph_host": 0.1}
+"""The same for a GPU's."""
+STRENGTH = {
+    "compile": 0.1,
+    "eager_host": 0.1,
+    "default_host": 0.3,
+    "graph_host": 0.1,
+    "eager_serial": 0.1,
+    "default_serial": 0.1,
+}
 VIEW_US = 2.0
 """Host time of a view that leads to an isolated call's operands; a model's views are counted apart."""
 LEAST_CLASS = 5
@@ -126,8 +139,15 @@ def fit_dispatch(kernels: Sequence[Kernel], host_us: Sequence[float]) -> dict[st
     return table | {"other": float(np.median([us for _, us in known]))}
 
 
-def fit_tables(cases: Sequence[Case], dispatch: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Every table of costs that the timeline needs, from measured cases."""
+def fit_tables(cases: Sequence[Case], dispatch: Mapping[str, float] | None) -> dict[str, dict[str, float]]:
+    """Every table of costs that the timeline needs, from measured cases.
+
+    Args:
+        cases: what was measured.
+        dispatch: host times of isolated calls by class; None on a CPU, where a call returns when it is done.
+    """
+    if dispatch is None:
+        return {table: _fit_serial(cases, way) for way, table in SERIAL_MODES.items()}
     tables: dict[str, dict[str, float]] = {"dispatch": dict(dispatch)}
     for way, counts in (("eager", timeline.eager_counts), ("default", timeline.default_counts)):
         chosen = [case for case in cases if f"{way}_host_us" in case.measured]
@@ -138,6 +158,14 @@ def fit_tables(cases: Sequence[Case], dispatch: Mapping[str, float]) -> dict[str
         tables[f"{way}_wall"] = _fit_wall(chosen, way, tables)
     tables["graph_host"] = _fit_graph(cases)
     return tables
+
+
+def _fit_serial(cases: Sequence[Case], way: str) -> dict[str, float]:
+    """Factors of kernels and costs between them that a CPU's wall times are sums of."""
+    name = SERIAL_MODES[way]
+    chosen = [(_program(case, way), case) for case in cases if f"{way}_us" in case.measured]
+    rows = [kernel_counts(program, _kernel_us(case, way)) | BETWEEN[name](program) for program, case in chosen]
+    return ridge(rows, [case.measured[f"{way}_us"] for _, case in chosen], PRIORS[name], STRENGTH[name])
 
 
 def _program(case: Case, way: str) -> Program:

@@ -1,6 +1,7 @@
 """What TorchInductor does to a graph, without it: rewrites, layout decision, realisation and fusion into kernels.
 
-The rules follow Inductor's lowering and scheduler (torch 2.11, inference on a GPU); each function names its original.
+The rules follow Inductor's lowering and scheduler (torch 2.11, inference); each function names its original. On a CPU
+the same lowering ends in loops in C++, with the few rules of its own that `on_cpu` stands for.
 They are checked against the kernels that compiled models really launch (see the dataset's kernel counts).
 """
 
@@ -17,14 +18,14 @@ from costmodel.realize import realize, split_reduction
 __all__ = ["compiled_kernels", "lay_out", "prefers_channels_last", "schedule", "split_reduction"]
 
 
-def compiled_kernels(graph: Graph) -> tuple[Kernel, ...]:
+def compiled_kernels(graph: Graph, on_cpu: bool = False) -> tuple[Kernel, ...]:
     """The kernel calls of one forward pass of `torch.compile(model)`, in order."""
-    return schedule(lay_out(decompose(unrolled(graph))))
+    return schedule(lay_out(decompose(unrolled(graph), on_cpu), on_cpu), on_cpu)
 
 
-def schedule(graph: Graph) -> tuple[Kernel, ...]:
+def schedule(graph: Graph, on_cpu: bool = False) -> tuple[Kernel, ...]:
     """Realises values as Inductor's lowering does, fuses as its scheduler does, and returns the kernels in order."""
-    lowering = realize(graph)
+    lowering = realize(graph, on_cpu)
     extractor = Extractor(graph)
     return tuple(
         Kernel("aten" if node.extern else "triton", extractor.extract(node.ops), tuple(node.ops), node.launches)

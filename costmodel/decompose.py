@@ -18,9 +18,9 @@ POINTWISE_CAT_INPUTS = 8
 """`config.max_pointwise_cat_inputs`: up to so many tensors are joined inside the kernel that uses them."""
 
 
-def decompose(graph: Graph) -> Graph:
+def decompose(graph: Graph, on_cpu: bool = False) -> Graph:
     """The graph after every rewrite that applies."""
-    return rewritten(graph, REWRITES)
+    return rewritten(graph, CPU_REWRITES if on_cpu else REWRITES)
 
 
 def rewritten(graph: Graph, rewrites: Mapping[str, Rewrite]) -> Graph:
@@ -180,10 +180,15 @@ def expand_softmax(site: Site) -> list[Op] | None:
     return site.finish("div.Tensor", self=powers, other=total)
 
 
+def copy_many_into_places(site: Site) -> list[Op] | None:
+    """With many inputs `copy_into_places`; a few are joined inside a kernel."""
+    return copy_into_places(site) if len(site.op.refs()) > POINTWISE_CAT_INPUTS else None
+
+
 def copy_into_places(site: Site) -> list[Op] | None:
-    """Inductor's ConcatKernel: with many inputs, each is computed in, or copied to, its place in the result."""
+    """Inductor's ConcatKernel: each input is computed in, or copied to, its place in the result."""
     refs = site.op.refs()
-    if len(refs) <= POINTWISE_CAT_INPUTS:
+    if len(refs) < 2:
         return None
     places = tuple(site.add("clone", site.graph.type_of(ref), self=ref) for ref in refs)
     return site.finish("concat_in_place", tensors=places)
@@ -204,6 +209,13 @@ REWRITES: Mapping[str, Rewrite] = {
     "native_group_norm": expand_group_norm,
     "_softmax": expand_softmax,
     "_safe_softmax": expand_softmax,
-    "cat": copy_into_places,
+    "cat": copy_many_into_places,
     "_adaptive_avg_pool2d": pool_to_one,
 }
+ON_GPU_ONLY = frozenset({"convolution", "addmm"})
+"""On a CPU a bias stays with its library call (Inductor's `convolution` and `should_prefer_unfused_addmm`)."""
+CPU_REWRITES: Mapping[str, Rewrite] = {
+    **{name: rewrite for name, rewrite in REWRITES.items() if name not in ON_GPU_ONLY},
+    "cat": copy_into_places,
+}
+"""On a CPU every concatenation is a ConcatKernel (Inductor's `cat`)."""

@@ -29,7 +29,7 @@ ELSEWHERE, PROBED = "another machine: ", "another machine, its host probed: "
 """Begin the names of sets of cases that were not measured where the profile's host costs were."""
 
 
-def programs(case: Measured) -> tuple[Program, Program]:
+def programs(case: Measured, on_cpu: bool = False) -> tuple[Program, Program]:
     """What eager execution and torch.compile issue for a case."""
     from costmodel.capture import capture
     from costmodel.zoo import load
@@ -43,14 +43,14 @@ def programs(case: Measured) -> tuple[Program, Program]:
         channels_last=case.layout == "nhwc",
     )
     graph = capture(loaded.module, loaded.inputs, case.model)
-    return eager_program(graph), compiled_program(graph)
+    return eager_program(graph, on_cpu), compiled_program(graph, on_cpu)
 
 
 def leave_families_out(
     cases: Sequence[Measured],
     issued: Sequence[tuple[Program, Program]],
     fit: CrossFit,
-    dispatch: Mapping[str, float],
+    dispatch: Mapping[str, float] | None,
     jobs: int = 2,
 ) -> list[dict[str, Any]]:
     """One row a case: measured and predicted, by kernels and costs that saw nothing of its fold's families.
@@ -61,7 +61,7 @@ def leave_families_out(
         cases: what was measured.
         issued: the eager and the compiled program of each case.
         fit: gives the predictors.
-        dispatch: host times of isolated calls by class.
+        dispatch: host times of isolated calls by class; None on a CPU.
         jobs: processes, one a fold.
     """
     from joblib import Parallel, delayed
@@ -80,7 +80,7 @@ def _predict_fold(
     issued: Sequence[tuple[Program, Program]],
     known: Sequence[calibrate.Case],
     predictor: Predictor,
-    dispatch: Mapping[str, float],
+    dispatch: Mapping[str, float] | None,
 ) -> list[dict[str, Any]]:
     costs = calibrate.fit_tables([one for one, case in zip(known, cases, strict=True) if case.fold != fold], dispatch)
     tested = [index for index, case in enumerate(cases) if case.fold == fold]
@@ -160,7 +160,7 @@ def evaluate_case(case: Measured, known: calibrate.Case, tables: Mapping[str, Ma
         row[f"{name}_us"], row[f"{name}_host_us"] = timing.latency_us, timing.host_us
         row[f"{name}_device_us"] = timing.device_us
     row |= {f"measured_{name}": value for name, value in case.medians.items()}
-    for mode in MODES:
+    for mode in (mode for mode in MODES if mode in timings):
         row[f"speedup/{mode}"] = timings["eager"].latency_us / timings[mode].latency_us
         row[f"probed_speedup/{mode}"] = probed["eager"].latency_us / probed[mode].latency_us
         if f"{COLUMNS[mode]}_us" in case.medians:
@@ -192,15 +192,20 @@ def score(frame: pd.DataFrame, mode: str, predicted: str = "speedup") -> dict[st
     }
 
 
-def score_table(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Scores by mode and set of cases: batch 1 and 32 in float32, other batch sizes, float16, all; and by machine."""
+def score_table(frame: pd.DataFrame, on_cpu: bool = False) -> list[dict[str, Any]]:
+    """Scores by mode and set of cases: batch 1 and 32 in float32, other batch sizes, float16, all; and by machine.
+
+    On a CPU batch 8 takes the place of 32.
+    """
     home = frame["environment"] == 0
-    common = (frame["precision"] == "float32") & frame["batch_size"].isin([1, 32])
+    large, others = (8, [4, 32]) if on_cpu else (32, [8, 128])
+    common = (frame["precision"] == "float32") & frame["batch_size"].isin([1, large])
+    other = (frame["precision"] == "float32") & frame["batch_size"].isin(others)
     subsets: Iterable[tuple[str, Any]] = (
-        ("float32, batch 1 and 32", common),
+        (f"float32, batch 1 and {large}", common),
         ("float32, batch 1", common & (frame["batch_size"] == 1)),
-        ("float32, batch 32", common & (frame["batch_size"] == 32)),
-        ("float32, batch 8 and 128", (frame["precision"] == "float32") & frame["batch_size"].isin([8, 128])),
+        (f"float32, batch {large}", common & (frame["batch_size"] == large)),
+        (f"float32, batch {others[0]} and {others[1]}", other),
         ("float16", frame["precision"] == "float16"),
         ("all", frame["batch_size"] > 0),
     )
@@ -212,6 +217,19 @@ def score_table(frame: pd.DataFrame) -> list[dict[str, Any]]:
                 chosen = frame[mask & place]
                 if f"measured_speedup/{mode}" in frame and chosen[f"measured_speedup/{mode}"].notna().any():
                     rows.append({"mode": mode, "cases_of": prefix + name, **score(chosen, mode, predicted)})
+    return rows
+
+
+def latency_scores(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Errors of the predicted latency by mode, of the cases that were measured where the profile's costs were."""
+    rows = []
+    home = frame[frame["environment"] == 0]
+    for mode, name in COLUMNS.items():
+        seen = home[home[f"measured_{name}_us"].notna()] if f"measured_{name}_us" in home else home.iloc[:0]
+        if not seen.empty:
+            error = (seen[f"{name}_us"] / seen[f"measured_{name}_us"] - 1).abs()
+            found = {"mean_error": error.mean(), "median_error": error.median(), "within_10": (error <= 0.1).mean()}
+            rows.append({"mode": mode, "cases": len(seen), **{key: float(value) for key, value in found.items()}})
     return rows
 
 

@@ -35,10 +35,10 @@ def explain(graph: Graph, profile: Profile, report: Report, shapes: Sequence[Seq
         report: with what result.
         shapes: of its main input that the model will meet after the first.
     """
-    eager, compiled = eager_program(graph), compiled_program(graph)
+    eager, compiled = eager_program(graph, profile.on_cpu), compiled_program(graph, profile.on_cpu)
     before, after = (profile.predictor.predict(program.kernels, program.positions) for program in (eager, compiled))
     return (
-        *_bounds(report.modes),
+        *_bounds(report.modes, profile.on_cpu),
         *_breaks(graph),
         *_fallbacks(compiled, after),
         *_in_place(graph),
@@ -47,7 +47,7 @@ def explain(graph: Graph, profile: Profile, report: Report, shapes: Sequence[Seq
     )
 
 
-def _bounds(modes: Mapping[str, ModePrediction]) -> list[Reason]:
+def _bounds(modes: Mapping[str, ModePrediction], on_cpu: bool) -> list[Reason]:
     reasons = []
     for name, mode in modes.items():
         host, device = mode.host_ms, mode.device_ms
@@ -57,6 +57,8 @@ def _bounds(modes: Mapping[str, ModePrediction]) -> list[Reason]:
         )
         if name == "reduce-overhead":
             why = f"device-bound: one CUDA graph, {device:.2f} ms of kernels and {host:.2f} ms around them"
+        if on_cpu:
+            why = f"a sum: {device:.2f} ms in kernels, {host:.2f} ms between them; a CPU runs what it issues"
         reasons.append(Reason("mode", name, why))
     return reasons
 

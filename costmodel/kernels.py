@@ -20,8 +20,8 @@ class Kernel:
     """One call that the host issues: operators computed together by one implementation.
 
     Attributes:
-        backend: `aten` (a library call, as eager execution makes it), `triton` (a fused kernel that Inductor makes) or
-            `cudnn` (a convolution with its bias, addition and ReLU fused).
+        backend: `aten` (a library call, as eager execution makes it), `triton` (a fused kernel that Inductor makes; on
+            a CPU, a loop in C++) or `cudnn` (a convolution with its bias, addition and ReLU fused).
         graph: what it computes, with canonical names; inputs and parameters have the layouts they have in the model.
         ops: names of the operators it computes, in the graph that it was taken from.
         launches: how many device kernels the host launches for it; more than one where a reduction is split.
@@ -53,12 +53,13 @@ class Kernel:
         return ops.lookup(self.anchor).kind
 
 
-def eager_kernels(graph: Graph) -> tuple[Kernel, ...]:
-    """One kernel call for each operator that is not a view, in execution order, of those that a GPU is given.
+def eager_kernels(graph: Graph, on_cpu: bool = False) -> tuple[Kernel, ...]:
+    """One kernel call for each operator that is not a view, in execution order; on a CPU, as it was captured.
 
     An `as_strided_scatter` is none either: it says where an operator that wrote through a view has left its result.
     """
-    graph = choose_libraries(fast_path(graph))
+    if not on_cpu:
+        graph = choose_libraries(fast_path(graph))
     extractor = Extractor(graph)
     return tuple(
         Kernel("aten", extractor.extract([op.name]), (op.name,))

@@ -11,11 +11,16 @@ from costmodel.ir import Arg, Graph, Op, Ref, TensorType
 from costmodel.ops import Role
 
 
-def prefers_channels_last(graph: Graph) -> bool:
-    """Inductor's `decide_layout_opt` for inference: FLOPs weighted by how each kind of convolution fares."""
+def prefers_channels_last(graph: Graph, on_cpu: bool = False) -> bool:
+    """Inductor's `decide_layout_opt` for inference: FLOPs weighted by how each kind of convolution fares.
+
+    On a CPU, where oneDNN runs convolutions, channels last always wins.
+    """
     weight = {"grouped": 1.358, "small": 0.783, "in_out": 0.725, "default": 0.823}
     convolutions = [op for op in graph.ops if op.base == "convolution" and len(op.type.shape) == 4]
-    if not convolutions or len(graph.ops) >= 300 * len(convolutions):
+    if on_cpu or not convolutions:
+        return bool(convolutions)
+    if len(graph.ops) >= 300 * len(convolutions):
         return False
     total = weighted = 0.0
     for op in convolutions:
@@ -35,9 +40,9 @@ def _convolution_class(graph: Graph, op: Op) -> str:
     return "in_out" if out_channels * 2 <= in_channels and kernel[0] > 1 else "default"
 
 
-def lay_out(graph: Graph) -> Graph:
+def lay_out(graph: Graph, on_cpu: bool = False) -> Graph:
     """The graph with the layouts that Inductor gives its tensors; conversions appear as `clone` operators."""
-    return in_channels_last(graph, runnable=False) if prefers_channels_last(graph) else graph
+    return in_channels_last(graph, runnable=False) if prefers_channels_last(graph, on_cpu) else graph
 
 
 def in_channels_last(graph: Graph, runnable: bool = True) -> Graph:

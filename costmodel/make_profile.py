@@ -21,7 +21,7 @@ from costmodel.errors import DatasetError
 from costmodel.features import OPTIONAL, Roofline
 from costmodel.folds import Folds, by_family
 from costmodel.hardware import CARD_SCHEMA
-from costmodel.measured import FOLDS, Measured, own_probe_us, read_measured, spread, unstable
+from costmodel.measured import FOLDS, Measured, noise, own_probe_us, read_measured, spread, unstable
 from costmodel.predictor import Array, save_predictor
 from costmodel.program import Program
 from costmodel.train import Settings, Table, drop, fit_roofline, tabulate, trusted
@@ -50,14 +50,14 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
             f"{directory / 'units.parquet'}: {len(kept)} usable units; at least {LEAST_UNITS} are needed"
         )
     environment = about.get("environment", {})
-    multiprocessors = int(environment.get("multiprocessors", MULTIPROCESSORS.get(environment.get("device", ""), 1)))
+    multiprocessors, on_cpu = _multiprocessors(environment), environment.get("device") == "cpu"
     say(f"{len(kept)} units of {len(frame)} can be trained on")
     kernels = [kernel_of(graph, runner) for graph, runner in zip(kept["graph"], kept["runner"], strict=True)]
     roofline = fit_roofline(kernels, kept["device_us_p50"].tolist())
     everything = tabulate(kernels, kept, roofline, multiprocessors)
     tables = {group: drop(table, OPTIONAL) for group, table in everything.items()}
     cases, counts, probe_us = _stable_cases(directory / "models.jsonl", settings.most_cases, say)
-    issued = Parallel(n_jobs=jobs)(delayed(evaluate.programs)(case) for case in cases)
+    issued = Parallel(n_jobs=jobs)(delayed(evaluate.programs)(case, on_cpu) for case in cases)
     origins = evaluate.table_origins(kernels, kept["source"].tolist())
     banned = evaluate.banned_kernels(cases, issued)
     folds = {group: by_family(table.shape, origins[group], banned) for group, table in tables.items()}
@@ -65,17 +65,22 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
     fit = cross_fit(tables, folds, roofline, multiprocessors, settings, jobs)
     pending = directory / "predictor.pending.safetensors"  # the old one is good until the new card is there
     sha256 = save_predictor(fit.predictor, pending)
-    dispatch = calibrate.fit_dispatch(kernels, kept["host_us_p25"].tolist())
+    dispatch = None if on_cpu else calibrate.fit_dispatch(kernels, kept["host_us_p25"].tolist())
     card = {
         "schema": CARD_SCHEMA,
         "name": name,
         "environment": environment,
         "predictor_sha256": sha256,
-        "units": {"measured": len(frame), "trained_on": len(kept), "status": _counts(frame["status"])},
+        "units": {
+            "measured": len(frame),
+            "trained_on": len(kept),
+            "status": _counts(frame["status"]),
+            "noise": _noise(kept),
+        },
         "training": {"folds": FOLDS, **asdict(settings)},
         "roofline": _describe(roofline),
-        "models": counts,
-        "host": {"probe_us": probe_us} if probe_us else {},
+        "models": counts | {"noise": noise(cases)},
+        "host": {"probe_us": probe_us} if probe_us and not on_cpu else {},
         **({"repeated": agreement(kept, again)} if (again := _again(directory)) is not None else {}),
         **_whole_models(directory, cases, issued, fit, dispatch, say, jobs),
     }
@@ -120,6 +125,18 @@ def agreement(first: pd.DataFrame, again: pd.DataFrame) -> dict[str, float]:
     }
 
 
+def _noise(kept: pd.DataFrame) -> float:
+    """The median over units of the interquartile range of their samples, relative to their median."""
+    apart = (kept["device_us_p75"] - kept["device_us_p25"]) / kept["device_us_p50"]
+    return float(apart.median())
+
+
+def _multiprocessors(environment: Mapping[str, str]) -> int:
+    """Of the device; of a CPU the threads that share a kernel."""
+    known = MULTIPROCESSORS.get(environment.get("device", ""), 1)
+    return int(environment.get("multiprocessors", environment.get("threads", known)))
+
+
 def _describe(roofline: Roofline) -> dict[str, Any]:
     return {
         "bandwidth_gb_s": round(roofline.bytes_per_us / 1e3, 1),
@@ -155,7 +172,7 @@ def _whole_models(
     cases: Sequence[Measured],
     issued: Sequence[tuple[Program, Program]],
     fit: CrossFit,
-    dispatch: Mapping[str, float],
+    dispatch: Mapping[str, float] | None,
     say: Say,
     jobs: int,
 ) -> dict[str, Any]:
@@ -167,10 +184,13 @@ def _whole_models(
         return {"costs": costs, "intervals": wide, "scores": {}}
     frame = pd.DataFrame(evaluate.leave_families_out(cases, issued, fit, dispatch, jobs))
     frame.to_csv(directory / "validation.csv", index=False, float_format="%.5g")
-    scores = evaluate.score_table(frame)
+    scores = evaluate.score_table(frame, on_cpu=dispatch is None)
+    latencies = evaluate.latency_scores(frame)
     for row in scores:
         found = f"mean error {row['mean_error']:.3f} (constant {row['constant_mean_error']:.3f})"
         say(f"{row['mode']}, {row['cases_of']}: {found}")
+    for row in latencies:
+        say(f"{row['mode']}: mean error of latency {row['mean_error']:.3f} ({row['cases']} cases)")
     known = evaluate.calibration_cases(cases, issued, fit.predictor)
     costs = calibrate.fit_tables(known, dispatch)
     costs["compile"] = calibrate.fit_compile(
@@ -181,7 +201,7 @@ def _whole_models(
     return {
         "costs": costs,
         "intervals": intervals(frame),
-        "scores": {"models": scores, "coverage": coverage(frame)},
+        "scores": {"models": scores, "latency": latencies, "coverage": coverage(frame)},
     }
 
 

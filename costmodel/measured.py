@@ -85,19 +85,21 @@ def family_of(model: str) -> str:
 
 
 def read_measured(path: Path) -> tuple[list[Measured], dict[str, Any]]:
-    """The cases of a whole-model file, and what its first line says about them.
+    """The cases of a whole-model file that were measured, and what its first line says about them; a sweep's has none.
 
     Raises:
         DatasetError: the file is missing or a line is not a case.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-        about, *rows = [json.loads(line) for line in lines]
+        rows = [json.loads(line) for line in lines]
+        about = rows.pop(0) if "schema" in rows[0] else {}
+        rows = [row for row in rows if "error" not in row]
         cases = [_measured(row) for row in rows]
         own = own_probe_us(cases)
         speeds = [own / float(row.get("probe_us", own)) if own else 1.0 for row in rows]
         return [replace(case, host_speed=speed) for case, speed in zip(cases, speeds, strict=True)], about
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise DatasetError(f"{path}: not a file of whole-model measurements: {error}") from error
 
 
@@ -122,6 +124,17 @@ def _measured(row: Mapping[str, Any]) -> Measured:
     if latency:
         medians["eager_us"] = float(np.median([medians[f"eager_us/{mode}"] for mode in names if mode in latency]))
     return Measured(row["model"], row["batch_size"], row["precision"], row["layout"], medians, row)
+
+
+def noise(cases: Sequence[Measured]) -> dict[str, float]:
+    """How far the rounds of a case differ, by mode: half their range over their middle, mean of all cases."""
+    spreads: dict[str, list[float]] = {}
+    for case in cases:
+        for name, rounds in case.record.get("latency_us", {}).items():
+            medians = [quantiles[2] for quantiles in rounds]
+            spread = (max(medians) - min(medians)) / (max(medians) + min(medians))
+            spreads.setdefault("eager" if name.startswith("eager") else name, []).append(spread)
+    return {mode: float(np.mean(found)) for mode, found in sorted(spreads.items())}
 
 
 def unstable(case: Measured) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from costmodel import ops, timeline
-from costmodel.calibrate import COSTS
+from costmodel.calibrate import COSTS, CPU_COSTS
 from costmodel.errors import CaptureError, ProfileError, RequestError
 from costmodel.hardware import Profile, load_profile, resolve_default
 from costmodel.hosts import resolve_host
@@ -98,10 +98,11 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
         CaptureError: the graph has no operator that computes anything.
         ProfileError: the profile is damaged or of another version.
     """
-    eager, compiled = eager_program(graph), compiled_program(graph)
+    eager, compiled = eager_program(graph, profile.on_cpu), compiled_program(graph, profile.on_cpu)
     if not eager.kernels:
         raise CaptureError(f"{graph.name}: the model has no operator to run, so there is nothing to predict")
-    tables = {name: profile.costs(name, needed) for name, needed in COSTS.items()}
+    needed = CPU_COSTS if profile.on_cpu else COSTS
+    tables = {name: profile.costs(name, costs) for name, costs in needed.items()}
     eager_kernels = profile.predictor.predict(eager.kernels, eager.positions)
     compiled_kernels = profile.predictor.predict(compiled.kernels, compiled.positions)
     unsupported = _unsupported(graph)

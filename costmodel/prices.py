@@ -22,7 +22,7 @@ MOST_PARTNERS = 4
 """Of what a block reads, so many nearest blocks are considered for fusion with it; a concatenation reads dozens."""
 
 
-def kernels_of(main: Graph, ops: Sequence[str], backend: str) -> tuple[Kernel, ...]:
+def kernels_of(main: Graph, ops: Sequence[str], backend: str, on_cpu: bool = False) -> tuple[Kernel, ...]:
     """What a region launches.
 
     Raises:
@@ -30,9 +30,9 @@ def kernels_of(main: Graph, ops: Sequence[str], backend: str) -> tuple[Kernel, .
     """
     part = cut(main, ops)
     if backend == "inductor":
-        return compiled_kernels(part.graph)
+        return compiled_kernels(part.graph, on_cpu)
     if backend == "eager":
-        return eager_kernels(part.graph)
+        return eager_kernels(part.graph, on_cpu)
     fused = fused_part(part)
     if fused is None:
         raise ValueError(f"cuDNN cannot run {', '.join(ops)} as one convolution")
@@ -44,7 +44,8 @@ class Prices:
 
     def __init__(self, main: Graph, profile: Profile) -> None:
         self._main, self._predictor = main, profile.predictor
-        cold = profile.costs("default_device", ("cold_launch",))["cold_launch"]
+        self._on_cpu = profile.on_cpu
+        cold = 0.0 if profile.on_cpu else profile.costs("default_device", ("cold_launch",))["cold_launch"]
         self._cold_us = cold * timeline.coldness(footprint_of(main))
         self._compile_costs = profile.costs("compile")
         self._kernels: dict[tuple[str, tuple[str, ...]], tuple[Kernel, ...]] = {}
@@ -56,7 +57,7 @@ class Prices:
         """What a region launches."""
         key = (backend, tuple(ops))
         if key not in self._kernels:
-            self._kernels[key] = kernels_of(self._main, ops, backend)
+            self._kernels[key] = kernels_of(self._main, ops, backend, self._on_cpu)
         return self._kernels[key]
 
     def learn(self, regions: Iterable[tuple[str, Sequence[str]]]) -> None:

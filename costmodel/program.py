@@ -34,15 +34,15 @@ class Program:
     footprint: int
 
 
-def eager_program(graph: Graph) -> Program:
+def eager_program(graph: Graph, on_cpu: bool = False) -> Program:
     """Operator after operator, as written."""
     views = sum(ops.lookup(op).role is Role.VIEW for op in graph.ops)
-    return _program(graph, eager_kernels(graph), views, graph.module_calls)
+    return _program(graph, eager_kernels(graph, on_cpu), views, graph.module_calls)
 
 
-def compiled_program(graph: Graph) -> Program:
+def compiled_program(graph: Graph, on_cpu: bool = False) -> Program:
     """As `torch.compile` runs it."""
-    return _program(graph, compiled_kernels(graph), views=0, module_calls=0)
+    return _program(graph, compiled_kernels(graph, on_cpu), views=0, module_calls=0)
 
 
 def _program(graph: Graph, kernels: tuple[Kernel, ...], views: int, module_calls: int) -> Program:

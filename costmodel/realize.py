@@ -15,6 +15,8 @@ READS_TO_REALIZE = 8
 """`config.realize_acc_reads_threshold`: a value that reads more buffers is kept in any case."""
 WORK_TO_REALIZE = 30
 """`config.realize_opcount_threshold`: likewise for a value of more arithmetic."""
+HEAVY = frozenset({"exp", "log", "log10", "log1p", "log2", "sigmoid", "silu", "tanh"})
+"""`StorageBox.should_realize_on_reuse`: on a CPU, a value used twice is kept in memory if computing it takes these."""
 MULTIPROCESSORS = 132
 """Of the H100 and H200; enters the rule that splits reductions."""
 
@@ -70,9 +72,9 @@ class Node:
         return self.outer * self.inner
 
 
-def realize(graph: Graph) -> Lowering:
+def realize(graph: Graph, on_cpu: bool = False) -> Lowering:
     """Lowers every operator and keeps what the graph returns; see `Lowering.nodes` and `Lowering.writers`."""
-    lowering = Lowering(graph)
+    lowering = Lowering(graph, on_cpu)
     for op in graph.ops:
         lowering.lower(op)
     for ref in graph.outputs:
@@ -88,8 +90,9 @@ class Lowering:
         writers: buffer -> indices of the nodes that write it; several where inputs were joined in place.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, on_cpu: bool = False) -> None:
         self.graph = graph
+        self._on_cpu = on_cpu
         self.nodes: list[Node] = []
         self.writers: dict[str, tuple[int, ...]] = {}
         self._ops = {op.name: op for op in graph.ops}
@@ -156,8 +159,12 @@ class Lowering:
         self._exprs[op.name] = expr
         reused = self._uses(op.name) > 1
         reads = max(len(expr.reads), window)
-        if reads > READS_TO_REALIZE or expr.work > WORK_TO_REALIZE or (reused and reads > READS_TO_REALIZE_REUSED):
+        kept = reused and (reads > READS_TO_REALIZE_REUSED or self._heavy(expr))
+        if kept or reads > READS_TO_REALIZE or expr.work > WORK_TO_REALIZE:
             self.realize(op.name)
+
+    def _heavy(self, expr: _Expr) -> bool:
+        return self._on_cpu and any(self._ops[name].base in HEAVY for name in expr.ops)
 
     def _uses(self, name: str) -> int:
         """How many computations read a value, through views."""
@@ -175,7 +182,7 @@ class Lowering:
         outer = _reduction_outer(op, source)
         inner = max(1, source.numel // max(1, outer))
         joined = self._joined(op)
-        launches = 2 if split_reduction(self.graph, op) else 1
+        launches = 2 if not self._on_cpu and split_reduction(self.graph, op) else 1
         self._emit(op, Node([*joined.ops, op.name], set(joined.reads), outer, inner, launches=launches))
 
     def _join_in_place(self, op: Op) -> None:

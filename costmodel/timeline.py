@@ -2,6 +2,7 @@
 
 The host issues calls one after another; the device starts a kernel once it is issued and the one before it has ended.
 Wall time is the end of the last kernel plus a constant for the synchronisation. In graph mode one launch replays all.
+On a CPU the host is the device: it runs what it issues before it goes on, and wall time is a sum (`costmodel.serial`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from costmodel.program import Program, dispatch_class
+from costmodel.serial import BETWEEN, SERIAL_MODES, kernel_counts
 
 CACHE_BYTES = 60e6
 """Second-level cache of the H100 and H200. What a pass touches beyond it is fetched anew by the next pass."""
@@ -154,12 +156,25 @@ def timings(
     compiled_us: Sequence[float],
     tables: Mapping[str, Costs],
 ) -> dict[str, Timing]:
-    """A call in every mode, from what is issued eager and compiled and what each kernel takes alone, microseconds."""
+    """A call in every mode there is, from what is issued eager and compiled and what each kernel takes alone.
+
+    On a CPU, whose tables of costs are those of `SERIAL_MODES`, there are no CUDA graphs. Microseconds.
+    """
+    if all(table in tables for table in SERIAL_MODES.values()):
+        issued = {"eager": (eager, eager_us), "default": (compiled, compiled_us)}
+        return {mode: serial_timing(*issued[mode], table, tables) for mode, table in SERIAL_MODES.items()}
     return {
         "eager": eager_timing(eager, eager_us, tables),
         "default": default_timing(compiled, compiled_us, tables),
         "reduce-overhead": graph_timing(compiled, compiled_us, tables),
     }
+
+
+def serial_timing(program: Program, kernel_us: Sequence[float], name: str, tables: Mapping[str, Costs]) -> Timing:
+    """A call on a CPU: kernels one after another, at the factors of a table, and what is between them."""
+    device = total(kernel_counts(program, kernel_us), tables[name])
+    between = total(BETWEEN[name](program), tables[name])
+    return Timing(device + between, between, device)
 
 
 def eager_timing(program: Program, kernel_us: Sequence[float], tables: Mapping[str, Costs]) -> Timing:

@@ -261,12 +261,14 @@ def test_relative_error_refuses_results_of_other_number():
         relative_error((torch.ones(1),), (torch.ones(1), torch.ones(1)))
 
 
-def test_parameters_are_rotated_until_they_are_cold():
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+def test_parameters_are_rotated_until_they_are_cold_and_inputs_on_a_cpu(device: str):
     graph = matmul.linear_graph(1, 1024, 1024, "float32", bias=False)  # 4 MiB of weights, of 64 MiB
-    sets = argument_sets(graph, "cpu")
+    sets = argument_sets(graph, device)
     assert len(sets) == 16
-    assert sets[0][0] is sets[1][0]
+    assert (sets[0][0] is sets[1][0]) == (device != "cpu")
     assert sets[0][1] is not sets[1][1]
+    assert sets[0][1].shape == sets[1][1].shape == (1024, 1024)
 
 
 def test_an_operator_that_torch_does_not_have_is_named():

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 import costmodel
 from collectors import pool
@@ -60,7 +61,7 @@ class TestProcess:
 
     def test_a_worker_sees_one_device(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-        assert pinned("cpu") == ({}, "cpu")
+        assert pinned("cpu") == ({"OMP_NUM_THREADS": str(torch.get_num_threads())}, "cpu")
         assert pinned("cuda") == ({}, "cuda")
         assert pinned("cuda:3") == ({"CUDA_VISIBLE_DEVICES": "3"}, "cuda")
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-abc")

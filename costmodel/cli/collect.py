@@ -41,6 +41,9 @@ Budget = Annotated[str, typer.Option("--budget", metavar="TIME", help="How long 
 HostName = Annotated[
     str | None, typer.Option("--host", metavar="NAME", help="What the workload `host` calls this machine.")
 ]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, help="Of a CPU that is measured; default: as many as torch takes.")
+]
 Quick = Annotated[bool, typer.Option("--quick", help="A few tiny units, to try it out.")]
 
 
@@ -51,6 +54,7 @@ def collect(
     budget: Budget = "20m",
     quick: Quick = False,
     host: HostName = None,
+    threads: Threads = None,
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
@@ -64,6 +68,7 @@ def collect(
     end = time.monotonic() + seconds
     names = known.check(workloads or ())
     device = check_device(device)
+    _pin_threads(threads, device)
     if "host" in names:
         _collect_host(host, device)
         if names == ("host",):
@@ -80,6 +85,25 @@ def collect(
         note("interrupted; what was measured is kept, and the same command goes on", quiet)
         raise
     _tell(directory, name)
+
+
+def _pin_threads(threads: int | None, device: str) -> None:
+    """Has this process, and with it those that it starts to measure, run kernels on so many threads.
+
+    Raises:
+        RequestError: the device is no CPU, or has fewer cores.
+    """
+    import torch
+
+    if device != "cpu":
+        if threads is not None:
+            raise RequestError("--threads is for --device cpu; a GPU's kernels run on none")
+        return
+    cores = os.cpu_count() or 1
+    if threads is not None and threads > cores:
+        raise RequestError(f"--threads {threads} are more than the {cores} cores of this machine")
+    if threads is not None:
+        torch.set_num_threads(threads)
 
 
 def _collect_host(name: str | None, device: str) -> None:
@@ -195,18 +219,19 @@ def _collect_models(directory: Path, device: str, end: float, quick: bool, quiet
     """In a process of its own: whole models leave Dynamo, Inductor and the allocator in a state."""
     from collectors import workloads
     from collectors.cases import write_whole
-    from collectors.process import describe_exit, last_words, running
+    from collectors.process import describe_exit, last_words, pinned, running
 
     seconds = end - time.monotonic()
     if seconds < 1:
         note("no time is left for whole models", quiet)
         return
     cases, out, log = directory / "models.json", directory / "models.jsonl", directory / "models.log"
-    write_whole(cases, json.dumps(workloads.model_cases(quick)))
+    write_whole(cases, json.dumps(workloads.model_cases(device, quick)))
     command = [sys.executable, "-m", "collectors.models", str(cases), str(out)]
-    command += ["--device", device, "--seconds", str(seconds), "--parent", str(os.getpid())]
+    variables, name = pinned(device)
+    command += ["--device", name, "--seconds", str(seconds), "--parent", str(os.getpid())]
     note(f"measuring whole models; progress in {log}", quiet)
-    with running(command, {}, log) as process:
+    with running(command, variables, log) as process:
         while process.poll() is None:
             time.sleep(0.2)
     if process.returncode != 0:
