@@ -41,6 +41,10 @@ Budget = Annotated[str, typer.Option("--budget", metavar="TIME", help="How long 
 HostName = Annotated[
     str | None, typer.Option("--host", metavar="NAME", help="What the workload `host` calls this machine.")
 ]
+Directory = Annotated[
+    Path | None,
+    typer.Option("--directory", help="Where the measurements go; default: the user's profiles."),
+]
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, help="Of a CPU that is measured; default: as many as torch takes.")
 ]
@@ -55,6 +59,7 @@ def collect(
     quick: Quick = False,
     host: HostName = None,
     threads: Threads = None,
+    directory: Directory = None,
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
@@ -74,7 +79,7 @@ def collect(
         if names == ("host",):
             return
     name = check_name(hardware, device)
-    directory = _make_directory(name)
+    directory = _make_directory(name, directory)
     units = [item for item in names if item in known.UNIT_WORKLOADS]
     try:
         if units:
@@ -182,10 +187,10 @@ def _slug(device: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", said.lower()).strip("-")
 
 
-def _make_directory(name: str) -> Path:
+def _make_directory(name: str, wanted: Path | None) -> Path:
     from costmodel.hardware import user_directory
 
-    directory = user_directory() / name
+    directory = wanted or user_directory() / name
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
