@@ -63,8 +63,6 @@ def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / "inductor"))
     variables, name = pinned(settings.device)
     os.environ.update(variables)  # before CUDA is first used
-    if name == "cpu":
-        keep_memory()
     check_environment(out, environment(name))
     measured = done_keys(out)
     todo = [case for case in cases if case_key(case) not in measured][: settings.cases_at_once]
@@ -210,6 +208,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.parent is not None:
         die_with_parent(args.parent)
+    if args.device == "cpu":
+        keep_memory()
     options = {key: value for key, value in vars(args).items() if key not in ("cases", "out", "parent")}
     try:
         collect(json.loads(args.cases.read_text()), args.out, Settings(**options))

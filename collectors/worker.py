@@ -38,7 +38,7 @@ CPU_SAMPLE_US, CPU_ROUND_US = 1500.0, 40e3
 CPU_TRIES = 3
 """So often a CPU is asked again if its samples scatter."""
 CPU_SCATTER = 0.12
-"""Interquartile range over median up to which a CPU's samples are trusted: the median of a dozen such is good to 4 %."""
+"""Interquartile range over median up to which a CPU's samples are trusted: a dozen's median is then good to 4 %."""
 OUT_OF_MEMORY = ("can't allocate memory", "out of memory")
 
 
@@ -122,10 +122,11 @@ def _time(graph: Graph, calls: Sequence[Callable[[], Any]], device: str, record:
 
 def _time_on_cpu(calls: Sequence[Callable[[], Any]]) -> tuple[Measurement, int]:
     """Wall time of a call, asked again while samples scatter; and of how many calls each sample was the mean."""
+    from collectors.run import MOST_COPIES
     from costmodel.measure import device_time, host_time
 
     estimate = max(host_time(_rotate(calls), repeats=5, device="cpu").median_us, 0.1)
-    copies = max(1, min(len(calls), int(CPU_SAMPLE_US / estimate)))
+    copies = max(1, min(MOST_COPIES, int(CPU_SAMPLE_US / estimate)))
     rounds = max(5, min(15, int(CPU_ROUND_US / (estimate * copies))))
     tries = (device_time(_rotate(calls), rounds=rounds, copies=copies, device="cpu") for _ in range(CPU_TRIES))
     best = next(tries)

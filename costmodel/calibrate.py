@@ -62,8 +62,8 @@ STRENGTH = {
     "eager_host": 0.1,
     "default_host": 0.3,
     "graph_host": 0.1,
-    "eager_serial": 0.1,
-    "default_serial": 0.1,
+    "eager_serial": 0.03,
+    "default_serial": 0.03,
 }
 VIEW_US = 2.0
 """Host time of a view that leads to an isolated call's operands; a model's views are counted apart."""

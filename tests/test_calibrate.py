@@ -12,6 +12,7 @@ from collectors.matmul import linear_graph
 from costmodel import timeline
 from costmodel.calibrate import (
     COSTS,
+    CPU_COSTS,
     PRIORS,
     Case,
     fit_compile,
@@ -163,10 +164,12 @@ def test_without_a_model_every_table_is_there():
     tables = fit_tables([], DISPATCH)
     assert tables["graph_host"] == PRIORS["graph_host"]
     assert tables["eager_wall"] == {"gap": 1.0, "synchronise": 20.0}
+    on_cpu = fit_tables([], None)
     assert {*tables, "compile"} == set(COSTS)
+    assert {*on_cpu, "compile"} == set(CPU_COSTS)
     for name, prior in PRIORS.items():
-        assert COSTS[name] == tuple(prior)
-        assert tables.get(name, prior) == pytest.approx(dict(prior))
+        assert {**COSTS, **CPU_COSTS}[name] == tuple(prior)
+        assert {**tables, **on_cpu}.get(name, prior) == pytest.approx(dict(prior))
 
 
 def test_compile_times_keep_the_scale_of_those_timed_alone():

@@ -70,6 +70,7 @@ def test_other_budgets_are_refused(text: str):
         (["--device", "tpu"], "unknown device 'tpu'; choose cpu, cuda or cuda:N"),
         (["--device", "cuda:99"], "there is no cuda:99 here"),
         (["--device", "cpu", "--hardware", "../x"], "impossible name '../x' for a profile"),
+        (["--device", "cpu", "--threads", "99999"], "--threads 99999 are more than the "),
         (["--device", "cpu", "--hardware", ""], "impossible name '' for a profile"),
         (["--device", "cpu", "--hardware", "nvidia-h200"], "the profile nvidia-h200 is shipped and cannot be changed"),
     ],

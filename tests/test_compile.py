@@ -19,12 +19,13 @@ from costmodel.realize import split_count
 IMAGE = (8, 16, 32, 32)
 
 
-def kernels_of(module: nn.Module, *shapes: tuple[int, ...]) -> tuple[Kernel, ...]:
+def kernels_of(module: nn.Module, *shapes: tuple[int, ...], on_cpu: bool = False) -> tuple[Kernel, ...]:
     """Compiled kernels of a module that lies in channels-last order already, so that nothing need be converted."""
     module = module.eval().to(memory_format=torch.channels_last)
     inputs = [torch.empty(shape, device="meta") for shape in shapes or (IMAGE,)]
     return compiled_kernels(
-        capture(module, [x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs])
+        capture(module, [x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs]),
+        on_cpu,
     )
 
 
@@ -278,3 +279,58 @@ def long_chain(pattern: str, length: int) -> Graph:
         }
         operators.append(made[pattern])
     return Graph(pattern, (Value("x", image), weight), tuple(operators), (Ref(operators[-1].name),)).verify()
+
+
+class Gated(nn.Module):
+    """Two feature maps, each times the sigmoid of the same channel weights."""
+
+    def forward(self, large: torch.Tensor, small: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        gate = torch.sigmoid(weights)
+        return large * gate, small * gate
+
+
+class TestOnACpu:
+    """What Inductor does otherwise for a CPU."""
+
+    def test_convolutions_always_run_channels_last(self):
+        module = nn.Conv2d(64, 64, 3, groups=4, bias=False).eval()  # grouped: not worth it on a GPU
+        graph = capture(module, (torch.empty(1, 64, 8, 8, device="meta"),))
+        assert (prefers_channels_last(graph), prefers_channels_last(graph, on_cpu=True)) == (False, True)
+        assert not prefers_channels_last(capture(nn.ReLU(), (torch.empty(2, 2, device="meta"),)), on_cpu=True)
+        made = compiled_kernels(graph, on_cpu=True)
+        assert sorted(map(str, summary(made))) == sorted(
+            map(str, [("triton", ["clone"]), ("triton", ["clone"]), ("aten", ["convolution"])])
+        )  # the input and the weights are converted on every call
+
+    def test_a_bias_stays_with_its_library_call(self):
+        module = nn.Sequential(nn.Conv2d(16, 8, 3), nn.ReLU())
+        assert summary(kernels_of(module)) == [("aten", ["convolution"]), ("triton", ["add", "relu"])]
+        assert summary(kernels_of(module, on_cpu=True)) == [("aten", ["convolution"]), ("triton", ["relu"])]
+        linear = nn.Sequential(nn.Linear(16, 8), nn.ReLU())
+        assert summary(kernels_of(linear, (4, 16))) == [("aten", ["mm"]), ("triton", ["add", "relu"])]
+        assert summary(kernels_of(linear, (4, 16), on_cpu=True)) == [("aten", ["addmm"]), ("triton", ["relu"])]
+
+    def test_two_tensors_are_joined_in_memory(self):
+        on_gpu, on_cpu = (
+            [op for _, names in summary(kernels_of(DenseLayer(), on_cpu=cpu)) for op in names] for cpu in (False, True)
+        )
+        assert ("cat" in on_gpu, "concat_in_place" in on_gpu, "clone" in on_gpu) == (True, False, False)
+        assert "cat" not in on_cpu
+        assert on_cpu.count("clone") == 2
+
+    def test_a_sigmoid_that_two_kernels_read_is_computed_once(self):
+        shapes = ((8, 16, 32, 32), (8, 16, 8, 8), (8, 16, 1, 1))
+        assert summary(kernels_of(Gated(), *shapes)) == [("triton", ["sigmoid", "mul"])] * 2
+        expected = [("triton", ["sigmoid"]), ("triton", ["mul"]), ("triton", ["mul"])]
+        assert summary(kernels_of(Gated(), *shapes, on_cpu=True)) == expected
+
+    def test_no_reduction_is_split(self):
+        launches = [kernels_of(Total(), (1, 1 << 20), on_cpu=cpu)[0].launches for cpu in (False, True)]
+        assert launches == [2, 1]
+
+
+class Total(nn.Module):
+    """The sum of everything."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum()

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from costmodel import evaluate
-from costmodel.measured import Measured, family_of, own_probe_us, read_measured, spread
+from costmodel.measured import Measured, family_of, noise, own_probe_us, read_measured, spread
 
 
 @pytest.mark.parametrize(
@@ -82,3 +82,32 @@ def test_at_most_so_many_cases_are_taken_of_every_family_alike():
     assert few == sorted(few, key=cases.index)
     assert spread(cases, 53) == cases
     assert {one.model for one in few} == {one.model for one in spread(cases[::-1], 6)}  # whatever their order
+
+
+def test_a_sweeps_own_file_has_no_first_line_and_failed_models_are_passed_over(tmp_path):
+    failed = json.dumps(json.loads(case(None, 0)) | {"error": "RuntimeError: no"})
+    (tmp_path / "models.jsonl").write_text("\n".join([case(4.0, 0), failed, case(8.0, 0)]))
+    cases, about = read_measured(tmp_path / "models.jsonl")
+    assert [one.record["probe_us"] for one in cases] == [4.0, 8.0]
+    assert about == {}
+
+
+def test_noise_is_half_the_range_of_the_rounds():
+    def rounds(*medians: float) -> list[list[float]]:
+        return [[0.0, 0.0, median, 0.0, 0.0] for median in medians]
+
+    records = [
+        {"latency_us": {"eager/default": rounds(9.0, 11.0), "default": rounds(4.0, 4.0)}},
+        {"latency_us": {"eager/default": rounds(10.0, 10.0), "default": rounds(3.0, 5.0, 4.0)}},
+    ]
+    cases = [Measured("alexnet", 1, "float32", "nchw", {}, record) for record in records]
+    assert noise(cases) == pytest.approx({"eager": 0.05, "default": 0.125})
+
+
+def test_errors_of_latency_by_hand():
+    row = {"environment": 0, "eager_us": 10.5, "measured_eager_us": 10.0, "default_us": 9.0}
+    frame = pd.DataFrame([row, row | {"eager_us": 13.5}, row | {"eager_us": 99.0, "environment": 1}])
+    (found,) = evaluate.latency_scores(frame)
+    assert found == pytest.approx(
+        {"mode": "eager", "cases": 2, "mean_error": 0.2, "median_error": 0.2, "within_10": 0.5}
+    )

@@ -1,0 +1,62 @@
+"""Passes on a CPU, by hand, and costs that are found again in times made of them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from collectors.matmul import linear_graph
+from costmodel import timeline
+from costmodel.calibrate import Case, fit_tables
+from costmodel.ir import parse
+from costmodel.kernels import Kernel
+from costmodel.program import Program
+from costmodel.serial import BETWEEN, kernel_counts
+
+RELU = parse("graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}")
+CALL, LOOP = Kernel("aten", RELU, ("0",)), Kernel("triton", RELU, ("0",))
+PRODUCT = Kernel("aten", linear_graph(4, 8, 8, "float32", bias=False), ("0",))
+FACTORS = {"convolution": 1.5, "product": 1.2, "fused": 0.8, "other": 1.0}
+COSTS = {
+    "eager_serial": {**FACTORS, "call": 3.0, "view": 0.5, "module": 0.25, "start": 20.0},
+    "default_serial": {**FACTORS, "call": 2.0, "loop": -1.0, "parameter": 0.1, "start": 30.0},
+}
+
+
+def program(*kernels: Kernel, views: int = 0, modules: int = 0) -> Program:
+    return Program(kernels, (0.5,) * len(kernels), views, modules, parameters=10, footprint=0)
+
+
+def test_a_pass_is_the_sum_of_its_kernels_and_of_what_lies_between():
+    eager, compiled = program(CALL, PRODUCT, CALL, views=4, modules=8), program(LOOP, LOOP, PRODUCT, LOOP)
+    found = timeline.timings(eager, compiled, [5.0, 10.0, 7.0], [4.0, 6.0, 10.0, 2.0], COSTS)
+    assert set(found) == {"eager", "default"}  # no CUDA graphs
+    # kernels 5 + 1.2 x 10 + 7; between them 3 calls x 3, 4 views x 0.5, 8 modules x 0.25, and the start
+    assert found["eager"] == timeline.Timing(24.0 + 33.0, 33.0, 24.0)
+    # kernels 0.8 x 12 + 1.2 x 10; 3 functions x 2 (two loops in a row are one), 3 loops x -1, 10 parameters x 0.1
+    assert found["default"] == timeline.Timing(pytest.approx(21.6 + 34.0), 34.0, pytest.approx(21.6))
+
+
+def test_factors_and_costs_are_found_again():
+    rng = random.Random(3)
+    cases = []
+    for _ in range(60):
+        compiled = program(*rng.choices((LOOP, PRODUCT, CALL), k=rng.randint(30, 90)))
+        us = [rng.uniform(20.0, 400.0) for _ in compiled.kernels]
+        wall = timeline.serial_timing(compiled, us, "default_serial", COSTS).latency_us
+        cases.append(Case(compiled, compiled, us, us, {"default_us": wall}))
+    found = fit_tables(cases, None)["default_serial"]
+    assert found["product"] == pytest.approx(1.2, rel=0.05)
+    assert found["fused"] == pytest.approx(0.8, rel=0.05)
+    for case in cases:
+        again = timeline.serial_timing(
+            case.compiled, case.compiled_kernel_us, "default_serial", {"default_serial": found}
+        )
+        assert again.latency_us == pytest.approx(case.measured["default_us"], rel=0.02)
+
+
+def test_every_amount_has_a_cost():
+    for name, costs in COSTS.items():
+        made = kernel_counts(program(CALL), [1.0]) | BETWEEN[name](program(CALL))
+        assert made.keys() == costs.keys()
