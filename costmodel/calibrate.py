@@ -41,8 +41,15 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
     },
     "compile": {"operator": 5e3, "distinct_kernel": 5e4, "start": 1e6},
     "graph_host": {"parameter": 0.3, "node": 0.1, "start": 80.0},
-    "eager_serial": {**dict.fromkeys(KERNEL_KINDS, 1.0), "call": 1.0, "view": 2.0, "module": 1.5, "start": 20.0},
-    "default_serial": {**dict.fromkeys(KERNEL_KINDS, 1.0), "call": 2.0, "loop": -6.0, "parameter": 0.5, "start": 60.0},
+    "eager_serial": {
+        **dict.fromkeys(KERNEL_KINDS, 1.0),
+        "loop": -6.0,
+        "call": 1.0,
+        "view": 2.0,
+        "module": 1.5,
+        "start": 20.0,
+    },
+    "default_serial": {**dict.fromkeys(KERNEL_KINDS, 1.0), "loop": -6.0, "call": 2.0, "parameter": 0.5, "start": 60.0},
 }
 """From isolated calls and published profiles of torch.compile's overheads; microseconds a count, but factors for kinds
 of kernels on a CPU. There a loop alone is called through a wrapper of its own, which a model has once."""

@@ -100,23 +100,23 @@ def _recompilations(report: Report, shapes: Sequence[Sequence[int]]) -> list[Rea
     compiled = report.modes.get("default")
     if compiled is None or compiled.compile_s is None:
         return []
+    with_graphs = "reduce-overhead" in report.modes
     if shapes:
-        return [_variants([report.input_shape, *map(tuple, shapes)], compiled.compile_s)]
+        return [_variants([report.input_shape, *map(tuple, shapes)], compiled.compile_s, with_graphs)]
     why = (
         f"one more compilation of about {compiled.compile_s:.0f} s for the second size that is seen, with that size "
-        "dynamic; none after it. In reduce-overhead each size is a CUDA graph of its own"
+        "dynamic; none after it"
     )
+    why += ". In reduce-overhead each size is a CUDA graph of its own" if with_graphs else ""
     return [Reason("recompilation", "another batch size", why)]
 
 
-def _variants(shapes: Sequence[tuple[int, ...]], compile_s: float) -> Reason:
+def _variants(shapes: Sequence[tuple[int, ...]], compile_s: float, with_graphs: bool) -> Reason:
     found = recompilations(shapes)
     made = ", ".join("x".join("?" if size is None else str(size) for size in variant) for variant in found.variants)
     late = f"; {len(found.eager)} of them run eagerly, as no more variants are made" if found.eager else ""
-    why = (
-        f"{len(found.variants)} variants, about {len(found.variants) * compile_s:.0f} s to compile: {made}{late}. "
-        f"In reduce-overhead {len(set(shapes))} CUDA graphs"
-    )
+    why = f"{len(found.variants)} variants, about {len(found.variants) * compile_s:.0f} s to compile: {made}{late}"
+    why += f". In reduce-overhead {len(set(shapes))} CUDA graphs" if with_graphs else ""
     return Reason("recompilation", f"{len(set(shapes))} input shapes", why)
 
 

@@ -173,7 +173,7 @@ def timings(
 def serial_timing(program: Program, kernel_us: Sequence[float], name: str, tables: Mapping[str, Costs]) -> Timing:
     """A call on a CPU: kernels one after another, at the factors of a table, and what is between them."""
     device = total(kernel_counts(program, kernel_us), tables[name])
-    between = total(BETWEEN[name](program), tables[name])
+    between = max(0.0, total(BETWEEN[name](program), tables[name]))
     return Timing(device + between, between, device)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
-import torch
 
 import costmodel
 from collectors import pool
@@ -60,6 +62,8 @@ class TestProcess:
         assert describe_exit(3) == "exit status 3"
 
     def test_a_worker_sees_one_device(self, monkeypatch: pytest.MonkeyPatch):
+        import torch  # not above: processes of the tests before import this module
+
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         assert pinned("cpu") == ({"OMP_NUM_THREADS": str(torch.get_num_threads())}, "cpu")
         assert pinned("cuda") == ({}, "cuda")
@@ -68,6 +72,26 @@ class TestProcess:
         assert pinned("cuda:1") == ({"CUDA_VISIBLE_DEVICES": "GPU-abc"}, "cuda")
         with pytest.raises(RequestError, match="there is no cuda:2"):
             pinned("cuda:2")
+
+    @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is the GNU C library's")
+    def test_memory_that_is_freed_is_kept(self):
+        """Page faults of the tenth time that 256 MiB are filled and freed, in processes of their own."""
+        fill = (
+            "import resource, sys, numpy\n"
+            "from collectors.process import keep_memory\n"
+            "if sys.argv[1] == 'keep': keep_memory()\n"
+            "for _ in range(10):\n"
+            "    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+            "    blocks = [numpy.ones(8 << 20) for _ in range(4)]\n"
+            "    del blocks\n"
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)"
+        )
+        variables = {**os.environ, "PYTHONPATH": str(ROOT), "NUMPY_MADVISE_HUGEPAGE": "0"}
+        faults = [
+            int(subprocess.check_output([sys.executable, "-c", fill, way], text=True, env=variables))
+            for way in ("keep", "not")
+        ]
+        assert faults[0] < 100 < faults[1]
 
     @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:-1", "cuda:x", "", "CPU"])
     def test_other_devices_are_refused(self, device: str):
