@@ -37,6 +37,7 @@ def environment(device: str) -> dict[str, str]:
         "threads": str(torch.get_num_threads()),
         "vectors": torch.backends.cpu.get_cpu_capability(),
         "freed_memory": "kept",
+        "denormals": "flushed",
     }
 
 

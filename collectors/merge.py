@@ -20,9 +20,10 @@ from collectors.whole_model import case_key
 from costmodel.dataset import TRUSTED, read_frame, write_frame
 from costmodel.errors import CostmodelError, DatasetError
 
+SCHEMA = 1
 SAME = ("device", "capability", "torch", "cuda", "cudnn", "triton", "method")
 """What must not differ between runs that are merged; host and driver may, and are kept in `environments`."""
-SAME_CPU = ("host_cpu", "threads", "vectors", "freed_memory")
+SAME_CPU = ("host_cpu", "threads", "vectors", "freed_memory", "denormals")
 """Likewise where the host is the device."""
 
 
@@ -80,7 +81,7 @@ def merge_models(paths: Sequence[Path], out: Path) -> int:
                     records[key] = record | number
         if here:
             check_same(path, environments[0], here[-1])
-    header |= {"environments": environments}
+    header = {"schema": SCHEMA} | header | {"environments": environments}
     write_whole(out, "".join(json.dumps(line) + "\n" for line in (header, *records.values())))
     return len(records)
 

@@ -22,12 +22,9 @@ from typing import Any
 
 from collectors.environment import differences, environment
 from collectors.pool import compiling, default_processes, in_parallel
-from collectors.process import die_with_parent, keep_memory, pinned
+from collectors.process import die_with_parent, pinned, settle
 from collectors.whole_model import Case, build, case_key, measure_modes, modes_on, synchronize
 from costmodel.errors import CostmodelError, DatasetError
-
-COLD_SECONDS = 25.0
-"""Enough for one compilation with an empty cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,7 @@ class Settings:
         processes: how many compile at once.
         cases_at_once: how many unfinished cases are taken.
         no_device: leave device times out.
-        cold: of how many cases to take the compile time with an empty cache, at the end.
+        cold: of how many cases, the first ones, to take the compile time with an empty cache too.
     """
 
     device: str = "cuda"
@@ -68,19 +65,14 @@ def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
     todo = [case for case in cases if case_key(case) not in measured][: settings.cases_at_once]
     seconds = _fill_cache(todo, name, variables, settings, begin + settings.seconds * settings.compile_share)
     print(f"{len(seconds)} of {len(todo)} cases compiled in {time.monotonic() - begin:.0f} s", flush=True)
-    end = begin + settings.seconds - 8 * settings.cold
+    cold = {case_key(case) for case in cases[: settings.cold]}
     for case in todo:
-        if case_key(case) in seconds and time.monotonic() < end:
-            _measure(case, out, name, settings, seconds[case_key(case)])
-    for case in cases[: settings.cold]:
-        if time.monotonic() > begin + settings.seconds - COLD_SECONDS:
-            break
-        row = {"cold": case_key(case), "cold_compile_s": round(cold_compile(case, name), 2)}
-        append(out.with_suffix(".cold.jsonl"), row)
-        print(row, flush=True)
+        key = case_key(case)
+        if key in seconds and time.monotonic() < begin + settings.seconds:
+            _measure(case, out, name, settings, seconds[key], key in cold)
 
 
-def _measure(case: Case, out: Path, device: str, settings: Settings, contended_s: dict[str, float]) -> None:
+def _measure(case: Case, out: Path, device: str, settings: Settings, contended_s: dict[str, float], cold: bool) -> None:
     import torch
 
     torch._dynamo.reset()
@@ -89,6 +81,8 @@ def _measure(case: Case, out: Path, device: str, settings: Settings, contended_s
         torch.cuda.empty_cache()
     try:
         record = measure_modes(case, device, with_device=not settings.no_device)
+        if cold:
+            record["cold_compile_s"] = round(cold_compile(case, device), 2)
     except Exception as error:  # noqa: BLE001 - whatever a model raises is its result
         record = dict(case, error=f"{type(error).__name__}: {error}"[:300])
         print(f"failed: {case_key(case)}: {record['error']}", flush=True)
@@ -203,13 +197,12 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=default_processes())
     parser.add_argument("--cases-at-once", type=int, default=60)
     parser.add_argument("--no-device", action="store_true", help="leave device times out")
-    parser.add_argument("--cold", type=int, default=0, help="cold compile times of so many cases, at the end")
+    parser.add_argument("--cold", type=int, default=0, help="cold compile times of so many cases, the first ones")
     parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.parent is not None:
         die_with_parent(args.parent)
-    if args.device == "cpu":
-        keep_memory()
+    settle(args.device)
     options = {key: value for key, value in vars(args).items() if key not in ("cases", "out", "parent")}
     try:
         collect(json.loads(args.cases.read_text()), args.out, Settings(**options))

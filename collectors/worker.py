@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from collectors.cases import Case, read_cases
 from collectors.environment import environment
 from collectors.ledger import Ledger
-from collectors.process import die_with_parent, keep_memory
+from collectors.process import die_with_parent, settle
 from costmodel.dataset import WORKSPACE
 from costmodel.errors import CostmodelError, MeasurementError
 from costmodel.ir import DTYPE_BYTES, Graph, parse
@@ -213,8 +213,7 @@ def main() -> int:
     parser.add_argument("--parent", type=int, required=True)
     args = parser.parse_args()
     die_with_parent(args.parent)
-    if args.device == "cpu":
-        keep_memory()
+    settle(args.device)
     end = time.monotonic() + args.seconds
     warnings.filterwarnings("ignore")
     try:

@@ -289,6 +289,19 @@ def test_a_model_that_fails_is_recorded_and_not_tried_again(tmp_path: Path, monk
     assert json.loads(line)["error"] == "RuntimeError: no such luck"
 
 
+def test_of_the_first_cases_the_compile_time_with_an_empty_cache_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    cases = [{**CASE, "batch_size": batch} for batch in (1, 2, 3)]
+    monkeypatch.setattr(models, "_fill_cache", lambda todo, *_: {case_key(case): {"default": 9.0} for case in todo})
+    monkeypatch.setattr(models, "measure_modes", lambda case, *_args, **_options: {**case, "latency_us": {}})
+    monkeypatch.setattr(models, "cold_compile", lambda case, _device: 4.0 + case["batch_size"])
+    models.collect(cases, tmp_path / "models.jsonl", models.Settings("cpu", 30.0, cold=2))
+    records = [json.loads(line) for line in (tmp_path / "models.jsonl").read_text().splitlines()]
+    assert [record.get("cold_compile_s") for record in records] == [5.0, 6.0, None]
+    assert [record["contended_compile_s"] for record in records] == [{"default": 9.0}] * 3
+
+
 def test_the_sweep_as_a_program_refuses_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

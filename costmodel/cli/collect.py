@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _LONGEST_SECONDS = 30 * 24 * 3600.0
+_COLD_CASES = 2
+"""Of so many models the time to compile is taken with empty caches, this process alone: the scale of the others'."""
 _CAPTURE_SHARE = 0.15
 """The part of the budget that may go into capturing the models that layers are taken from."""
 
@@ -235,6 +237,7 @@ def _collect_models(directory: Path, device: str, end: float, quick: bool, quiet
     command = [sys.executable, "-m", "collectors.models", str(cases), str(out)]
     variables, name = pinned(device)
     command += ["--device", name, "--seconds", str(seconds), "--parent", str(os.getpid())]
+    command += [] if quick else ["--cold", str(_COLD_CASES)]
     note(f"measuring whole models; progress in {log}", quiet)
     with running(command, variables, log) as process:
         while process.poll() is None:
