@@ -48,8 +48,8 @@ def settle(device: str) -> None:
 def keep_memory() -> None:
     """From here on the C library keeps what this process frees, as PyTorch's allocator does on a GPU.
 
-    By default it gives large tensors back to the system, or not, by what was freed before: the same pass of mobilenet_v2
-    took 16 or 25 ms on one thread, for page faults alone. `mallopt` is the GNU C library's.
+    By default it gives large tensors back to the system, or not, by what was freed before: mobilenet_v2 took 16 or 25 ms
+    on the same thread, for page faults alone. `mallopt` is the GNU C library's.
     """
     with suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
