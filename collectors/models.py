@@ -22,9 +22,10 @@ from typing import Any
 
 from collectors.environment import differences, environment
 from collectors.pool import compiling, default_processes, in_parallel
-from collectors.process import die_with_parent, pinned, settle
+from collectors.process import die_with_parent, pinned
 from collectors.whole_model import Case, build, case_key, measure_modes, modes_on, synchronize
 from costmodel.errors import CostmodelError, DatasetError
+from costmodel.settle import settle
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from collectors.cases import Case, read_cases
 from collectors.environment import environment
 from collectors.ledger import Ledger
-from collectors.process import die_with_parent, settle
+from collectors.process import die_with_parent
 from costmodel.dataset import WORKSPACE
 from costmodel.errors import CostmodelError, MeasurementError
 from costmodel.ir import DTYPE_BYTES, Graph, parse
+from costmodel.settle import settle
 
 if TYPE_CHECKING:
     from costmodel.measure import Measurement

@@ -37,11 +37,13 @@ def resolve_host(wanted: str | None, profile: Profile) -> Host:
         profile: whose host costs are to be scaled.
 
     Raises:
-        RequestError: there is no such host, or no host has such a speed.
+        RequestError: there is no such host, no host has such a speed, or the profile is a CPU's.
         ProfileError: the file of hosts is damaged, or the profile does not tell how fast its own was.
     """
     if wanted is None:
         return Host(_own_name(profile))
+    if profile.on_cpu:
+        raise RequestError(f"{profile.name} is a CPU, and its own host; leave --host out")
     if re.fullmatch(r"[+-]?[\d.]+(e[+-]?\d+)?", wanted):
         return Host(wanted, _possible(wanted))
     known = list_hosts()

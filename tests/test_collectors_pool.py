@@ -78,7 +78,7 @@ class TestProcess:
         """Page faults of the tenth time that 256 MiB are filled and freed, in processes of their own."""
         fill = (
             "import resource, sys, numpy\n"
-            "from collectors.process import keep_memory\n"
+            "from costmodel.settle import keep_memory\n"
             "if sys.argv[1] == 'keep': keep_memory()\n"
             "for _ in range(10):\n"
             "    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"

@@ -36,6 +36,13 @@ def test_a_slower_host_is_kept_under_its_name(profile):
     assert resolve_host("0.8", profile) == Host("0.8", 0.8)
 
 
+def test_a_cpu_is_its_own_host(profile):
+    cpu = replace(profile, card=profile.card | {"environment": {"device": "cpu", "host_cpu": "a CPU", "cores": "16"}})
+    assert resolve_host(None, cpu) == Host("a CPU, 16 cores", 1.0)
+    with pytest.raises(RequestError, match="is a CPU, and its own host; leave --host out"):
+        resolve_host("0.8", cpu)
+
+
 def test_host_costs_grow_as_the_host_slows_and_others_do_not(profile):
     slow = replace(profile, host_speed=0.5)
     for name in ("eager_host", "default_host", "graph_host", "compile"):

@@ -51,14 +51,18 @@ def validate(
         raise RequestError(f"--seconds must be above 0, not {seconds}")
     with opened(output) as write:
         profile = choose_hardware(hardware, quiet)
+        from costmodel.hardware import load_profile
         from costmodel.plan import Plan
         from costmodel.planning import plan as make_plan
         from costmodel.report.plans import render_validation
+        from costmodel.settle import settle
         from costmodel.validate import USUAL, resolve_device
         from costmodel.validate import validate as compare
         from costmodel.zoo import load_real
 
         place = resolve_device(device)
+        if load_profile(profile).on_cpu:
+            settle(place.type)  # as its numbers were taken
         given = Plan.load(plan) if plan is not None else None
         loaded = load_real(
             model,
