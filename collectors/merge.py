@@ -45,12 +45,14 @@ def merge_units(paths: Sequence[Path], out: Path) -> int:
     rows["trusted"] = rows["status"] == TRUSTED
     rows["run"] = range(len(rows))
     rows = rows.sort_values(["trusted", "run"]).drop_duplicates(["key", "unit"], keep="last").sort_values("run")
+    on_cpu = environments[0].get("device") == "cpu"
+    taken = "5 rounds of CUDA-graph replays (device) and of 12 calls (host)"
     about = {
         "environment": environments[0],
         "environments": _distinct(environments),
         "cases": len(rows),
         "statuses": dict(Counter(rows["status"])),
-        "units": "microseconds; quantiles of 5 rounds of CUDA-graph replays (device) and of 12 calls (host)",
+        "units": f"microseconds; quantiles of {'5 to 15 samples of wall time' if on_cpu else taken}",
     }
     write_frame(rows.drop(columns=["trusted", "run"]).reset_index(drop=True), out, about)
     return len(rows)

@@ -46,6 +46,14 @@ def test_other_hardware_is_not_mixed_in(tmp_path):
     assert not (tmp_path / "out.parquet").exists()
 
 
+def test_cpus_of_other_names_or_threads_are_not_mixed(tmp_path):
+    cpu = {"device": "cpu", "torch": "2.11.0", "host_cpu": "a", "threads": "8"}
+    first = units(tmp_path / "a.parquet", cpu, ("x", "ok", 1.0))
+    second = units(tmp_path / "b.parquet", cpu | {"threads": "4"}, ("y", "ok", 1.0))
+    with pytest.raises(DatasetError, match="threads was 4, and 8 in the first file"):
+        merge_units([first, second], tmp_path / "out.parquet")
+
+
 def case(model: str, latency: float | None) -> str:
     record = {"model": model, "batch_size": 1, "precision": "float32", "layout": "nchw"}
     return json.dumps(record | ({"latency_us": {"default": [[latency] * 5]}} if latency else {}))
@@ -65,6 +73,8 @@ def test_whole_models_keep_the_latest_record_that_has_a_latency(tmp_path, capsys
     assert found == {"vgg11": 3.0, "alexnet": 2.0, "vit": 4.0}
     assert [one["cores"] for one in about["environments"]] == ["16", "32"]
     assert {row["model"]: row["environment"] for row in rows} == {"vgg11": 1, "alexnet": 0, "vit": 1}
+    merge_models([tmp_path / "b.jsonl"], tmp_path / "alone.jsonl")  # a sweep's own file has no first line yet
+    assert json.loads((tmp_path / "alone.jsonl").read_text().splitlines()[0])["schema"] == 1
     again = tmp_path / "again.jsonl"
     merge_models([tmp_path / "out.jsonl", tmp_path / "b.jsonl"], again)
     assert again.read_text().splitlines()[1:] == (tmp_path / "out.jsonl").read_text().splitlines()[1:]
