@@ -37,7 +37,7 @@ TARGET_US = 300.0
 CPU_SAMPLE_US, CPU_ROUND_US = 1500.0, 40e3
 """About how long a sample on a CPU should take, and all samples of a try, so that interruptions weigh little."""
 CPU_TRIES = 3
-"""So often a CPU is asked again if its samples scatter."""
+"""So often a CPU is asked for samples if they scatter; all of them count."""
 CPU_SCATTER = 0.12
 """Interquartile range over median up to which a CPU's samples are trusted: a dozen's median is then good to 4 %."""
 OUT_OF_MEMORY = ("can't allocate memory", "out of memory")
@@ -122,20 +122,19 @@ def _time(graph: Graph, calls: Sequence[Callable[[], Any]], device: str, record:
 
 
 def _time_on_cpu(calls: Sequence[Callable[[], Any]]) -> tuple[Measurement, int]:
-    """Wall time of a call, asked again while samples scatter; and of how many calls each sample was the mean."""
+    """Wall time of a call, with more samples while they scatter; and of how many calls each sample is the mean."""
     from collectors.run import MOST_COPIES
-    from costmodel.measure import device_time, host_time
+    from costmodel.measure import Measurement, device_time, host_time
 
     estimate = max(host_time(_rotate(calls), repeats=5, device="cpu").median_us, 0.1)
     copies = max(1, min(MOST_COPIES, int(CPU_SAMPLE_US / estimate)))
     rounds = max(5, min(15, int(CPU_ROUND_US / (estimate * copies))))
-    tries = (device_time(_rotate(calls), rounds=rounds, copies=copies, device="cpu") for _ in range(CPU_TRIES))
-    best = next(tries)
-    for again in tries:
-        if not best.noisy:
-            break
-        best = min(best, again, key=lambda found: found.spread)
-    return best, copies
+    found = device_time(_rotate(calls), rounds=rounds, copies=copies, device="cpu")
+    for _ in range(CPU_TRIES - 1):
+        if found.noisy:
+            again = device_time(_rotate(calls), rounds=rounds, copies=copies, device="cpu")
+            found = Measurement(found.samples_us + again.samples_us)
+    return found, copies
 
 
 def _rotate(calls: Sequence[Callable[[], Any]]) -> Callable[[], Any]:
