@@ -25,6 +25,7 @@ class Case:
         way: which way of running the unit this is.
         position: where in its model the unit lies, from 0 (input) to 1 (output); None for a synthetic one.
         source: the model, or the workload, that it was taken from.
+        uses: how often the models at hand call it; 1 for a synthetic one.
     """
 
     graph: str
@@ -33,6 +34,7 @@ class Case:
     way: str = ""
     position: float | None = None
     source: str = ""
+    uses: int = 1
 
     @property
     def key(self) -> str:

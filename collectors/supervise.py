@@ -28,13 +28,15 @@ LOOK_SECONDS = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a phase of a sweep is: `compiling` or `measuring`."""
+    """How far a phase of a sweep is: `choosing`, `compiling` or `measuring`; in which round, if there are several."""
 
     phase: str
     done: int
     total: int
     seconds: float
     units: int = 0
+    round: int | None = None
+    budget_left: float | None = None
 
     @property
     def units_per_minute(self) -> float:

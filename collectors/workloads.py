@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import random
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -106,7 +107,9 @@ def _layer(device: str, quick: bool, end: float) -> list[Case]:
     for _, outcome in in_parallel(capture_cases, specs, min(len(specs), default_processes()), end, ONE_THREAD):
         if not isinstance(outcome, BaseException):  # a model that cannot be captured here gives no cases
             cases += outcome
-    cases = sorted(distinct(cases), key=lambda case: case.key)  # in no order that the processes' speed decides
+    uses = Counter(case.key for case in cases)
+    cases = [replace(case, uses=uses[case.key]) for case in distinct(cases)]
+    cases = sorted(cases, key=lambda case: case.key)  # in no order that the processes' speed decides
     if not quick:
         return cases
     kinds = ([case for case in cases if case.runner == runner] for runner in ("aten", "inductor"))

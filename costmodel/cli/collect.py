@@ -204,7 +204,8 @@ def _make_directory(name: str, wanted: Path | None) -> Path:
 
 def _collect_units(names: Sequence[str], directory: Path, device: str, end: float, quick: bool, quiet: bool) -> None:
     from collectors import workloads
-    from collectors.sweep import Settings, sweep
+    from collectors.rounds import sweep_in_rounds
+    from collectors.sweep import Settings
 
     request = {"workloads": sorted(names), "device": device.partition(":")[0], "quick": quick}
     path = directory / f"cases-{'-'.join(sorted(names))}{'-quick' if quick else ''}.jsonl"
@@ -218,8 +219,9 @@ def _collect_units(names: Sequence[str], directory: Path, device: str, end: floa
             workloads.remember(path, request, cases)
     if not cases:
         raise MeasurementError("nothing to measure could be made in that time; give a larger --budget")
+    choice, settings = path.with_name(f"{path.stem}.round.jsonl"), Settings(device, max(0.0, end - time.monotonic()))
     with _bar(quiet) as report:
-        sweep(cases, directory / "ledger.sqlite", Settings(device, max(0.0, end - time.monotonic())), report)
+        sweep_in_rounds(cases, directory / "ledger.sqlite", choice, request, settings, report)
 
 
 def _collect_models(directory: Path, device: str, end: float, quick: bool, quiet: bool) -> None:
@@ -264,12 +266,13 @@ def _bar(quiet: bool) -> Iterator[Callable[[Progress], None]]:
 
 
 def _describe(progress: Progress) -> str:
-    """`measuring 30/90 cases, 20 units/min, 02:00 left`."""
+    """`round 2: measuring 30/90 cases, 20 units/min, 02:00 left`, in rounds of the whole budget."""
     from tqdm import tqdm
 
-    left = progress.seconds_left
+    left = progress.seconds_left if progress.budget_left is None else progress.budget_left
     remaining = "" if left is None else f", {tqdm.format_interval(left)} left"
-    done = f"{progress.phase} {progress.done}/{progress.total} cases"
+    number = "" if progress.round is None else f"round {progress.round}: "
+    done = f"{number}{progress.phase} {progress.done}/{progress.total} cases"
     return f"{done}, {progress.units_per_minute:.0f} units/min{remaining}"
 
 

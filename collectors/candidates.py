@@ -1,0 +1,127 @@
+"""What can be measured, put in the order in which it is worth it: cases -> candidates -> their rank, given a ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import block_diag, csr_array
+
+from collectors.cases import Case, Runner
+from collectors.choose import Values, expected_error, likeness, order, standardised, untold
+from costmodel.dataset import kernel_of, units_frame
+from costmodel.features import OPTIONAL, Roofline, featurize, group_of
+from costmodel.kernels import Kernel
+from costmodel.train import LEAST_ROWS, Table, drop, fit_roofline, tabulate, trusted
+
+MULTIPROCESSORS = 100
+"""Only shifts features by a constant; what is chosen hardly depends on it."""
+CEILINGS = {"cuda": Roofline(2e6, {}, 2.0), "cpu": Roofline(2e4, {}, 5.0)}
+"""Before anything is measured: bytes a microsecond, and the smallest kernel in microseconds."""
+CALLS = 30
+"""How often a kernel is run, however long it takes: warm-up, capture, replays, host time."""
+UNKNOWN_ERROR = 1.0
+"""Of the logarithm of time, for a kernel of a group of which almost nothing was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What is measured together: a lone kernel, or a unit in all its ways.
+
+    Attributes:
+        cases: what is measured.
+        kernel: the one in it that training reads (`costmodel.train.trusted`); None if there is none.
+    """
+
+    cases: tuple[Case, ...]
+    kernel: Kernel | None
+
+    @property
+    def uses(self) -> int:
+        """How often the models at hand call it."""
+        return max(case.uses for case in self.cases)
+
+    def open(self, finished: set[tuple[str, str]]) -> bool:
+        """Whether something of it has not ended."""
+        return any((case.key, case.unit) not in finished for case in self.cases)
+
+
+def candidates(cases: Iterable[Case]) -> list[Candidate]:
+    """The cases by what is measured together, in order of first appearance."""
+    together: dict[tuple[str, str], list[Case]] = {}
+    for case in cases:
+        together.setdefault((case.unit, "" if case.unit else case.key), []).append(case)
+    return [Candidate(tuple(several), _kernel(several)) for several in together.values()]
+
+
+def _kernel(cases: Sequence[Case]) -> Kernel | None:
+    """Training reads lone kernels, and of a unit what cuDNN runs as one."""
+    for case in cases:
+        if not case.unit or case.way == "cudnn":
+            return kernel_of(case.graph, case.runner)
+    return None
+
+
+def rank(
+    of: Sequence[Candidate], rows: Sequence[Mapping[str, Any]], device: str, seconds: Mapping[Runner, float]
+) -> list[Candidate]:
+    """All of them, the most useful for its time first; last those that training does not read.
+
+    Args:
+        of: what has not been measured.
+        rows: of the ledger: what has been.
+        device: `cpu`, `cuda` or `cuda:N`.
+        seconds: what a case of either runner takes, apart from the runs of its kernel.
+    """
+    groups: dict[str, list[int]] = {}
+    for index, one in enumerate(of):
+        if one.kernel is not None:
+            groups.setdefault(group_of(one.kernel), []).append(index)
+    if not groups:
+        return list(of)
+    tables, roofline = _measured(rows, device)
+    likes, errors, costs = [], [], []
+    for group, members in groups.items():
+        some = [of[index] for index in members]
+        like, error, us = _judge(some, tables.get(group), roofline)
+        likes.append(like)
+        errors.append(error * [one.uses for one in some])
+        costs.append([_seconds(one, float(time), seconds) for one, time in zip(some, us, strict=True)])
+    places = [index for members in groups.values() for index in members]
+    ranked = order(csr_array(block_diag(likes, format="csr")), np.concatenate(errors), np.concatenate(costs))
+    rest = [index for index, one in enumerate(of) if one.kernel is None]
+    return [of[index] for index in [*(places[row] for row in ranked), *rest]]
+
+
+def _measured(rows: Sequence[Mapping[str, Any]], device: str) -> tuple[Mapping[str, Table], Roofline]:
+    """What a ledger has to train on, by group, and the ceilings that it shows."""
+    frame = trusted(units_frame(rows))
+    if len(frame) < LEAST_ROWS:
+        return {}, CEILINGS[device.partition(":")[0]]
+    kernels = [kernel_of(graph, runner) for graph, runner in zip(frame["graph"], frame["runner"], strict=True)]
+    roofline = fit_roofline(kernels, frame["device_us_p50"].tolist())
+    tables = tabulate(kernels, frame, roofline, MULTIPROCESSORS)
+    return {group: drop(table, OPTIONAL) for group, table in tables.items()}, roofline
+
+
+def _judge(of: Sequence[Candidate], table: Table | None, roofline: Roofline) -> tuple[csr_array, Values, Values]:
+    """Of the candidates of one group: likeness, what is yet to be told of each, expected microseconds."""
+    kernels = [one.kernel for one in of if one.kernel is not None]
+    named = [featurize(kernel, roofline, MULTIPROCESSORS) for kernel in kernels]
+    names = [name for name in named[0] if name not in OPTIONAL]
+    raw = np.array([[features[name] for name in names] for features in named], dtype=np.float32)
+    bound = np.array([roofline.bound_us(kernel) for kernel in kernels])
+    if table is None:
+        return likeness(standardised(raw)), np.full(len(of), UNKNOWN_ERROR), bound
+    count = len(of)
+    x = standardised(np.concatenate([raw, table.raw]))
+    like = likeness(x)
+    left = untold(like, np.arange(count, len(x)))[:count]
+    error, ratio = expected_error(x[:count], x[count:], table.target, table.shape)
+    return csr_array(like[:count, :count]), error * left, bound * np.exp(np.clip(ratio, -3.0, 6.0))
+
+
+def _seconds(one: Candidate, us: float, seconds: Mapping[Runner, float]) -> float:
+    return sum(seconds[case.runner] + CALLS * us / 1e6 for case in one.cases)

@@ -1,0 +1,120 @@
+"""A sweep in rounds: each is chosen by what the ones before have taught; together they share a budget of time.
+
+The choice of the round at hand lies beside the ledger, so that the same request goes on where it was interrupted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+
+from collectors.candidates import Candidate, candidates, rank
+from collectors.cases import Case, Runner
+from collectors.environment import environment
+from collectors.ledger import Ledger
+from collectors.supervise import Progress, Report
+from collectors.sweep import Settings, sweep
+from collectors.workloads import remember, remembered
+
+ROUNDS = 4
+"""The budget is shared out among so many rounds, if they can have the least seconds each."""
+LEAST_SECONDS = 120.0
+"""A round is at least so long: it starts with choosing and new processes, and a case that hangs must end in it."""
+LEAST_CHOSEN = 50
+AMPLE = 1.5
+"""A round is given more than it is expected to have time for; what it does not get to is chosen from again."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """Passes progress on with the round and the time left of the whole budget; learns what a case takes."""
+
+    report: Report
+    end: float
+    round: int = 0
+    compiling: tuple[float, int] = (0.0, 0)
+    measuring: tuple[float, int] = (0.0, 0)
+
+    def __call__(self, progress: Progress) -> None:
+        """Of a phase of this round."""
+        if progress.done:
+            spent = (progress.seconds, progress.done)
+            if progress.phase == "compiling":
+                self.compiling = spent
+            else:
+                self.measuring = spent
+        self.report(replace(progress, round=self.round, budget_left=max(0.0, self.end - time.monotonic())))
+
+    def seconds(self) -> Mapping[Runner, float]:
+        """Of a case of either runner, as the last round had it; guesses before."""
+        alone = self.measuring[0] / self.measuring[1] if self.measuring[1] else 0.2
+        compiled = self.compiling[0] / self.compiling[1] if self.compiling[1] else 0.4
+        return {"aten": alone, "inductor": alone + compiled}
+
+
+def sweep_in_rounds(
+    cases: Sequence[Case],
+    ledger_path: Path,
+    choice_path: Path,
+    request: Mapping[str, object],
+    settings: Settings,
+    report: Report,
+) -> None:
+    """Measures what is most useful of the cases until all are done or the time is up.
+
+    Args:
+        cases: what there is to choose from.
+        ledger_path: where results go.
+        choice_path: where the choice of the round at hand is kept.
+        request: what the cases were made for; a choice for another one is not gone on with.
+        settings: of the sweep; its seconds are those of all rounds together.
+        report: told how far it is.
+
+    Raises:
+        DatasetError: the ledger is damaged, in use, or of another environment.
+        MeasurementError: no worker can be brought to measure.
+    """
+    begin = time.monotonic()
+    watch = Watch(report, begin + settings.seconds)
+    pool = candidates(cases)
+    chosen = remembered(choice_path, request)
+    ended_before = -1
+    while (left := watch.end - time.monotonic()) > 0:
+        rows, finished = _measured(ledger_path, settings.device)
+        unfinished = [one for one in pool if one.open(finished)]
+        stuck = len(finished) == ended_before
+        if not unfinished or (stuck and seconds >= left):
+            return
+        ended_before = len(finished)
+        watch.round += 1
+        if chosen is None or all((case.key, case.unit) in finished for case in chosen):
+            watch(Progress("choosing", 0, len(unfinished), 0.0))
+            ranked = rank(unfinished, rows, settings.device, watch.seconds())
+            chosen = worth(ranked, AMPLE * share(settings.seconds, left), watch.seconds())
+            remember(choice_path, request, chosen)
+        left = max(0.0, watch.end - time.monotonic())
+        seconds = left if stuck else share(settings.seconds, left)
+        sweep(chosen, ledger_path, replace(settings, seconds=seconds), watch)
+        chosen = None
+
+
+def share(budget: float, left: float) -> float:
+    """Seconds of the next round: an equal part of the budget, or all that is left if too little would be over."""
+    part = max(LEAST_SECONDS, budget / ROUNDS)
+    return left if left - part < LEAST_SECONDS else part
+
+
+def worth(ranked: Sequence[Candidate], budget: float, seconds: Mapping[Runner, float]) -> list[Case]:
+    """The cases of the first candidates that a time suffices for, of LEAST_CHOSEN at least."""
+    spent = accumulate(sum(seconds[case.runner] for case in one.cases) for one in ranked)
+    count = max(LEAST_CHOSEN, sum(1 for total in spent if total <= budget))
+    return [case for one in ranked[:count] for case in one.cases]
+
+
+def _measured(ledger_path: Path, device: str) -> tuple[list[dict[str, object]], set[tuple[str, str]]]:
+    """Rows of the ledger, and what has ended."""
+    with Ledger(ledger_path, environment(device)) as ledger:
+        return list(ledger.rows()), ledger.finished()
