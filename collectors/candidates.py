@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import block_diag, csr_array
 
-from collectors.cases import Case, Runner
+from collectors.cases import Case, Runner, distinct
 from collectors.choose import Values, expected_error, likeness, order, standardised, untold
 from costmodel.dataset import kernel_of, units_frame
 from costmodel.features import OPTIONAL, Roofline, featurize, group_of
@@ -51,7 +51,7 @@ class Candidate:
 def candidates(cases: Iterable[Case]) -> list[Candidate]:
     """The cases by what is measured together, in order of first appearance."""
     together: dict[tuple[str, str], list[Case]] = {}
-    for case in cases:
+    for case in distinct(cases):
         together.setdefault((case.unit, "" if case.unit else case.key), []).append(case)
     return [Candidate(tuple(several), _kernel(several)) for several in together.values()]
 

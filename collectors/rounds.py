@@ -81,14 +81,15 @@ def sweep_in_rounds(
     watch = Watch(report, begin + settings.seconds)
     pool = candidates(cases)
     chosen = remembered(choice_path, request)
-    ended_before = -1
-    while (left := watch.end - time.monotonic()) > 0:
+    ended, all_given = -1, False
+    while True:
         rows, finished = _measured(ledger_path, settings.device)
         unfinished = [one for one in pool if one.open(finished)]
-        stuck = len(finished) == ended_before
-        if not unfinished or (stuck and seconds >= left):
+        stuck = len(finished) == ended
+        left = watch.end - time.monotonic()
+        if not unfinished or left <= 0 or (stuck and all_given):
             return
-        ended_before = len(finished)
+        ended = len(finished)
         watch.round += 1
         if chosen is None or all((case.key, case.unit) in finished for case in chosen):
             watch(Progress("choosing", 0, len(unfinished), 0.0))
@@ -97,6 +98,7 @@ def sweep_in_rounds(
             remember(choice_path, request, chosen)
         left = max(0.0, watch.end - time.monotonic())
         seconds = left if stuck else share(settings.seconds, left)
+        all_given = seconds == left
         sweep(chosen, ledger_path, replace(settings, seconds=seconds), watch)
         chosen = None
 

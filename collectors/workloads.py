@@ -78,7 +78,8 @@ def _conv(device: str, quick: bool) -> list[Case]:
             : QUICK_CASES // 3
         ]
     if device.startswith("cuda"):
-        return [case for unit in units for case in conv.unit_cases(unit)]
+        cases = [case for unit in units for case in conv.unit_cases(unit)]
+        return cases if quick else cases + [case for unit in units for case in conv.kernel_cases(unit)]
     on_cpu = [replace(unit, dtype="float32", batch=min(unit.batch, max(CPU_BATCHES))) for unit in units]
     graphs = [conv.unit_graph(unit, "nchw", "nchw") for unit in on_cpu]
     return [replace(case, position=None) for graph in graphs for case in harvest(graph, "conv", device)]

@@ -10,6 +10,7 @@ what the choice takes to measure at assumed rates (SECONDS), not measured ones.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import time
@@ -31,7 +32,7 @@ from costmodel.features import OPTIONAL
 from costmodel.hardware import load_profile
 from costmodel.predictor import Array, scaled
 from costmodel.scores import markdown_table, percent, replace_section
-from costmodel.train import Settings, Table, drop, fit_group, fit_roofline, tabulate, trusted
+from costmodel.train import LEAST_ROWS, Settings, Table, drop, fit_group, fit_roofline, tabulate, trusted
 
 SIZES = (500, 1000, 2000, 4000)
 SETTINGS = Settings(hidden=(128, 64), epochs=60, ensemble=2, batch=64)
@@ -45,14 +46,13 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One way with one seed at one size: errors on all kernels left out; `worst` is the mean of the worst group."""
+    """One way with one seed at one size: errors on the kernels left out, all and by group, and what choosing took."""
 
     way: str
     seed: int
     units: int
     mean_error: float
     median_error: float
-    worst: float
     by_group: Mapping[str, float]
     measuring_s: float
     choosing_s: float
@@ -71,7 +71,7 @@ class Pool:
         """The rows by group, counted within it."""
         rows = np.array(sorted(rows), dtype=np.int64)
         begins = np.cumsum([0, *(len(one) for one in self.x)])
-        return [rows[(rows >= a) & (rows < b)] - a for a, b in zip(begins, begins[1:], strict=False)]
+        return [rows[(rows >= a) & (rows < b)] - a for a, b in itertools.pairwise(begins)]
 
 
 def make_pool(tables: Mapping[str, Table]) -> Pool:
@@ -97,15 +97,17 @@ def farthest(pool: Pool, seed: int) -> dict[int, list[int]]:
     chosen: dict[int, list[int]] = {size: [] for size in SIZES}
     begin = 0
     for x in pool.x:
+        end = begin + len(x)
+        due = {size: size * end // total - size * begin // total for size in SIZES}
         row = int(np.random.default_rng(seed).integers(len(x)))
         path, gap = [], np.full(len(x), np.inf)
-        for _ in range(SIZES[-1] * len(x) // total):
+        for _ in range(due[SIZES[-1]]):
             path.append(begin + row)
             gap = np.minimum(gap, ((x - x[row]) ** 2).sum(1))
             row = int(gap.argmax())
         for size in SIZES:
-            chosen[size] += path[: size * len(x) // total]
-        begin += len(x)
+            chosen[size] += path[: due[size]]
+        begin = end
     return chosen
 
 
@@ -122,8 +124,7 @@ def actively(pool: Pool, _seed: int) -> dict[int, list[int]]:
     for size in SIZES[1:]:
         errors = []
         for table, x, rows in zip(pool.tables, pool.x, pool.parts(chosen), strict=True):
-            known = len(rows) >= 30
-            some = table.take(rows)
+            known, some = len(rows) >= LEAST_ROWS, table.take(rows)
             errors.append(expected_error(x, x[rows], some.target, some.shape)[0] if known else np.ones(len(x)))
         left = np.concatenate(errors) * untold(pool.like, np.array(chosen))
         taken = set(chosen)
@@ -176,12 +177,11 @@ def trials(tables: Mapping[str, Table], way: str, seed: int) -> list[Trial]:
                 way,
                 seed,
                 len(chosen[size]),
-                float(every.mean()),
-                float(np.median(every)),
-                max(means.values()),
-                means,
-                float(pool.seconds[chosen[size]].sum()),
-                choosing_s,
+                round(float(every.mean()), 4),
+                round(float(np.median(every)), 4),
+                {group: round(mean, 4) for group, mean in means.items()},
+                round(float(pool.seconds[chosen[size]].sum()), 1),
+                round(choosing_s, 1),
             )
         )
     return results
@@ -192,3 +192,45 @@ def _tables(hardware: str) -> dict[str, Table]:
     kernels = [kernel_of(graph, runner) for graph, runner in zip(frame["graph"], frame["runner"], strict=True)]
     tables = tabulate(kernels, frame, fit_roofline(kernels, frame["device_us_p50"].tolist()), 132)
     return {group: drop(table, OPTIONAL) for group, table in tables.items()}
+
+
+def table_markdown(found: Sequence[Trial]) -> str:
+    """README's table: a line a way, a column a size; means over seeds, and in parentheses over groups of kernels."""
+    sizes = sorted({one.units for one in found})
+    rows = []
+    for way in dict.fromkeys(one.way for one in found):
+        cells = []
+        for size in sizes:
+            of = [one for one in found if (one.way, one.units) == (way, size)]
+            groups = statistics.mean(statistics.mean(one.by_group.values()) for one in of)
+            cells.append(f"{percent(statistics.mean(one.mean_error for one in of))} ({percent(groups)})")
+        rows.append([way, *cells])
+    return markdown_table(("way", *(f"{size:,}" for size in sizes)), rows)
+
+
+def main() -> None:
+    """Tries every way with every seed, then writes the file and the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hardware", default="nvidia-h200")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("-o", "--output", type=Path, default=Path("active_sampling.json"))
+    parser.add_argument("--no-compute", action="store_true", help="only show what the file holds")
+    parser.add_argument("--write", type=Path, metavar="README.md", help="put the table there")
+    args = parser.parse_args()
+    if args.no_compute:
+        found = [Trial(**row) for row in json.loads(args.output.read_text(encoding="utf-8"))]
+    else:
+        tables = _tables(args.hardware)
+        asked = [(way, seed) for seed in range(args.seeds) for way in WAYS]
+        jobs = Parallel(n_jobs=args.jobs, return_as="generator")(delayed(trials)(tables, *one) for one in asked)
+        found = [one for several in tqdm(jobs, total=len(asked), unit="trial") for one in several]
+        write_whole(args.output, json.dumps([asdict(one) for one in found], indent=1) + "\n")
+    table = table_markdown(found)
+    print(table)
+    if args.write:
+        args.write.write_text(replace_section(args.write, table, BEGIN, END), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -25,7 +25,7 @@ from collectors.ledger import Ledger
 from collectors.supervise import Progress
 from collectors.whole_model import build, case_key, measure_modes
 from costmodel.cli import main
-from costmodel.cli.collect import _bar, check_name, parse_duration
+from costmodel.cli.collect import _bar, _describe, check_name, parse_duration
 from costmodel.dataset import read_frame
 from costmodel.errors import DatasetError, MeasurementError, RequestError
 
@@ -179,6 +179,11 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch):
             report(progress)
         assert ("measuring 30/90 cases, 20 units/min, 02:00 left |" in stream.getvalue()) == shown
         assert bool(stream.getvalue()) == shown
+
+
+def test_progress_in_rounds_tells_the_time_left_of_the_budget():
+    progress = Progress("measuring", done=30, total=90, seconds=60.0, units=20, round=2, budget_left=754.0)
+    assert _describe(progress) == "round 2: measuring 30/90 cases, 20 units/min, 12:34 left"
 
 
 def test_a_budget_too_small_for_anything_measures_nothing(home: Path, capsys: pytest.CaptureFixture[str]):

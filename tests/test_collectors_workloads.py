@@ -11,7 +11,7 @@ import pytest
 
 from collectors import workloads
 from collectors.cases import Case, distinct, read_cases, write_cases
-from collectors.conv import ConvUnit, unit_cases
+from collectors.conv import ConvUnit, kernel_cases, unit_cases
 from collectors.export import export
 from collectors.ledger import Ledger
 from collectors.worker import size_bytes
@@ -91,6 +91,37 @@ def test_workloads_mix_but_keep_units_together():
         assert not case.unit or case.unit not in ended
         if before.unit != case.unit:
             ended.add(before.unit)
+
+
+@pytest.mark.parametrize("unit", [UNIT, replace(UNIT, activation=False), replace(UNIT, batch_norm=False)])
+def test_a_convolution_is_measured_alone_in_both_layouts_and_fused(unit: ConvUnit):
+    found = list(kernel_cases(unit))
+    graphs = [parse(case.graph) for case in found]
+    bases = ["convolution", "convolution"] + ["cudnn_convolution_relu"] * unit.activation
+    assert [[op.base for op in graph.ops] for graph in graphs] == [[base] for base in bases]
+    assert [graph.ops[0].type.layout for graph in graphs[:2]] == ["nchw", "nhwc"]
+    assert {graph.ops[0].type.shape for graph in graphs} == {(2, 12, 5, 5)}
+    assert [len(graph.values) for graph in graphs[:2]] == [2 if unit.batch_norm else 3] * 2  # a bias without batch norm
+    assert all(case.unit == "" and case.runner == "aten" for case in found)
+    assert bool(unit.activation) == (found[-1].key in {case.key for case in unit_cases(unit)})
+
+
+def test_lone_convolutions_are_for_gpus_and_full_sweeps():
+    alone = [
+        [case for case in workloads.unit_cases(["conv"], device, quick, 0.0) if not case.unit]
+        for device, quick in (("cuda", False), ("cuda", True), ("cpu", False))
+    ]
+    assert [len(cases) > 2 * workloads.CONV_UNITS for cases in alone] == [True, False, False]
+    assert alone[1] == []
+
+
+def test_layers_say_how_often_models_call_them(monkeypatch: pytest.MonkeyPatch):
+    """Two models share a kernel, one of them calls it twice: three uses, and the first to name it is its source."""
+    lone, shared = Case(RELU, "aten", source="a"), Case(RELU, "inductor", source="a")
+    outcomes = [(None, [lone, shared]), (None, [replace(shared, source="b")] * 2), (None, ValueError("no such model"))]
+    monkeypatch.setattr(workloads, "in_parallel", lambda *_: outcomes)
+    found = workloads.unit_cases(["layer"], "cuda", quick=False, end=0.0)
+    assert sorted((case.runner, case.uses, case.source) for case in found) == [("aten", 1, "a"), ("inductor", 3, "a")]
 
 
 def test_quick_workloads_are_few_and_tiny_and_for_the_device():

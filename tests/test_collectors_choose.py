@@ -1,0 +1,158 @@
+"""Which kernels are measured next: likeness and order by hand and against plain greed, errors where they are, ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from collectors import conv, matmul
+from collectors.candidates import Candidate, candidates, rank
+from collectors.cases import Case
+from collectors.choose import REACH, Values, expected_error, likeness, order, standardised, untold
+from costmodel.dataset import units_frame
+from costmodel.features import group_of
+from costmodel.train import trusted
+
+SECONDS = {"aten": 1.0, "inductor": 2.0}
+UNIT = conv.ConvUnit(batch=2, in_channels=8, out_channels=12, size=9, kernel=3, stride=2, padding=1)
+
+
+def line(*places: float) -> csr_array:
+    return likeness(np.array([[place] for place in places], dtype=np.float32))
+
+
+def test_likeness_falls_with_distance():
+    like = line(0.0, REACH, 2 * REACH).toarray()
+    one, two = math.exp(-0.5), math.exp(-2.0)
+    assert like == pytest.approx(np.array([[1, one, two], [one, 1, one], [two, one, 1]]), rel=1e-5)
+    assert line(7.0).toarray().tolist() == [[1.0]]
+
+
+def test_three_heaps_are_covered_by_three_choices_the_largest_first():
+    """Ten, five and one kernels, each heap of equals and far from the others: 10, then 5, then 1 are told of.
+
+    By lot, three choices hit all three heaps in 6 x 10 x 5 x 1 of 16 x 15 x 14 cases, one in eleven.
+    """
+    heaps = [0] * 10 + [1] * 5 + [2]
+    like = line(*(1000.0 * heap for heap in heaps))
+    chosen = order(like, np.ones(16), np.ones(16))
+    assert [heaps[row] for row in chosen[:3]] == [0, 1, 2]
+    assert untold(like, np.array(chosen[:3])).sum() == pytest.approx(0.0, abs=1e-9)
+    rng = np.random.default_rng(0)
+    lots = [untold(like, rng.permutation(16)[:3]).sum() for _ in range(1000)]
+    assert np.mean([left < 1e-9 for left in lots]) == pytest.approx(300 / 3360, abs=0.03)
+
+
+def test_what_takes_long_waits_for_what_is_worth_more_a_second():
+    apart = line(0.0, 1000.0, 2000.0)
+    assert order(apart, np.array([1.0, 1.0, 1.0]), np.array([3.0, 1.0, 2.0])) == [1, 2, 0]
+    assert order(apart, np.array([9.0, 1.0, 4.0]), np.array([3.0, 1.0, 2.0])) == [0, 2, 1]
+
+
+def greedily(like: Values, error: Values, seconds: Values) -> list[float]:
+    """Gains a second of greed that tries every row each time; ties make the order itself ambiguous."""
+    left, rest, gains = error.copy(), list(range(len(error))), []
+    while rest:
+        row = max(rest, key=lambda one: like[one] @ left / seconds[one])
+        gains.append(like[row] @ left / seconds[row])
+        left = left * (1 - like[row])
+        rest.remove(row)
+    return gains
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 25), st.integers(0, 10**6))
+def test_the_order_is_that_of_plain_greed_and_takes_every_row_once(count: int, seed: int):
+    rng = np.random.default_rng(seed)
+    like = likeness(rng.normal(0, 3, (count, 3)).astype(np.float32))
+    error, seconds = rng.uniform(0.01, 1, count), rng.uniform(0.5, 3, count)
+    chosen = order(like, error, seconds)
+    assert sorted(chosen) == list(range(count))
+    dense, left, gains = like.toarray(), error.copy(), []
+    for row in chosen:
+        gains.append(dense[row] @ left / seconds[row])
+        left = left * (1 - dense[row])
+    assert gains == pytest.approx(greedily(dense, error, seconds), rel=1e-6, abs=1e-12)
+
+
+def test_the_region_that_is_predicted_worst_comes_first():
+    """A function that is flat on the left and wild on the right, measured evenly: the next are on the right."""
+    rng = np.random.default_rng(0)
+    places = np.linspace(-3, 3, 121)
+    times = np.where(places > 0, np.sin(40 * places), 0.0)
+    x, known = places[:, None].astype(np.float32), rng.permutation(121)[:60]
+    error, predicted = expected_error(x, x[known], times[known].astype(np.float32), known.astype(np.int64))
+    right = places > 0
+    assert error[right].mean() > 3 * error[~right].mean()
+    assert np.abs(predicted[~right]).mean() < 0.3
+    left = error * untold(likeness(x), known)
+    chosen = order(csr_array(np.eye(121)), error, np.ones(121))
+    assert right[chosen[:40]].mean() > 0.9
+    assert (left <= error).all()
+
+
+def pool(count: int = 12) -> list[Case]:
+    units = conv.sample(count, 3)
+    lone = [case for unit in units for case in conv.kernel_cases(unit)]
+    return [*(case for unit in units for case in conv.unit_cases(unit)), *lone, *matmul.sample(count, 3)]
+
+
+def measured(of: Sequence[Candidate], us: float = 10.0) -> list[dict[str, Any]]:
+    rows = []
+    for case in (case for one in of for case in one.cases):
+        about = {"key": case.key, "graph": case.graph, "runner": case.runner, "unit": case.unit, "way": case.way}
+        rows.append(about | {"position": 0.5, "source": case.source, "status": "ok", "device_us": [us] * 5})
+    return rows
+
+
+def test_units_stay_together_and_lone_kernels_alone():
+    found = candidates([*conv.unit_cases(UNIT), *conv.kernel_cases(UNIT)])
+    assert [len(one.cases) for one in found] == [5, 1, 1, 1]
+    assert all(one.kernel is not None and group_of(one.kernel) == "conv" for one in found)
+    (eager,) = candidates([case for case in conv.unit_cases(UNIT) if case.way == "eager"])
+    assert eager.kernel is None
+
+
+def test_what_a_candidate_is_said_to_teach_is_what_training_reads():
+    of = candidates(pool())
+    read = set(trusted(units_frame(measured(of)))["graph"])
+    assert read == {str(one.kernel.graph) for one in of if one.kernel is not None}
+
+
+def test_a_rank_has_every_candidate_once_and_is_the_same_again():
+    of = candidates(pool())
+    first = rank(of, [], "cuda", SECONDS)
+    assert sorted(map(id, first)) == sorted(map(id, of))
+    assert first == rank(of, [], "cuda", SECONDS)
+    useless = [one.kernel is None for one in first]
+    assert useless == sorted(useless)
+    assert any(useless)
+
+
+def test_what_was_measured_already_comes_late():
+    """Of 60 kernels 40 were measured: offered again, they tell of nothing but, once more, of their neighbours."""
+    of = candidates(matmul.sample(60, 5))
+    ranked = rank(of, measured(of[:40]), "cuda", SECONDS)
+    before = rank(of, [], "cuda", SECONDS)
+    new = {one.cases for one in of[40:]}
+    assert all(one.cases in new for one in ranked[:15])
+    assert sum(one.cases in new for one in before[:15]) < 10
+
+
+def test_what_models_use_often_comes_first():
+    """Twelve kernels far apart: the one that is called a thousand times is worth most."""
+    cases = [replace(case, uses=1000 if index == 7 else 1) for index, case in enumerate(matmul.sample(12, 5))]
+    assert rank(candidates(cases), [], "cuda", SECONDS)[0].cases == (cases[7],)
+
+
+def test_features_are_standardised_over_the_pool():
+    x = standardised(np.array([[1.0, 5.0], [3.0, 5.0]], dtype=np.float32))
+    assert x.tolist() == [[-1.0, 0.0], [1.0, 0.0]]
