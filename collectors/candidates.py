@@ -98,11 +98,10 @@ def rank(
 def _measured(rows: Sequence[Mapping[str, Any]], device: str) -> tuple[Mapping[str, Table], Roofline]:
     """What a ledger has to train on, by group, and the ceilings that it shows."""
     frame = trusted(units_frame(rows))
-    if len(frame) < LEAST_ROWS:
-        return {}, CEILINGS[device.partition(":")[0]]
     kernels = [kernel_of(graph, runner) for graph, runner in zip(frame["graph"], frame["runner"], strict=True)]
-    roofline = fit_roofline(kernels, frame["device_us_p50"].tolist())
-    tables = tabulate(kernels, frame, roofline, MULTIPROCESSORS)
+    few = len(frame) < LEAST_ROWS
+    roofline = CEILINGS[device.partition(":")[0]] if few else fit_roofline(kernels, frame["device_us_p50"].tolist())
+    tables = tabulate(kernels, frame, roofline, MULTIPROCESSORS, least=1)
     return {group: drop(table, OPTIONAL) for group, table in tables.items()}, roofline
 
 
@@ -119,6 +118,8 @@ def _judge(of: Sequence[Candidate], table: Table | None, roofline: Roofline) -> 
     x = standardised(np.concatenate([raw, table.raw]))
     like = likeness(x)
     left = untold(like, np.arange(count, len(x)))[:count]
+    if len(table.time_us) < LEAST_ROWS:
+        return csr_array(like[:count, :count]), UNKNOWN_ERROR * left, bound
     error, ratio = expected_error(x[:count], x[count:], table.target, table.shape)
     return csr_array(like[:count, :count]), error * left, bound * np.exp(np.clip(ratio, -3.0, 6.0))
 

@@ -111,9 +111,13 @@ def fit_roofline(kernels: Sequence[Kernel], time_us: Sequence[float]) -> Rooflin
 
 
 def tabulate(
-    kernels: Sequence[Kernel], frame: pd.DataFrame, roofline: Roofline, multiprocessors: int
+    kernels: Sequence[Kernel],
+    frame: pd.DataFrame,
+    roofline: Roofline,
+    multiprocessors: int,
+    least: int = LEAST_ROWS,
 ) -> dict[str, Table]:
-    """Rows of every group that has enough of them."""
+    """Rows of every group that has enough of them: `least`."""
     rows: dict[str, list[tuple[dict[str, float], float, float, int, float]]] = {group: [] for group in GROUPS}
     unmeasured = pd.Series(np.nan, index=frame.index)
     for kernel, time, position, text, workspace in zip(
@@ -131,7 +135,7 @@ def tabulate(
         rows[group_of(kernel)].append(entry)
     tables = {}
     for group, entries in rows.items():
-        if len(entries) < LEAST_ROWS:
+        if len(entries) < least:
             continue
         names = tuple(entries[0][0])
         workspaces = np.array([entry[4] for entry in entries], dtype=np.float32)

@@ -137,14 +137,15 @@ def test_a_rank_has_every_candidate_once_and_is_the_same_again():
     assert any(useless)
 
 
-def test_what_was_measured_already_comes_late():
-    """Of 60 kernels 40 were measured: offered again, they tell of nothing but, once more, of their neighbours."""
-    of = candidates(matmul.sample(60, 5))
-    ranked = rank(of, measured(of[:40]), "cuda", SECONDS)
+@pytest.mark.parametrize("count", [25, 40])
+def test_what_was_measured_already_comes_late(count: int):
+    """All but 20 were measured, too few or enough for a committee: offered again, they tell of little."""
+    of = candidates(matmul.sample(count + 20, 5))
+    ranked = rank(of, measured(of[:count]), "cuda", SECONDS)
     before = rank(of, [], "cuda", SECONDS)
-    new = {one.cases for one in of[40:]}
+    new = {one.cases for one in of[count:]}
     assert all(one.cases in new for one in ranked[:15])
-    assert sum(one.cases in new for one in before[:15]) < 10
+    assert sum(one.cases in new for one in before[:15]) < 12
 
 
 def test_what_models_use_often_comes_first():
