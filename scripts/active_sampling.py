@@ -39,6 +39,7 @@ SETTINGS = Settings(hidden=(128, 64), epochs=60, ensemble=2, batch=64)
 SECONDS = {"aten": 0.2, "triton": 0.6}
 """Assumed of a case, apart from the runs of its kernel; a fused kernel has to be compiled."""
 TEST_SHARE = 0.2
+TIMES_S = (150, 300, 600, 900)
 BEGIN, END = "<!-- choosing: made by scripts/active_sampling.py -->", "<!-- end of choosing -->"
 
 Rows = npt.NDArray[np.int64]
@@ -195,17 +196,43 @@ def _tables(hardware: str) -> dict[str, Table]:
 
 
 def table_markdown(found: Sequence[Trial]) -> str:
-    """README's table: a line a way, a column a size; means over seeds, and in parentheses over groups of kernels."""
+    """README's tables, a line a way: by units, and by assumed seconds of measuring; means over seeds."""
+    by_way: dict[str, dict[int, list[Trial]]] = {}
+    for one in found:
+        by_way.setdefault(one.way, {}).setdefault(one.seed, []).append(one)
     sizes = sorted({one.units for one in found})
-    rows = []
-    for way in dict.fromkeys(one.way for one in found):
-        cells = []
-        for size in sizes:
-            of = [one for one in found if (one.way, one.units) == (way, size)]
-            groups = statistics.mean(statistics.mean(one.by_group.values()) for one in of)
-            cells.append(f"{percent(statistics.mean(one.mean_error for one in of))} ({percent(groups)})")
-        rows.append([way, *cells])
-    return markdown_table(("way", *(f"{size:,}" for size in sizes)), rows)
+    units, seconds = [], []
+    for way, by_seed in by_way.items():
+        several = list(by_seed.values())
+        cells = [
+            _cell([(one.mean_error, _over_groups(one)) for run in several for one in run if one.units == size])
+            for size in sizes
+        ]
+        choosing = statistics.mean(run[-1].choosing_s for run in several)
+        units.append([way, *cells, f"{choosing:.0f} s"])
+        seconds.append([way, *(_cell([_at(run, at) for run in several]) for at in TIMES_S)])
+    by_units = markdown_table(("units", *(f"{size:,}" for size in sizes), "choosing"), units)
+    by_time = markdown_table(("measuring", *(f"{at} s" for at in TIMES_S)), seconds)
+    return f"{by_units}\n\n{by_time}"
+
+
+def _over_groups(one: Trial) -> float:
+    return statistics.mean(one.by_group.values())
+
+
+def _at(run: Sequence[Trial], seconds: float) -> tuple[float, float]:
+    """Errors of one seed, over all kernels and over groups, when so much time is spent; logarithms interpolated."""
+    spent = np.log([one.measuring_s for one in run])
+    every, groups = (
+        float(np.exp(np.interp(np.log(seconds), spent, np.log(errors))))
+        for errors in ([one.mean_error for one in run], [_over_groups(one) for one in run])
+    )
+    return every, groups
+
+
+def _cell(errors: Sequence[tuple[float, float]]) -> str:
+    every, groups = (statistics.mean(column) for column in zip(*errors, strict=True))
+    return f"{percent(every)} ({percent(groups)})"
 
 
 def main() -> None:

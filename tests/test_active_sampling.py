@@ -72,6 +72,18 @@ def test_few_rows_are_predicted_by_their_mean(script: ModuleType, monkeypatch: p
     assert errors == pytest.approx([1.0, 0.5])  # the geometric mean is 4
 
 
+def test_tables_by_hand(script: ModuleType, monkeypatch: pytest.MonkeyPatch):
+    """At 200 s, half way between 100 and 400 in logarithms: 0.2, the geometric mean of 0.4 and 0.1."""
+    monkeypatch.setattr(script, "TIMES_S", (200,))
+    found = [
+        script.Trial("active", 0, 10, 0.4, 0.3, {"conv": 0.4, "gemm": 0.8}, 100.0, 4.0),
+        script.Trial("active", 0, 20, 0.1, 0.1, {"conv": 0.1, "gemm": 0.2}, 400.0, 4.0),
+    ]
+    lines = script.table_markdown(found).splitlines()
+    assert lines[2] == "| active | 40.0 % (60.0 %) | 10.0 % (15.0 %) | 4 s |"
+    assert lines[-1] == "| active | 20.0 % (30.0 %) |"
+
+
 def test_readme_shows_what_was_computed(script: ModuleType):
     rows = json.loads((ROOT / "docs" / "active_sampling.json").read_text())
     shown = script.table_markdown([script.Trial(**row) for row in rows])
