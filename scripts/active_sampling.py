@@ -35,7 +35,7 @@ from costmodel.scores import markdown_table, percent, replace_section
 from costmodel.train import LEAST_ROWS, Settings, Table, drop, fit_group, fit_roofline, tabulate, trusted
 
 SIZES = (500, 1000, 2000, 4000)
-SETTINGS = Settings(hidden=(128, 64), epochs=60, ensemble=2, batch=64)
+SETTINGS = Settings(hidden=(128, 64), learning_rate=2e-3, epochs=60, batch=64, ensemble=2)
 SECONDS = {"aten": 0.2, "triton": 0.6}
 """Assumed of a case, apart from the runs of its kernel; a fused kernel has to be compiled."""
 TEST_SHARE = 0.2
