@@ -11,9 +11,12 @@ from costmodel.compile import compiled_kernels
 from costmodel.freeze import freeze
 from costmodel.ir import Graph
 from costmodel.kernels import Kernel, eager_kernels
-from costmodel.moves import MOVES, rewrite
+from costmodel.moves import rewrite
 from costmodel.ops import Role
 from costmodel.prices import kernels_of
+
+MERGED = ("fold_batch_norm", "channels_last", "merge_siblings")
+"""Moves of a plan; it may leave out the last."""
 
 
 def harvest(graph: Graph, source: str, device: str = "cuda") -> Iterator[Case]:
@@ -35,7 +38,11 @@ def harvest_plan(graph: Graph, source: str) -> Iterator[Case]:
         graph: the model, captured exactly (`costmodel.exact`).
         source: what the cases say they were taken from.
     """
-    main = freeze(rewrite(graph, tuple(MOVES))).main
+    for moves in (MERGED[:-1], MERGED):
+        yield from _plan_cases(freeze(rewrite(graph, moves)).main, source)
+
+
+def _plan_cases(main: Graph, source: str) -> Iterator[Case]:
     fused = [kernel for block in find_blocks(main) if block.fusible for kernel in kernels_of(main, block.ops, "cudnn")]
     yield from _cases(main, (*fused, *eager_kernels(main), *compiled_kernels(main)), source)
 

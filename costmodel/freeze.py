@@ -26,7 +26,7 @@ class Frozen:
 
 def freeze(graph: Graph) -> Frozen:
     """Splits off the operators whose operands are constant; views of constants stay, for they launch no kernel."""
-    constant = _constant(graph)
+    constant = constant_names(graph)
     computed = {op.name for op in graph.ops if op.name in constant and ops.lookup(op).role is not Role.VIEW}
     kept = _reached(graph, graph.outputs, {op.name for op in graph.ops} - computed)
     read = dict.fromkeys([*(ref for op in kept for ref in op.refs()), *graph.outputs])
@@ -45,7 +45,7 @@ def freeze(graph: Graph) -> Frozen:
     return Frozen(Graph(f"{graph.name}.preparation", sources, before, tuple(given)).verify(), main.verify())
 
 
-def _constant(graph: Graph) -> set[str]:
+def constant_names(graph: Graph) -> set[str]:
     """Names of the operators and parameters that no input has a part in."""
     constant = {value.name for value in graph.values if value.role == "param"}
     for op in graph.ops:

@@ -7,19 +7,20 @@ is applied (`costmodel.freeze`), so weights are prepared by ordinary operators i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from costmodel.errors import PlanError
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType
 from costmodel.layouts import STRIDED, in_channels_last
-
-Move = Callable[[Graph], Graph]
+from costmodel.rewriting import Emitter
+from costmodel.siblings import find_siblings, merge_siblings
 
 
 def fold_batch_norm(graph: Graph) -> Graph:
     """Batch norm that alone reads a convolution becomes part of its weight and bias.
 
-    With s = gamma / sqrt(var + eps): weight' = weight * s and bias' = beta + (bias - mean) * s, computed in float32
-    (Jacob et al., "Quantization and Training of Neural Networks", 2018, section 3.2).
+    With s = gamma / sqrt(var + eps): weight' = weight * s and bias' = beta + (bias - mean) * s, computed in float32,
+    or in float64 if the model is (Jacob et al., "Quantization and Training of Neural Networks", 2018, section 3.2).
     """
     users = graph.users()
     returned = {ref.name for ref in graph.outputs}
@@ -62,33 +63,9 @@ def _statistics_used(graph: Graph, norm: Op) -> bool:
     return any(ref.name == norm.name and ref.index > 0 for ref in readers)
 
 
-class _Emitter:
-    """Appends operators on tensors of given types, named after the operator that they are made for."""
-
-    def __init__(self, graph: Graph, origin: str) -> None:
-        self.ops: list[Op] = []
-        self._graph, self._origin = graph, origin
-        self._types: dict[str, TensorType] = {}
-
-    def type_of(self, ref: Ref) -> TensorType:
-        return self._types.get(ref.name) or self._graph.type_of(ref)
-
-    def add(self, op: str, like: TensorType, *args: tuple[str, Arg]) -> Ref:
-        name = f"{self._origin}.{len(self.ops)}"
-        self.ops.append(Op(name, op, args, (like,)))
-        self._types[name] = like
-        return Ref(name)
-
-    def cast(self, ref: Ref, dtype: str) -> Ref:
-        kind = self.type_of(ref)
-        if kind.dtype == dtype:
-            return ref
-        return self.add("_to_copy", replace(kind, dtype=dtype), ("self", ref), ("dtype", f"torch.{dtype}"))
-
-
 def _folded(graph: Graph, convolution: Op, norm: Op) -> list[Op]:
     """The convolution that does a batch norm's work too, after the operators that prepare its weight and bias."""
-    emit = _Emitter(graph, norm.name)
+    emit = Emitter(graph, norm.name)
     weight, bias = convolution.arg("weight"), convolution.arg("bias")
     mean, variance = norm.arg("running_mean"), norm.arg("running_var")
     gamma, beta = norm.arg("weight"), norm.arg("bias")
@@ -96,23 +73,24 @@ def _folded(graph: Graph, convolution: Op, norm: Op) -> list[Op]:
     assert isinstance(mean, Ref)
     assert isinstance(variance, Ref)  # as _foldable has seen
     kind = graph.type_of(weight)
-    channel = TensorType("float32", (kind.shape[0],))
-    variance = emit.cast(variance, "float32")
+    exact = "float64" if kind.dtype == "float64" else "float32"
+    channel = TensorType(exact, (kind.shape[0],))
+    variance = emit.cast(variance, exact)
     scale = emit.add("add.Scalar", channel, ("self", variance), ("other", norm.arg("eps")))
     scale = emit.add("rsqrt", channel, ("self", scale))
     if isinstance(gamma, Ref):
-        scale = emit.add("mul.Tensor", channel, ("self", scale), ("other", emit.cast(gamma, "float32")))
-    shift = emit.cast(mean, "float32")
+        scale = emit.add("mul.Tensor", channel, ("self", scale), ("other", emit.cast(gamma, exact)))
+    shift = emit.cast(mean, exact)
     if isinstance(bias, Ref):
-        shift = emit.add("sub.Tensor", channel, ("self", shift), ("other", emit.cast(bias, "float32")))
+        shift = emit.add("sub.Tensor", channel, ("self", shift), ("other", emit.cast(bias, exact)))
     shift = emit.add("mul.Tensor", channel, ("self", shift), ("other", scale))
     shift = emit.add("neg", channel, ("self", shift))
     if isinstance(beta, Ref):
-        shift = emit.add("add.Tensor", channel, ("self", shift), ("other", emit.cast(beta, "float32")))
+        shift = emit.add("add.Tensor", channel, ("self", shift), ("other", emit.cast(beta, exact)))
     shape = (kind.shape[0], *(1,) * (len(kind.shape) - 1))
-    factor = emit.add("view", TensorType("float32", shape), ("self", scale), ("size", shape))
-    wide = replace(kind, dtype="float32")
-    new_weight = emit.add("mul.Tensor", wide, ("self", emit.cast(weight, "float32")), ("other", factor))
+    factor = emit.add("view", TensorType(exact, shape), ("self", scale), ("size", shape))
+    wide = replace(kind, dtype=exact)
+    new_weight = emit.add("mul.Tensor", wide, ("self", emit.cast(weight, exact)), ("other", factor))
     new = {"weight": emit.cast(new_weight, kind.dtype), "bias": emit.cast(shift, kind.dtype)}
     args = tuple((key, new.get(key, value)) for key, value in convolution.args)
     if "bias" not in dict(args):
@@ -129,15 +107,60 @@ def channels_last(graph: Graph) -> Graph:
     return graph if views_by_stride else in_channels_last(graph)
 
 
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One entry of the table.
+
+    Attributes:
+        matches: what it looks for.
+        costs: what it costs and saves, and where a plan's prices see that.
+        rewrite: makes it: at the places that are named, or wherever it matches.
+        places: names of the places in a graph where it can be made one by one; none, if it is made wherever it matches.
+    """
+
+    matches: str
+    costs: str
+    rewrite: Callable[[Graph, Sequence[str]], Graph]
+    places: Callable[[Graph], tuple[str, ...]] = lambda _: ()
+
+
 MOVES: Mapping[str, Move] = {
-    "fold_batch_norm": fold_batch_norm,
-    "channels_last": channels_last,
+    "fold_batch_norm": Move(
+        matches="a batch norm in evaluation that alone reads a convolution, both with constant parameters",
+        costs="nothing but the new weights' memory; saves the batch norm's kernel and lets cuDNN fuse what follows",
+        rewrite=lambda graph, _: fold_batch_norm(graph),
+    ),
+    "channels_last": Move(
+        matches="every two-dimensional convolution, if nothing reads strides of a view",
+        costs="a copy, as an operator of its own, where what a convolution reads lies in another order",
+        rewrite=lambda graph, _: channels_last(graph),
+    ),
+    "merge_siblings": Move(
+        matches="1x1 convolutions of one geometry on one input, each read by a ReLU alone or none of them so",
+        costs="copies of the pieces, as operators of their own, where they are not dense; saves kernels and reads",
+        rewrite=merge_siblings,
+        places=lambda graph: tuple(find_siblings(graph)),
+    ),
 }
-"""Every move by name; a plan lists the names of those it makes, in order."""
+"""Every move by name."""
 
 
-def rewrite(graph: Graph, names: Sequence[str]) -> Graph:
-    """The graph after some moves, in order."""
-    for name in names:
-        graph = MOVES[name](graph)
+def rewrite(graph: Graph, moves: Sequence[str]) -> Graph:
+    """The graph after some moves, in order.
+
+    Args:
+        graph: as it was captured.
+        moves: names; one that is made at some places only is followed by a colon and their names, with commas between.
+
+    Raises:
+        PlanError: there is no such move, or no such place.
+    """
+    for text in moves:
+        name, _, listed = text.partition(":")
+        move, places = MOVES.get(name), listed.split(",") if listed else []
+        if move is None:
+            raise PlanError(f"no move is called {name!r}; make the plan again with this version")
+        if odd := [place for place in places if place not in move.places(graph)]:
+            raise PlanError(f"the move {name} cannot be made at {odd[0]}; make the plan again")
+        graph = move.rewrite(graph, places)
     return graph

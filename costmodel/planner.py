@@ -13,6 +13,7 @@ from costmodel.freeze import freeze
 from costmodel.hardware import Profile
 from costmodel.ir import Graph
 from costmodel.lanes import Task, assign_lanes, makespan_us, merge_runs
+from costmodel.move_search import Moves, try_moves
 from costmodel.moves import rewrite
 from costmodel.oracle import STRATEGIES, Choice, sum_of_minima
 from costmodel.plan import Plan, Region, fingerprint
@@ -20,8 +21,8 @@ from costmodel.prices import BlockCosts, Prices
 from costmodel.program import compile_counts
 from costmodel.tree import stream_tree
 
-MOVES = (("fold_batch_norm", "channels_last"), ("fold_batch_norm",))
-"""Sequences of moves that are tried; the plan keeps the one with which it is faster."""
+MOVES: tuple[Moves, ...] = (("fold_batch_norm", "channels_last"), ("fold_batch_norm",))
+"""Sequences of moves that are tried, with siblings merged and not; the plan keeps that with which it is fastest."""
 START_US = 40.0
 """Host time of a replay: inputs copied in, the graph launched, outputs copied out, the wait. A prior, not measured."""
 
@@ -51,7 +52,14 @@ def make_plan(
     if strategy not in STRATEGIES:
         raise RequestError(f"no strategy is called {strategy!r}; choose one of {', '.join(STRATEGIES)}")
     wanted = wanted or Objective()
-    tried = [(moves, _decide(freeze(rewrite(graph, moves)).main, profile, strategy, wanted)) for moves in MOVES]
+    known = Prices(graph, profile)
+
+    def decide(moves: Moves) -> Found:
+        main = freeze(rewrite(graph, moves)).main
+        return _decide(main, Prices(main, profile, known), profile, strategy, wanted)
+
+    exact = strategy == "exact"  # the study's oracles choose for the layers that a model has
+    tried = try_moves(graph, MOVES, decide, wanted.of) if exact else [(moves, decide(moves)) for moves in MOVES]
     moves, found = min(tried, key=lambda pair: wanted.of(pair[1]))
     return Plan(
         model=graph.name,
@@ -126,11 +134,10 @@ class Objective:
         return found.us + found.build_us / self.calls
 
 
-def _decide(main: Graph, profile: Profile, strategy: str, wanted: Objective) -> Found:
+def _decide(main: Graph, prices: Prices, profile: Profile, strategy: str, wanted: Objective) -> Found:
     """The best decision, and what follows from it."""
     blocks = find_blocks(main)
     edges = block_edges(main, blocks)
-    prices = Prices(main, profile)
     costs = BlockCosts.of(blocks, edges, prices, cudnn=not profile.on_cpu, calls=wanted.calls)
     tree = stream_tree(len(blocks), edges)
 

@@ -40,17 +40,23 @@ def kernels_of(main: Graph, ops: Sequence[str], backend: str, on_cpu: bool = Fal
 
 
 class Prices:
-    """Predicted device time of regions, each kernel predicted once; microseconds."""
+    """Predicted device time of regions, each kernel predicted once; microseconds.
 
-    def __init__(self, main: Graph, profile: Profile) -> None:
+    Args:
+        main: the graph that the regions are of.
+        profile: whose predictions tell the times.
+        other: prices of another graph by the same profile, whose kernels need not be predicted again.
+    """
+
+    def __init__(self, main: Graph, profile: Profile, other: Prices | None = None) -> None:
         self._main, self._predictor = main, profile.predictor
         self._on_cpu = profile.on_cpu
         cold = 0.0 if profile.on_cpu else profile.costs("default_device", ("cold_launch",))["cold_launch"]
         self._cold_us = cold * timeline.coldness(footprint_of(main))
         self._compile_costs = profile.costs("compile")
         self._kernels: dict[tuple[str, tuple[str, ...]], tuple[Kernel, ...]] = {}
-        self._us: dict[tuple[str, str], float] = {}
-        self._shares: dict[tuple[str, str], float] = {}
+        self._us: dict[tuple[str, str], float] = other._us if other else {}
+        self._shares: dict[tuple[str, str], float] = other._shares if other else {}
         self._total_us: dict[tuple[str, tuple[str, ...]], float] = {}
 
     def kernels(self, backend: str, ops: Sequence[str]) -> tuple[Kernel, ...]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from costmodel import ops
 from costmodel.ir import Graph, Op, Ref, Value
+from costmodel.ops import Role
 
 RELU = "relu"
 FUSED, FUSED_ADD = "cudnn_convolution_relu", "cudnn_convolution_add_relu"
@@ -29,8 +31,8 @@ class Part:
 def cut(graph: Graph, names: Sequence[str]) -> Part:
     """The part of a graph that consists of the named operators, which keep the order of the graph."""
     chosen = set(names)
-    ops = [op for op in graph.ops if op.name in chosen]
-    inputs = tuple(dict.fromkeys(ref for op in ops for ref in op.refs() if ref.name not in chosen))
+    members = [op for op in graph.ops if op.name in chosen]
+    inputs = tuple(dict.fromkeys(ref for op in members for ref in op.refs() if ref.name not in chosen))
     read = [ref for op in graph.ops if op.name not in chosen for ref in op.refs()]
     outputs = tuple(dict.fromkeys(ref for ref in [*read, *graph.outputs] if ref.name in chosen))
     params = {value.name for value in graph.values if value.role == "param"}
@@ -40,7 +42,7 @@ def cut(graph: Graph, names: Sequence[str]) -> Part:
     )
     made: list[Op] = []
     new_names: dict[str, str] = {}
-    for index, op in enumerate(ops):
+    for index, op in enumerate(members):
         moved = op.reading(lambda ref: Ref(new_names[ref.name], ref.index) if ref.name in new_names else renamed[ref])
         made.append(Op(str(index), op.op, moved.args, op.types))
         new_names[op.name] = str(index)
@@ -52,13 +54,19 @@ def fused_part(part: Part) -> Part | None:
     """The part as one call of cuDNN, if it is a convolution with a bias, perhaps an addition, and a ReLU.
 
     cuDNN's runtime fusion takes two-dimensional convolutions with a bias; torch calls it `cudnn_convolution_relu`
-    and, with the addend as `z`, `cudnn_convolution_add_relu`.
+    and, with the addend as `z`, `cudnn_convolution_add_relu`. Views of what the part is given come before the call,
+    views of its result after it.
     """
     graph = part.graph
-    convolution, *rest = graph.ops
+    convolution, *rest = (op for op in graph.ops if ops.lookup(op).role is not Role.VIEW)
     if not is_fusible(convolution) or not rest:
         return None
-    if rest[-1].base != RELU or rest[-1].arg("self") != Ref(graph.ops[-2].name) or len(graph.outputs) != 1:
+    last, before = rest[-1], [convolution, *rest][-2]
+    if last.base != RELU or last.arg("self") != Ref(before.name):
+        return None
+    inside = {op.name for op in (convolution, *rest[:-1])}
+    views = [op for op in graph.ops if ops.lookup(op).role is Role.VIEW]
+    if any(ref.name in inside for refs in (graph.outputs, *(op.refs() for op in views)) for ref in refs):
         return None
     addend = addend_of(rest[0], convolution) if len(rest) == 2 else None
     if len(rest) > 2 or (len(rest) == 2 and addend is None):
@@ -67,10 +75,26 @@ def fused_part(part: Part) -> Part | None:
     operands = (("self", convolution.arg("input")), ("weight", convolution.arg("weight")))
     bias = ("bias", convolution.arg("bias"))
     if addend is None:
-        fused = Op("0", FUSED, (*operands, bias, *geometry), graph.ops[-1].types)
+        fused = Op(last.name, FUSED, (*operands, bias, *geometry), last.types)
     else:
-        fused = Op("0", FUSED_ADD, (*operands, ("z", addend), ("alpha", 1.0), bias, *geometry), graph.ops[-1].types)
-    return Part(Graph("", graph.values, (fused,), (Ref("0"),)), part.inputs, part.outputs)
+        fused = Op(last.name, FUSED_ADD, (*operands, ("z", addend), ("alpha", 1.0), bias, *geometry), last.types)
+    behind = {last.name}
+    for op in views:
+        if any(ref.name in behind for ref in op.refs()):
+            behind.add(op.name)
+    first, then = ([op for op in views if (op.name in behind) == late] for late in (False, True))
+    return Part(_numbered(Graph("", graph.values, (*first, fused, *then), graph.outputs)), part.inputs, part.outputs)
+
+
+def _numbered(graph: Graph) -> Graph:
+    """The same graph, its operators named by their numbers, as those of a part are."""
+    names = {op.name: str(index) for index, op in enumerate(graph.ops)}
+
+    def renamed(ref: Ref) -> Ref:
+        return Ref(names.get(ref.name, ref.name), ref.index)
+
+    new_ops = tuple(replace(op.reading(renamed), name=names[op.name]) for op in graph.ops)
+    return replace(graph, ops=new_ops, outputs=tuple(map(renamed, graph.outputs)))
 
 
 def is_fusible(op: Op) -> bool:

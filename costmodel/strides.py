@@ -62,6 +62,21 @@ def shared_run(shape: Sequence[int], one: Strides, other: Strides) -> int:
     return run
 
 
+def layout_of_channels(kind: TensorType, count: int) -> str:
+    """The layout of some neighbouring channels of a dense tensor: its own or `nchw` where they fill their memory."""
+    shape = (kind.shape[0], count, *kind.shape[2:])
+    seen = dense(kind)
+    for layout in ("nchw", "nhwc") if len(shape) == 4 else ("nchw",):
+        own = dense(TensorType(kind.dtype, shape, layout))
+        if (
+            seen is not None
+            and own is not None
+            and all(a == b for a, b, n in zip(seen, own, shape, strict=True) if n > 1)
+        ):
+            return layout
+    return "strided"
+
+
 def _number(value: object, default: int = 0) -> int:
     return value if isinstance(value, int) else default
 

@@ -19,6 +19,7 @@ from costmodel.moves import MOVES, rewrite
 from costmodel.plan import Plan, Region, fingerprint
 from tests.test_blocks import Branches
 from tests.test_moves import Net
+from tests.test_siblings import Inception
 
 
 def plan_for(module: nn.Module, inputs, backend="eager", moves=tuple(MOVES), cuts=None) -> Plan:
@@ -84,7 +85,7 @@ def close(got, expected):
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("module", [Net, Branches, Twice])
+@pytest.mark.parametrize("module", [Net, Branches, Fork, Twice])
 @pytest.mark.parametrize("moves", [(), tuple(MOVES)])
 def test_a_plan_computes_what_its_model_does(module, moves):
     torch.manual_seed(0)
@@ -109,6 +110,20 @@ def test_regions_are_compiled_and_equal_ones_once():
         close(fast(x), net(x))
     assert [region.backend for region in fast.plan.regions] == ["inductor"] * 3
     assert len(fast._calls) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # torch's own, on importing Inductor
+def test_merged_siblings_are_compiled():
+    torch.manual_seed(0)
+    net, x = Inception().eval(), torch.randn(2, 6, 9, 9)
+    plan = plan_for(net, (x,), "inductor")
+    assert any("merged" in name for region in plan.regions for name in region.ops)
+    fast = public_apply(net, plan, (x,))
+    with torch.no_grad():
+        close(fast(x)[0], net(x)[0])
+        close(fast(x)[1], net(x)[1])
+    assert fast.replaced == ()
 
 
 def test_results_are_nested_as_the_models_and_stay():

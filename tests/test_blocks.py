@@ -7,7 +7,7 @@ from torch import nn
 from costmodel.blocks import block_edges, find_blocks
 from costmodel.exact import capture_exactly
 from costmodel.freeze import freeze
-from costmodel.ir import Ref
+from costmodel.ir import Ref, parse
 from costmodel.moves import rewrite
 from costmodel.regions import cut, fused_part
 from tests.test_moves import bases
@@ -94,3 +94,50 @@ def test_what_cudnn_cannot_run_as_one(body):
     graph = freeze(capture_exactly(Body().eval(), (torch.empty(1, 4, 5, 5),), "n").graph).main
     assert not any(block.fusible for block in find_blocks(graph))
     assert "relu" in bases(graph)
+
+
+class Viewed(nn.Module):
+    """A convolution with a view before it, another view that is read there too, and a view of its result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2, 4, 1)
+
+    def forward(self, x):
+        one, two = x.chunk(2, 1)
+        return torch.relu(self.conv(one)).flatten(1), two
+
+
+def test_views_stay_beside_the_fused_form():
+    torch.manual_seed(0)
+    net, x = Viewed().eval(), torch.randn(2, 4, 5, 5)
+    graph = freeze(capture_exactly(net, (x,), "n").graph).main
+    (block,) = find_blocks(graph)
+    part = cut(graph, block.ops)
+    fused = fused_part(part)
+    assert bases(part.graph) == ["split", "convolution", "relu", "view"]
+    assert bases(fused.graph) == ["split", "cudnn_convolution_relu", "view"]
+    assert [op.name for op in fused.graph.ops] == ["0", "1", "2"]
+    assert (fused.inputs, fused.outputs) == (part.inputs, part.outputs)
+    assert fused.graph.ops[1].refs()[0] == Ref("0")
+    assert fused.graph.ops[2].refs() == (Ref("1"),)
+    fused.graph.verify()
+
+
+def test_a_view_inside_is_nothing_that_cudnn_runs():
+    text = """graph _ {
+  input %x: float32[1,2,4,4]
+  param %w: float32[3,2,1,1]
+  param %b: float32[3]
+  %0 = convolution(input=%x, weight=%w, bias=%b, stride=[1, 1], padding=[0, 0], transposed=False, groups=1) : TYPE
+  %1 = alias(self=%0) : TYPE
+  %2 = relu(self=%0) : TYPE
+  return %2, %1
+}""".replace("TYPE", "float32[1,3,4,4]")
+    graph = parse(text)
+    assert fused_part(cut(graph, ("0", "1", "2"))) is None
+    assert fused_part(cut(parse(text.replace("%2, %1", "%2, %0")), ("0", "1", "2"))) is None
+    plain = parse(
+        text.replace("  %1 = alias(self=%0) : TYPE\n".replace("TYPE", "float32[1,3,4,4]"), "").replace(", %1", "")
+    )
+    assert fused_part(cut(plain, ("0", "2"))) is not None

@@ -87,7 +87,7 @@ def plan_sheet(plan: Plan) -> Sheet:
         )
         for index, region in enumerate(plan.regions)
     ]
-    moves = ", ".join(plan.moves) or "none"
+    moves = ", ".join(map(_move, plan.moves)) or "none"
     side = f" of {plan.lanes} lanes side by side" if plan.lanes > 1 else ""
     search = "; cuDNN's algorithms are searched" if plan.search else ""
     notes = [f"moves: {moves}; launched as one {plan.launch}{side}{search}; compiling takes about {plan.build_s:.0f} s"]
@@ -130,6 +130,12 @@ def _wrong(names: Iterable[str]) -> list[str]:
 
 def _percent(share: float | None) -> str:
     return NONE if share is None else f"{share:+.1%}"
+
+
+def _move(text: str) -> str:
+    """A move, and at how many places it is made, if not at all of them."""
+    name, _, places = text.partition(":")
+    return f"{name} at {places.count(',') + 1}" if places else name
 
 
 def _layers(names: Sequence[str]) -> str:
