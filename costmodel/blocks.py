@@ -1,7 +1,7 @@
 """Graph -> blocks: the units of a plan. Each is a convolution that cuDNN can run fused, or what lies between such.
 
 What only Inductor or eager execution can run is left whole, as far as it hangs together, so that fusion in it is not in
-question; a view belongs to the block of its first reader.
+question, but for a convolution whose epilogue has been moved away; a view belongs to the block of its first reader.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from costmodel import ops
+from costmodel.epilogues import bare_convolutions
 from costmodel.ir import Graph, Op
 from costmodel.ops import Role
 from costmodel.regions import RELU, addend_of, is_fusible
@@ -29,6 +30,7 @@ def find_blocks(graph: Graph) -> tuple[Block, ...]:
     order = {op.name: index for index, op in enumerate(graph.ops)}
     fused = _fusible_convolutions(graph, order)
     sources = _sources(graph)
+    bare = bare_convolutions(graph)
     taken = {name: head for head, names in fused.items() for name in names}
     blocks: list[Block] = []
     between: list[Op] = []
@@ -37,6 +39,10 @@ def find_blocks(graph: Graph) -> tuple[Block, ...]:
             blocks += _connected(between, sources)
             between = []
             blocks.append(Block(fused[op.name], True))
+        elif op.name in bare:
+            blocks += _connected(between, sources)
+            between = []
+            blocks.append(Block((op.name,), False))
         elif op.name not in taken and ops.lookup(op).role is not Role.VIEW:
             between.append(op)
     return _with_views(graph, (*blocks, *_connected(between, sources)))

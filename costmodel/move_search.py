@@ -1,21 +1,23 @@
-"""Which moves a plan makes: whole sequences beside one another, and one move place by place.
+"""Which moves a plan makes: whole sequences beside one another, and some moves place by place.
 
 What a sequence is worth is asked of callables; nothing here knows of prices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from costmodel.ir import Graph
 from costmodel.moves import MOVES, rewrite
 
 Moves = tuple[str, ...]
-PLACED = "merge_siblings"
-"""The move that may be made at some places and not at others."""
+PLACED = ("merge_siblings", "epilogues_into_cat")
+"""Moves that may be made at some places and not at others, in the order in which they are made."""
 MOST_PLACES = 16
-"""With more places than that the move is made at all of them or at none, for each one tried costs a decision."""
+"""With more places than that a move is made at all of them or at none, for each one tried costs a decision."""
+HOPELESS = 1.05
+"""Nor is it tried place by place where, made at all of them, it raises the value by more than this factor."""
 
 Made = TypeVar("Made")
 
@@ -25,35 +27,52 @@ def try_moves(
 ) -> list[tuple[Moves, Made]]:
     """Every sequence of moves that was tried, with what was decided after it.
 
-    Each sequence is tried as it is, and with `merge_siblings` behind it wherever it can be made. In the best of the
-    latter, places are then left out one after the other, where that lowers the value: a descent, so never worse than
-    all places or none, and not always the best of all subsets.
+    Each sequence is tried as it is, and with the first of `PLACED` behind it wherever it can be made. Then, in the best
+    of all, each place is tried the other way, and kept so where that lowers the value. The next move follows in the
+    same way. This is a descent: never worse than any sequence as it is, and not always the best there is.
 
     Args:
         graph: as it was captured.
-        sequences: of moves, without `merge_siblings`.
+        sequences: of moves, without those of `PLACED`.
         decide: what follows from a sequence of moves.
-        value: of what was decided; the smaller the better.
+        value: of what was decided; the smaller the better, above 0.
     """
-    tried = [(moves, decide(moves)) for moves in sequences]
-    places_of = {moves: _places(graph, moves) for moves in sequences}
-    merged = [(moves, decide((*moves, PLACED))) for moves in sequences if places_of[moves]]
-    if not merged:
-        return tried
-    tried += [((*moves, PLACED), made) for moves, made in merged]
-    base, best = min(merged, key=lambda pair: value(pair[1]))
-    kept = places_of[base]
-    for place in kept if len(kept) <= MOST_PLACES else ():
-        fewer = tuple(name for name in kept if name != place)
-        if not fewer:
-            break
-        moves = (*base, f"{PLACED}:{','.join(fewer)}")
-        made = decide(moves)
-        tried.append((moves, made))
-        if value(made) < value(best):
-            best, kept = made, fewer
-    return tried
+    tried: dict[Moves, Made] = {}
+
+    def worth(moves: Moves) -> float:
+        if moves not in tried:
+            tried[moves] = decide(moves)
+        return value(tried[moves])
+
+    best = min(sequences, key=worth)
+    bases = tuple(sequences)
+    for name in PLACED:
+        for base in bases:
+            if _places(graph, base, name):
+                worth((*base, name))
+        best = min(tried, key=worth)
+        best = _descended(graph, best[:-1] if best[-1:] == (name,) else best, name, worth)
+        bases = (best,)
+    return list(tried.items())
 
 
-def _places(graph: Graph, moves: Moves) -> tuple[str, ...]:
-    return MOVES[PLACED].places(rewrite(graph, moves))
+def _descended(graph: Graph, base: Moves, name: str, worth: Callable[[Moves], float]) -> Moves:
+    """A sequence and one more move at those places, one after the other, where it lowers the value."""
+    places = _places(graph, base, name)
+
+    def made_at(chosen: Collection[str]) -> Moves:
+        listed = ",".join(place for place in places if place in chosen)
+        return (*base, *((name,) if len(chosen) == len(places) else (f"{name}:{listed}",) if chosen else ()))
+
+    if not places or worth(made_at(places)) > HOPELESS * worth(base):
+        return base
+    chosen = frozenset(places) if worth(made_at(places)) < worth(base) else frozenset()
+    for place in places if len(places) <= MOST_PLACES else ():
+        other = chosen ^ {place}
+        if worth(made_at(other)) < worth(made_at(chosen)):
+            chosen = other
+    return made_at(chosen)
+
+
+def _places(graph: Graph, moves: Moves, name: str) -> tuple[str, ...]:
+    return MOVES[name].places(rewrite(graph, moves))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from costmodel.epilogues import find_epilogues, move_epilogues
 from costmodel.errors import PlanError
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType
 from costmodel.layouts import STRIDED, in_channels_last
@@ -141,6 +142,12 @@ MOVES: Mapping[str, Move] = {
         rewrite=merge_siblings,
         places=lambda graph: tuple(find_siblings(graph)),
     ),
+    "epilogues_into_cat": Move(
+        matches="convolutions with bias and ReLU that only a concatenation of up to eight inputs reads",
+        costs="a bare convolution for cuDNN's fused one; the epilogue is free in Inductor's concatenation",
+        rewrite=move_epilogues,
+        places=lambda graph: tuple(find_epilogues(graph)),
+    ),
 }
 """Every move by name."""
 
@@ -160,7 +167,7 @@ def rewrite(graph: Graph, moves: Sequence[str]) -> Graph:
         move, places = MOVES.get(name), listed.split(",") if listed else []
         if move is None:
             raise PlanError(f"no move is called {name!r}; make the plan again with this version")
-        if odd := [place for place in places if place not in move.places(graph)]:
+        if odd := sorted(set(places) - set(move.places(graph))) if places else []:
             raise PlanError(f"the move {name} cannot be made at {odd[0]}; make the plan again")
         graph = move.rewrite(graph, places)
     return graph

@@ -16,7 +16,7 @@ from costmodel.kernels import Kernel, eager_kernels
 from costmodel.lanes import WAIT_US
 from costmodel.oracle import Choice
 from costmodel.program import compile_counts, footprint_of
-from costmodel.regions import cut, fused_part
+from costmodel.regions import Cutter, Part, cut, fused_part
 
 MOST_PARTNERS = 4
 """Of what a block reads, so many nearest blocks are considered for fusion with it; a concatenation reads dozens."""
@@ -28,15 +28,23 @@ def kernels_of(main: Graph, ops: Sequence[str], backend: str, on_cpu: bool = Fal
     Raises:
         ValueError: cuDNN cannot run these operators as one.
     """
-    part = cut(main, ops)
+    return kernels_of_part(cut(main, ops), backend, on_cpu)
+
+
+def kernels_of_part(part: Part, backend: str, on_cpu: bool = False) -> tuple[Kernel, ...]:
+    """What a part of a graph launches; the kernels' operators go by the part's own names.
+
+    Raises:
+        ValueError: cuDNN cannot run it as one.
+    """
     if backend == "inductor":
         return compiled_kernels(part.graph, on_cpu)
     if backend == "eager":
         return eager_kernels(part.graph, on_cpu)
     fused = fused_part(part)
     if fused is None:
-        raise ValueError(f"cuDNN cannot run {', '.join(ops)} as one convolution")
-    return (Kernel("cudnn", fused.graph, tuple(ops)),)
+        raise ValueError(f"cuDNN cannot run {', '.join(op.base for op in part.graph.ops)} as one convolution")
+    return (Kernel("cudnn", fused.graph, tuple(op.name for op in fused.graph.ops)),)
 
 
 class Prices:
@@ -45,16 +53,17 @@ class Prices:
     Args:
         main: the graph that the regions are of.
         profile: whose predictions tell the times.
-        other: prices of another graph by the same profile, whose kernels need not be predicted again.
+        other: prices of another graph by the same profile; what the graphs share is not worked out again.
     """
 
     def __init__(self, main: Graph, profile: Profile, other: Prices | None = None) -> None:
-        self._main, self._predictor = main, profile.predictor
+        self._cutter, self._predictor = Cutter(main), profile.predictor
         self._on_cpu = profile.on_cpu
         cold = 0.0 if profile.on_cpu else profile.costs("default_device", ("cold_launch",))["cold_launch"]
         self._cold_us = cold * timeline.coldness(footprint_of(main))
         self._compile_costs = profile.costs("compile")
         self._kernels: dict[tuple[str, tuple[str, ...]], tuple[Kernel, ...]] = {}
+        self._parts: dict[tuple[str, str], tuple[Kernel, ...]] = other._parts if other else {}
         self._us: dict[tuple[str, str], float] = other._us if other else {}
         self._shares: dict[tuple[str, str], float] = other._shares if other else {}
         self._total_us: dict[tuple[str, tuple[str, ...]], float] = {}
@@ -63,7 +72,11 @@ class Prices:
         """What a region launches."""
         key = (backend, tuple(ops))
         if key not in self._kernels:
-            self._kernels[key] = kernels_of(self._main, ops, backend, self._on_cpu)
+            part = self._cutter.cut(ops)
+            text = (backend, str(part.graph))
+            if text not in self._parts:
+                self._parts[text] = kernels_of_part(part, backend, self._on_cpu)
+            self._kernels[key] = self._parts[text]
         return self._kernels[key]
 
     def learn(self, regions: Iterable[tuple[str, Sequence[str]]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from costmodel import ops
@@ -28,26 +28,44 @@ class Part:
     outputs: tuple[Ref, ...]
 
 
-def cut(graph: Graph, names: Sequence[str]) -> Part:
-    """The part of a graph that consists of the named operators, which keep the order of the graph."""
-    chosen = set(names)
-    members = [op for op in graph.ops if op.name in chosen]
-    inputs = tuple(dict.fromkeys(ref for op in members for ref in op.refs() if ref.name not in chosen))
-    read = [ref for op in graph.ops if op.name not in chosen for ref in op.refs()]
-    outputs = tuple(dict.fromkeys(ref for ref in [*read, *graph.outputs] if ref.name in chosen))
-    params = {value.name for value in graph.values if value.role == "param"}
-    renamed = {ref: Ref(f"a{index}") for index, ref in enumerate(inputs)}
-    values = tuple(
-        Value(renamed[ref].name, graph.type_of(ref), "param" if ref.name in params else "input") for ref in inputs
-    )
-    made: list[Op] = []
-    new_names: dict[str, str] = {}
-    for index, op in enumerate(members):
-        moved = op.reading(lambda ref: Ref(new_names[ref.name], ref.index) if ref.name in new_names else renamed[ref])
-        made.append(Op(str(index), op.op, moved.args, op.types))
-        new_names[op.name] = str(index)
-    returned = tuple(Ref(new_names[ref.name], ref.index) for ref in outputs)
-    return Part(Graph("", values, tuple(made), returned), inputs, outputs)
+class Cutter:
+    """Cuts parts out of one graph, each in time linear in its own size."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._ops = {op.name: op for op in graph.ops}
+        self._position = {op.name: index for index, op in enumerate(graph.ops)}
+        self._params = {value.name for value in graph.values if value.role == "param"}
+        reads = [(ref, op.name) for op in graph.ops for ref in op.refs()] + [(ref, "") for ref in graph.outputs]
+        self._reads: dict[str, list[tuple[int, Ref, str]]] = {}
+        for number, (ref, reader) in enumerate(reads):
+            self._reads.setdefault(ref.name, []).append((number, ref, reader))
+
+    def cut(self, names: Iterable[str]) -> Part:
+        """The part of the graph that consists of the named operators, which keep the order of the graph."""
+        chosen = set(names)
+        members = [self._ops[name] for name in sorted(chosen, key=self._position.__getitem__)]
+        inputs = tuple(dict.fromkeys(ref for op in members for ref in op.refs() if ref.name not in chosen))
+        read = sorted(found for op in members for found in self._reads.get(op.name, ()) if found[2] not in chosen)
+        outputs = tuple(dict.fromkeys(ref for _, ref, _ in read))
+        renamed = {ref: Ref(f"a{index}") for index, ref in enumerate(inputs)}
+        values = tuple(
+            Value(renamed[ref].name, self._graph.type_of(ref), "param" if ref.name in self._params else "input")
+            for ref in inputs
+        )
+        made: list[Op] = []
+        new: dict[str, str] = {}
+        for index, op in enumerate(members):
+            moved = op.reading(lambda ref: Ref(new[ref.name], ref.index) if ref.name in new else renamed[ref])
+            made.append(Op(str(index), op.op, moved.args, op.types))
+            new[op.name] = str(index)
+        returned = tuple(Ref(new[ref.name], ref.index) for ref in outputs)
+        return Part(Graph("", values, tuple(made), returned), inputs, outputs)
+
+
+def cut(graph: Graph, names: Iterable[str]) -> Part:
+    """One part of a graph, as `Cutter.cut` cuts it."""
+    return Cutter(graph).cut(names)
 
 
 def fused_part(part: Part) -> Part | None:

@@ -1,0 +1,119 @@
+"""Epilogues computed by a concatenation: exact in float64, one kernel for all, priced so, and only where it pays."""
+
+import pytest
+import torch
+from torch import nn
+
+from costmodel.blocks import find_blocks
+from costmodel.emit import overload
+from costmodel.epilogues import bare_convolutions, find_epilogues, move_epilogues
+from costmodel.exact import capture_exactly
+from costmodel.freeze import freeze
+from costmodel.hardware import load_profile
+from costmodel.moves import rewrite
+from costmodel.prices import Prices, kernels_of
+from tests.test_moves import bases, run
+
+
+class Fire(nn.Module):
+    """SqueezeNet's module, twice: a squeeze, two branches of a convolution, a ReLU, their concatenation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.squeezes = nn.ModuleList([nn.Conv2d(3, 4, 1), nn.Conv2d(11, 4, 1)])
+        self.ones = nn.ModuleList([nn.Conv2d(4, 5, 1), nn.Conv2d(4, 5, 1)])
+        self.threes = nn.ModuleList([nn.Conv2d(4, 6, 3, padding=1), nn.Conv2d(4, 6, 3, padding=1)])
+
+    def forward(self, x):
+        for squeeze, one, three in zip(self.squeezes, self.ones, self.threes, strict=True):
+            y = torch.relu(squeeze(x))
+            x = torch.cat([torch.relu(one(y)), torch.relu(three(y))], 1)
+        return x
+
+
+def captured(net: nn.Module, x: torch.Tensor):
+    exact = capture_exactly(net.eval(), (x,), "net")
+    return exact.graph, dict(net.named_parameters()) | dict(exact.constants) | {"x": x}
+
+
+@pytest.mark.parametrize("before", [(), ("channels_last",), ("channels_last", "merge_siblings")])
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_moved_epilogues_compute_what_eager_does_in_float64(before, count):
+    torch.manual_seed(0)
+    net, x = Fire().double(), torch.randn(2, 3, 7, 7, dtype=torch.float64)
+    graph, values = captured(net, x)
+    graph = rewrite(graph, before)
+    places = tuple(find_epilogues(graph))[:count]
+    moved = rewrite(graph, (f"epilogues_into_cat:{','.join(places)}",) if places else ())
+    assert sum(op.arg("bias") is None for op in moved.ops if op.base == "convolution") == 2 * count
+    assert len(bare_convolutions(moved)) == 2 * count
+    with torch.no_grad():
+        torch.testing.assert_close(run(moved, values), net(x), rtol=1e-12, atol=1e-12)
+
+
+def test_blocks_and_kernels_by_hand():
+    graph, _ = captured(Fire(), torch.empty(2, 3, 7, 7))
+    main = freeze(rewrite(graph, ("channels_last", "epilogues_into_cat"))).main
+    kinds = {op.name: op.base for op in main.ops}
+    computing = [
+        [kinds[name] for name in block.ops if kinds[name] not in ("view", "clone")] for block in find_blocks(main)
+    ]
+    joined = ["add", "relu", "add", "relu", "cat"]
+    assert [names for names in computing if names] == [
+        ["convolution", "relu"],
+        ["convolution"],
+        ["convolution"],
+        joined,
+    ] * 2
+    (cat,) = [block for block in find_blocks(main)[:5] if "cat" in {kinds[name] for name in block.ops}]
+    (kernel,) = kernels_of(main, cat.ops, "inductor")
+    assert [base for base in bases(kernel.graph) if base not in ("view", "reshape")] == joined
+    assert kernel.backend == "triton"
+
+
+def test_the_price_of_a_concatenation_hardly_knows_of_epilogues():
+    """The same bytes are read and written: one kernel with the epilogues takes what the concatenation alone does."""
+    graph, _ = captured(Fire(), torch.empty(32, 3, 56, 56))
+    plain = freeze(rewrite(graph, ("channels_last",))).main
+    moved = freeze(rewrite(graph, ("channels_last", "epilogues_into_cat"))).main
+    profile = load_profile("nvidia-h200")
+
+    def us(main):
+        kinds = {op.name: op.base for op in main.ops}
+        block = next(block for block in find_blocks(main) if "cat" in {kinds[name] for name in block.ops})
+        return Prices(main, profile).us("inductor", block.ops)
+
+    assert us(moved) == pytest.approx(us(plain), rel=0.25)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(lambda m, y: torch.cat([torch.relu(m.one(y)), y], 2), id="not channels"),
+        pytest.param(lambda m, y: torch.cat([torch.sigmoid(m.one(y)), y], 1), id="another epilogue"),
+        pytest.param(lambda m, y: torch.cat([torch.relu(m.bare(y)), y], 1), id="no bias"),
+        pytest.param(lambda m, y: torch.cat([r := torch.relu(m.one(y)), r + 1], 1), id="read by others too"),
+        pytest.param(lambda m, y: (r := torch.relu(m.one(y)), torch.cat([r, y], 1)), id="returned too"),
+        pytest.param(lambda m, y: torch.cat([torch.relu(m.one(y)), *[y] * 8], 1), id="more than eight"),
+    ],
+)
+def test_what_is_not_moved(body):
+    class Body(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.bare = nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 1, bias=False)
+
+        def forward(self, x):
+            return body(self, x)
+
+    graph, _ = captured(Body(), torch.empty(1, 4, 5, 5))
+    assert find_epilogues(graph) == {}
+    assert bases(move_epilogues(graph)) == bases(graph)
+
+
+def test_atens_fused_kernel_cannot_write_into_a_part():
+    """Why the move is made as it is: only the bare convolution has a kernel that writes where it is told."""
+    for name, copies in (("cudnn_convolution_relu.out", True), ("cudnn_convolution.out", False)):
+        overload(name)
+        generated = torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CompositeExplicitAutograd")
+        assert generated == copies

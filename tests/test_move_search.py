@@ -1,0 +1,64 @@
+"""The search of moves against brute force, where each place is worth what it is worth."""
+
+import itertools
+import random
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from costmodel import move_search
+from costmodel.exact import capture_exactly
+from costmodel.move_search import HOPELESS, PLACED, try_moves
+from costmodel.moves import MOVES, rewrite
+from tests.test_siblings import Inception
+
+FOLD = ("fold_batch_norm",)
+GRAPH = capture_exactly(nn.Sequential(Inception()).eval(), (torch.empty(2, 6, 5, 5),), "net").graph
+PLACES = {name: MOVES[name].places(rewrite(GRAPH, FOLD)) for name in PLACED}
+
+
+def chosen(moves):
+    """Which move is made at which place."""
+    found = set()
+    for text in moves:
+        name, _, listed = text.partition(":")
+        known = MOVES[name].places(rewrite(GRAPH, FOLD))
+        found |= {(name, place) for place in (listed.split(",") if listed else known)}
+    return found
+
+
+def test_the_graph_has_places_for_both_moves():
+    assert [len(PLACES[name]) for name in PLACED] == [2, 1]
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10**6))
+def test_places_are_chosen_as_brute_force_does_where_they_are_independent(seed):
+    """Values of 100 and up to 1 more or less a place, so that nothing is hopeless."""
+    pairs = [(name, place) for name in PLACED for place in PLACES[name]]
+    gain = {pair: random.Random(f"{seed} {pair}").uniform(-1, 1) for pair in pairs}
+
+    def value(moves):
+        return 100 + sum(gain[pair] for pair in chosen(moves)) + 10 * (FOLD[0] not in moves)
+
+    tried = try_moves(GRAPH, (FOLD, ()), lambda moves: moves, value)
+    subsets = itertools.chain.from_iterable(itertools.combinations(pairs, size) for size in range(len(pairs) + 1))
+    assert min(value(moves) for moves, _ in tried) == pytest.approx(
+        min(100 + sum(gain[pair] for pair in subset) for subset in subsets)
+    )
+    assert len(dict(tried)) == len(tried)
+
+
+@pytest.mark.parametrize(("worse", "single"), [(HOPELESS - 0.01, True), (HOPELESS + 0.01, False)])
+def test_what_is_hopeless_everywhere_is_not_tried_place_by_place(worse, single):
+    tried = dict(try_moves(GRAPH, (FOLD,), len, lambda count: 1.0 if count == 1 else worse))
+    assert any(":" in move for moves in tried for move in moves) == single
+
+
+def test_many_places_are_taken_all_or_none(monkeypatch):
+    monkeypatch.setattr(move_search, "MOST_PLACES", 1)
+    tried = [moves for moves, _ in try_moves(GRAPH, (FOLD,), len, lambda count: 1.0 / count)]
+    assert tried == [FOLD, (*FOLD, PLACED[0]), (*FOLD, *PLACED)]
