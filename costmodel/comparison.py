@@ -24,8 +24,8 @@ MODELS = (
     *("vgg16_bn", "resnet18", "efficientnet_b0", "convnext_tiny", "vit_b_16", "inception_v3"),
 )
 """The six models of the study, and six more."""
-UNSEARCHED, UNFORKED = "unsearched", "unforked"
-"""Our plan with cuDNN's own choice of algorithms; and on one stream: what the two are worth."""
+UNSEARCHED, UNFORKED, UNMERGED = "unsearched", "unforked", "unmerged"
+"""Our plan with cuDNN's own choice of algorithms; on one stream; without moves on branches: what each is worth."""
 MODES = ("eager", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 Record = Mapping[str, Any]

@@ -19,7 +19,9 @@ from costmodel.errors import PlanError
 from costmodel.ir import Graph
 from costmodel.lanes import MOST_LANES
 
-SCHEMA = 2
+SCHEMA = 3
+NEW_IN_3 = {"memory_bytes": None}
+"""What a plan of schema 2 does not have; it is read with these."""
 Backend = Literal["eager", "inductor", "cudnn"]
 Launch = Literal["stream", "graph"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
@@ -63,6 +65,7 @@ class Plan:
         build_s: predicted time to compile the plan's regions.
         torch: version of torch that the plan was made with.
         search: whether cuDNN's algorithms are searched for when the plan is applied, in place of its heuristics.
+        memory_bytes: predicted bytes that a call needs, weights and inputs included; None in a plan of schema 2.
     """
 
     model: str
@@ -76,6 +79,7 @@ class Plan:
     build_s: float
     torch: str
     search: bool = False
+    memory_bytes: int | None = None
 
     @property
     def lanes(self) -> int:
@@ -157,8 +161,10 @@ class Plan:
         Raises:
             PlanError: something is missing, unknown or of the wrong type; the message names it.
         """
-        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-            raise PlanError(f"{where}: not a plan of schema {SCHEMA}; make the plan again")
+        if not isinstance(data, dict) or data.get("schema") not in (2, SCHEMA):
+            raise PlanError(f"{where}: not a plan of schema 2 or {SCHEMA}; make the plan again")
+        if data["schema"] == 2:
+            data = {**NEW_IN_3, **data}
         expected = {"schema", *cls.__dataclass_fields__}
         if odd := sorted(expected ^ data.keys()):
             raise PlanError(f"{where}: {odd[0]!r} is missing or unknown; make the plan again")
@@ -166,6 +172,7 @@ class Plan:
             _need(isinstance(data[key], str), where, key)
         _need(data["launch"] in LAUNCHES, where, "launch")
         _need(isinstance(data["search"], bool), where, "search")
+        _need(data["memory_bytes"] is None or _is_count(data["memory_bytes"]), where, "memory_bytes")
         _need(_are_strings(data["moves"]), where, "moves")
         _need(_is_time(data["build_s"]), where, "build_s")
         latency = data["latency_ms"]
@@ -195,7 +202,7 @@ def _region(data: Any, where: str) -> Region:
     _need(_is_time(data["us"]), where, "us")
     _need(isinstance(data["why"], str), where, "why")
     lane = data["lane"]
-    _need(isinstance(lane, int) and not isinstance(lane, bool) and 0 <= lane < MOST_LANES, where, "lane")
+    _need(_is_count(lane) and lane < MOST_LANES, where, "lane")
     return Region(data["backend"], tuple(data["ops"]), tuple(data["layers"]), float(data["us"]), data["why"], lane)
 
 
@@ -206,6 +213,10 @@ def _need(holds: bool, where: str, key: str) -> None:
 
 def _are_strings(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _is_time(value: Any) -> bool:

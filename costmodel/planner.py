@@ -17,10 +17,13 @@ from costmodel.move_search import Moves, try_moves
 from costmodel.moves import rewrite
 from costmodel.oracle import STRATEGIES, Choice, sum_of_minima
 from costmodel.plan import Plan, Region, fingerprint
+from costmodel.plan_memory import plan_bytes
 from costmodel.prices import BlockCosts, Prices
 from costmodel.program import compile_counts
 from costmodel.tree import stream_tree
 
+MOVES_FOR_MEMORY: tuple[Moves, ...] = ((), ("channels_last",))
+"""Further ones that are tried within a memory limit: what is not folded needs no memory of its own."""
 MOVES: tuple[Moves, ...] = (("fold_batch_norm", "channels_last"), ("fold_batch_norm",))
 """Sequences of moves that are tried, with siblings merged and not; the plan keeps that with which it is fastest."""
 START_US = 40.0
@@ -46,7 +49,7 @@ def make_plan(
         wanted: what the plan is for; None for the least latency.
 
     Raises:
-        RequestError: there is no such strategy.
+        RequestError: there is no such strategy, or no plan within the memory limit.
         ProfileError: the profile is damaged or of another version.
     """
     if strategy not in STRATEGIES:
@@ -54,13 +57,28 @@ def make_plan(
     wanted = wanted or Objective()
     known = Prices(graph, profile)
 
-    def decide(moves: Moves) -> Found:
+    def decide(moves: Moves) -> list[Found]:
         main = freeze(rewrite(graph, moves)).main
-        return _decide(main, Prices(main, profile, known), profile, strategy, wanted)
+        found = _decisions(main, Prices(main, profile, known), profile, strategy, wanted)
+        if math.isfinite(wanted.memory_limit):
+            found = [replace(one, nbytes=_nbytes(graph, main, one.regions, profile)) for one in found]
+        return found
 
-    exact = strategy == "exact"  # the study's oracles choose for the layers that a model has
-    tried = try_moves(graph, MOVES, decide, wanted.of) if exact else [(moves, decide(moves)) for moves in MOVES]
-    moves, found = min(tried, key=lambda pair: wanted.of(pair[1]))
+    if strategy == "exact" and wanted.branch_moves:  # the study's oracles choose for the layers that a model has
+        tried = try_moves(graph, MOVES, decide, lambda found: min(map(wanted.of, found)))
+    else:
+        tried = [(moves, decide(moves)) for moves in MOVES]
+    if math.isfinite(wanted.memory_limit):
+        tried += [(moves, decide(moves)) for moves in MOVES_FOR_MEMORY]
+    candidates = [(moves, one) for moves, found in tried for one in found]
+    fitting = [(moves, one) for moves, one in candidates if one.nbytes <= wanted.memory_limit]
+    if not fitting:
+        least = min(one.nbytes for _, one in candidates)
+        raise RequestError(
+            f"{graph.name} cannot be planned within {wanted.memory_limit / 2**20:.0f} MiB; "
+            f"the least that a plan for it is predicted to need is {math.ceil(least / 2**20)} MiB"
+        )
+    moves, found = min(fitting, key=lambda pair: wanted.of(pair[1]))
     return Plan(
         model=graph.name,
         graph=fingerprint(graph),
@@ -73,6 +91,7 @@ def make_plan(
         latency_ms={**modes_ms, "plan": _latency_ms(found.us, profile)},
         build_s=found.build_us / 1e6,
         torch=torch_version,
+        memory_bytes=_nbytes(graph, freeze(rewrite(graph, moves)).main, found.regions, profile),
     )
 
 
@@ -103,6 +122,12 @@ def reprice(plan: Plan, graph: Graph, profile: Profile) -> Plan:
     return replace(plan, hardware=profile.name, regions=regions, latency_ms=latency)
 
 
+def _nbytes(graph: Graph, main: Graph, regions: Sequence[Region], profile: Profile) -> int:
+    """What a call needs of the device's memory."""
+    capability = str(profile.card.get("environment", {}).get("capability", ""))
+    return plan_bytes(graph, main, regions, on_graph=not profile.on_cpu, capability=capability)
+
+
 def _latency_ms(us: float, profile: Profile) -> float:
     """What a call takes whose regions take so many microseconds."""
     return (us + (0.0 if profile.on_cpu else START_US)) / 1e3
@@ -110,32 +135,37 @@ def _latency_ms(us: float, profile: Profile) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Regions, what they take together, and the time to build them; microseconds."""
+    """Regions, what they take together and the time to build them, in microseconds, and the memory that they need."""
 
     regions: tuple[Region, ...]
     us: float
     build_us: float = 0.0
+    nbytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What a plan is for: the least latency, or the least time for some calls, compiling included.
+    """What a plan is for: the least latency, or the least time for some calls, compiling included; within some memory.
 
     Attributes:
         calls: how many calls the time to build is spread over; infinite for the least latency.
         fork: whether branches may run side by side.
+        branch_moves: whether siblings may be merged and epilogues moved to concatenations.
+        memory_limit: bytes that a call may need. It chooses among decisions, and has no part in how they are found.
     """
 
     calls: float = math.inf
     fork: bool = True
+    branch_moves: bool = True
+    memory_limit: float = math.inf
 
     def of(self, found: Found) -> float:
         """What is to be as small as possible: microseconds a call."""
         return found.us + found.build_us / self.calls
 
 
-def _decide(main: Graph, prices: Prices, profile: Profile, strategy: str, wanted: Objective) -> Found:
-    """The best decision, and what follows from it."""
+def _decisions(main: Graph, prices: Prices, profile: Profile, strategy: str, wanted: Objective) -> list[Found]:
+    """Decisions of which one is the best, and what follows from them."""
     blocks = find_blocks(main)
     edges = block_edges(main, blocks)
     costs = BlockCosts.of(blocks, edges, prices, cudnn=not profile.on_cpu, calls=wanted.calls)
@@ -154,8 +184,10 @@ def _decide(main: Graph, prices: Prices, profile: Profile, strategy: str, wanted
             tried.append((one, chosen(replace(costs, inductor=False))))
         if wanted.fork and not profile.on_cpu:
             tried.append((several, chosen(costs.forking())))
+    if math.isfinite(wanted.memory_limit):
+        tried.append((one, ["eager"] * len(blocks)))
     laid_out = [_laid_out(main, blocks, after, lanes, choices, prices) for lanes, choices in tried]
-    return min((_built(found, prices, profile) for found in laid_out), key=wanted.of)
+    return [_built(found, prices, profile) for found in laid_out]
 
 
 def _built(found: Found, prices: Prices, profile: Profile) -> Found:

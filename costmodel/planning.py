@@ -24,7 +24,9 @@ def plan(
     model_name: str | None = None,
     strategy: str = "exact",
     calls: float = math.inf,
+    memory_limit: float = math.inf,
     fork: bool = True,
+    branch_moves: bool = True,
 ) -> Plan:
     """How a module should run on some hardware: the oracle's choice, region by region. Nothing runs.
 
@@ -35,23 +37,28 @@ def plan(
         model_name: what the plan calls the model; None for its class.
         strategy: a key of `costmodel.oracle.STRATEGIES`.
         calls: how often the plan will be called, if compiling it should pay for itself; infinite for least latency.
+        memory_limit: bytes that a call may be predicted to need, weights, their copies and inputs included.
         fork: whether branches may run side by side, on streams of their own.
+        branch_moves: whether siblings may be merged, and epilogues computed where branches are concatenated.
 
     Raises:
         UnknownHardwareError: there is no such profile.
-        RequestError: there is no such strategy, or no number of calls.
+        RequestError: there is no such strategy, no number of calls, or no plan within the memory limit.
         CaptureError: the module cannot be turned into a graph.
         PlanError: the module's pass changes what outlives it, and so cannot be replayed.
         ProfileError: the profile is damaged or of another version.
     """
     if not calls > 0:
         raise RequestError(f"a plan is for a number of calls above 0, not {calls:g}")
+    if not memory_limit > 0:
+        raise RequestError(f"a plan needs memory; give a limit above 0 bytes, not {memory_limit:g}")
     profile = load_profile(hardware or resolve_default()[0])
     name = model_name or type(module).__name__
     exact = capture_exactly(module, inputs, name)
     report = predict_graph(capture(module, inputs, name), profile)
     modes = {mode: found.latency_ms for mode, found in report.modes.items()}
-    return make_plan(exact.graph, profile, modes, torch.__version__, strategy, Objective(calls, fork))
+    wanted = Objective(calls, fork, branch_moves, memory_limit)
+    return make_plan(exact.graph, profile, modes, torch.__version__, strategy, wanted)
 
 
 def theoretical_ms(module: nn.Module, inputs: Inputs, *, hardware: str | None = None) -> float:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from collectors.pool import ONE_THREAD, default_processes, in_parallel
-from costmodel.comparison import BEGIN, END, MODELS, UNFORKED, UNSEARCHED, comparison_markdown, lines
+from costmodel.comparison import BEGIN, END, MODELS, UNFORKED, UNMERGED, UNSEARCHED, comparison_markdown, lines
 from costmodel.errors import CostmodelError
 from costmodel.oracle import STRATEGIES
 from costmodel.plan import Plan
@@ -78,6 +78,8 @@ def prepare(case: Case) -> dict[str, float]:
             made[variant] = replace(made["plan"], search=False)
         elif variant == UNFORKED:
             made[variant] = plan(loaded.module, loaded.inputs, **options, fork=False)
+        elif variant == UNMERGED:
+            made[variant] = plan(loaded.module, loaded.inputs, **options, branch_moves=False)
         else:
             strategy = "exact" if variant == "plan" else variant
             made[variant] = plan(loaded.module, loaded.inputs, **options, strategy=strategy)
@@ -140,7 +142,7 @@ def main() -> None:
         "--strategy",
         action="append",
         default=[],
-        choices=(UNSEARCHED, UNFORKED, *STRATEGIES),
+        choices=(UNSEARCHED, UNFORKED, UNMERGED, *STRATEGIES),
         help="a plan beside ours",
     )
     parser.add_argument("--hardware", default="nvidia-h200")

@@ -28,6 +28,7 @@ PLAN = Plan(
     build_s=3.0,
     torch="2.11.0",
     search=True,
+    memory_bytes=4096,
 )
 
 
@@ -35,6 +36,15 @@ def test_round_trip(tmp_path):
     PLAN.save(tmp_path / "plan.json")
     assert Plan.load(tmp_path / "plan.json") == PLAN
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+
+
+def test_a_plan_of_schema_2_is_read_without_its_memory(tmp_path):
+    old = {key: value for key, value in PLAN.to_dict().items() if key != "memory_bytes"}
+    (tmp_path / "plan.json").write_text(json.dumps(old | {"schema": 2}))
+    assert Plan.load(tmp_path / "plan.json") == replace(PLAN, memory_bytes=None)
+    (tmp_path / "plan.json").write_text(json.dumps(old))
+    with pytest.raises(PlanError, match="'memory_bytes' is missing or unknown"):
+        Plan.load(tmp_path / "plan.json")
 
 
 def test_the_fingerprint_is_of_what_is_computed_and_not_of_the_name():
@@ -68,7 +78,10 @@ def test_regions_that_do_not_fit(regions, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": 1}, "schema"),
+        ({"schema": 1}, "schema 2 or 3"),
+        ({"schema": 4}, "schema 2 or 3"),
+        ({"memory_bytes": -1}, "'memory_bytes'"),
+        ({"memory_bytes": 1.5}, "'memory_bytes'"),
         ({"extra": 1}, "'extra'"),
         ({"launch": "rocket"}, "'launch'"),
         ({"model": 3}, "'model'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ import typer
 from costmodel.cli import options
 from costmodel.cli.common import busy, choose_hardware, terminal_width
 from costmodel.cli.output import note, opened
+from costmodel.errors import RequestError
 
 
 class StrategyName(StrEnum):
@@ -30,6 +32,12 @@ CallsOption = Annotated[
         "--calls", metavar="N", help="Least total time of so many calls, compiling included; else least latency."
     ),
 ]
+MemoryLimitOption = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-limit", metavar="SIZE", help="Least latency within so much memory, weights included: 512M, 2G."
+    ),
+]
 PlanOutput = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="PLAN.json", help="Save the plan to a file.")
 ]
@@ -44,12 +52,14 @@ def plan(
     channels_last: options.ChannelsLast = False,
     strategy: StrategyOption = StrategyName.EXACT,
     calls: CallsOption = None,
+    memory_limit: MemoryLimitOption = None,
     format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
     output: PlanOutput = None,
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
     """Plan how MODEL should run: each region eager, by Inductor or by cuDNN, all in one CUDA graph. Runs nothing."""
+    limit = math.inf if memory_limit is None else parse_size(memory_limit)
     profile = choose_hardware(hardware, quiet)
     from costmodel.planning import plan as make_plan
     from costmodel.report.plans import render_plan
@@ -66,9 +76,23 @@ def plan(
             model_name=loaded.name,
             strategy=strategy.value,
             calls=math.inf if calls is None else calls,
+            memory_limit=limit,
         )
     if output is not None:
         made.save(output)
         note(f"plan: {output}", quiet)
     with opened(None) as write:
         write(render_plan(made, format.value, terminal_width(None)))
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size: a number and K, M or G, which are 2^10, 2^20 and 2^30 bytes.
+
+    Raises:
+        RequestError: it is none.
+    """
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([KMG])", text.strip().upper())
+    size = int(float(match[1]) * 2 ** {"K": 10, "M": 20, "G": 30}[match[2]]) if match else 0
+    if size <= 0:
+        raise RequestError(f"impossible memory limit {text!r}; give a number above 0 and K, M or G, such as 512M")
+    return size

@@ -69,5 +69,9 @@ def graph_pool_bytes(peak_bytes: int, resident_bytes: int, input_bytes: int) -> 
         resident_bytes: of parameters, buffers, inputs and workspaces, which lie outside the pool.
         input_bytes: of the inputs.
     """
-    needed = peak_bytes - resident_bytes + input_bytes
-    return -(-needed // _POOL_SEGMENT) * _POOL_SEGMENT
+    return segments_bytes(peak_bytes - resident_bytes + input_bytes)
+
+
+def segments_bytes(nbytes: int) -> int:
+    """What a CUDA graph's private pool takes from the device to hold so many bytes."""
+    return -(-nbytes // _POOL_SEGMENT) * _POOL_SEGMENT

@@ -90,7 +90,9 @@ def plan_sheet(plan: Plan) -> Sheet:
     moves = ", ".join(map(_move, plan.moves)) or "none"
     side = f" of {plan.lanes} lanes side by side" if plan.lanes > 1 else ""
     search = "; cuDNN's algorithms are searched" if plan.search else ""
-    notes = [f"moves: {moves}; launched as one {plan.launch}{side}{search}; compiling takes about {plan.build_s:.0f} s"]
+    needs = "" if plan.memory_bytes is None else f"; a call needs about {plan.memory_bytes / 2**20:.0f} MiB"
+    launch = f"launched as one {plan.launch}{side}{search}"
+    notes = [f"moves: {moves}; {launch}; compiling takes about {plan.build_s:.0f} s{needs}"]
     title = f"plan for {plan.model} on {plan.hardware}: {times(best / planned)} the speed of the best mode, predicted"
     columns = ("region", "layer", "count", "backend", "lane", "us", "why")
     return Sheet(
