@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from costmodel import ops
@@ -45,13 +45,18 @@ def lay_out(graph: Graph, on_cpu: bool = False) -> Graph:
     return in_channels_last(graph, runnable=False) if prefers_channels_last(graph, on_cpu) else graph
 
 
-def in_channels_last(graph: Graph, runnable: bool = True) -> Graph:
-    """The graph with every convolution in channels-last order; what is not gets a `clone` operator before it.
+def in_channels_last(graph: Graph, runnable: bool = True, only: Collection[str] | None = None) -> Graph:
+    """The graph with convolutions in channels-last order; what is not gets a `clone` operator before it.
 
     With `runnable`, what names strides gets its operands in the order that it was captured with; without, the graph
     only says what costs time, as Inductor arranges it.
+
+    Args:
+        graph: its tensors in whatever layouts.
+        runnable: whether it is to be run.
+        only: names of the convolutions that are meant; all others are in plain order, and get a `clone` likewise.
     """
-    conversion = _Conversion(graph, runnable)
+    conversion = _Conversion(graph, runnable, only)
     for op in graph.ops:
         conversion.add(op)
     return Graph(graph.name, graph.values, tuple(conversion.ops), graph.outputs, graph.module_calls)
@@ -81,18 +86,19 @@ def with_pinned_strides(graph: Graph) -> Graph:
 class _Conversion:
     """Rewrites a graph operator by operator, keeping the types that its tensors have got so far."""
 
-    def __init__(self, graph: Graph, runnable: bool) -> None:
+    def __init__(self, graph: Graph, runnable: bool, only: Collection[str] | None) -> None:
         self.ops: list[Op] = []
-        self._graph, self._runnable = graph, runnable
+        self._graph, self._runnable, self._only = graph, runnable, only
         self._types: dict[str, tuple[TensorType, ...]] = {value.name: (value.type,) for value in graph.values}
         self._params = {value.name for value in graph.values if value.role == "param"}
-        self._converted: dict[Ref, Ref] = {}
+        self._converted: dict[tuple[Ref, str], Ref] = {}
 
     def add(self, op: Op) -> None:
-        """One more operator: a convolution in channels-last order, another as its inputs lie."""
+        """One more operator: a convolution in the order that is wanted of it, another as its inputs lie."""
         if op.base == "convolution" and len(op.type.shape) == 4:
-            args = tuple((key, self._operand(op, key, value)) for key, value in op.args)
-            self._append(replace(op, args=args, types=(replace(op.type, layout="nhwc"),)))
+            layout = "nhwc" if self._only is None or op.name in self._only else "nchw"
+            args = tuple((key, self._operand(op, key, value, layout)) for key, value in op.args)
+            self._append(replace(op, args=args, types=(replace(op.type, layout=layout),)))
         elif self._runnable and op.base in STRIDED:
             args = tuple((key, self._as_it_was(op, value)) for key, value in op.args)
             self._append(replace(op, args=args))
@@ -103,17 +109,17 @@ class _Conversion:
         self._types[op.name] = op.types
         self.ops.append(op)
 
-    def _operand(self, op: Op, key: str, value: Arg) -> Arg:
-        """`require_channels_last` on a convolution's input and weight: a copy where its strides are others."""
+    def _operand(self, op: Op, key: str, value: Arg, layout: str) -> Arg:
+        """As `require_channels_last` does it with a convolution's input and weight: a copy where strides are others."""
         if key not in ("input", "weight") or not isinstance(value, Ref):
             return value
         kind = self._types[value.name][value.index]
         same_either_way = kind.shape[1] == 1 or math.prod(kind.shape[2:]) == 1
-        if kind.layout == "nhwc" or same_either_way:
+        if kind.layout == layout or same_either_way:
             return value
-        if value not in self._converted:
-            self._converted[value] = self._copy(value, replace(kind, layout="nhwc"), op.module)
-        return self._converted[value]
+        if (value, layout) not in self._converted:
+            self._converted[value, layout] = self._copy(value, replace(kind, layout=layout), op.module)
+        return self._converted[value, layout]
 
     def _as_it_was(self, op: Op, value: Arg) -> Arg:
         """An operand of an operator that names strides: a copy in plain order, which they were meant for."""

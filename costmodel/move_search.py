@@ -23,19 +23,24 @@ Made = TypeVar("Made")
 
 
 def try_moves(
-    graph: Graph, sequences: Sequence[Moves], decide: Callable[[Moves], Made], value: Callable[[Made], float]
+    graph: Graph,
+    sequences: Sequence[Moves],
+    decide: Callable[[Moves], Made],
+    value: Callable[[Made], float],
+    branch_moves: Sequence[str] = PLACED,
 ) -> list[tuple[Moves, Made]]:
     """Every sequence of moves that was tried, with what was decided after it.
 
-    Each sequence is tried as it is, and with the first of `PLACED` behind it wherever it can be made. Then, in the best
-    of all, each place is tried the other way, and kept so where that lowers the value. The next move follows in the
-    same way. This is a descent: never worse than any sequence as it is, and not always the best there is.
+    Each sequence is tried as it is, and with the first of `branch_moves` behind it wherever it can be made. Then, in
+    the best of all, each place is tried the other way, and kept so where that lowers the value. The next move follows
+    in the same way. This is a descent: never worse than any sequence as it is, and not always the best there is.
 
     Args:
         graph: as it was captured.
         sequences: of moves, without those of `PLACED`.
         decide: what follows from a sequence of moves.
         value: of what was decided; the smaller the better, above 0.
+        branch_moves: of `PLACED`.
     """
     tried: dict[Moves, Made] = {}
 
@@ -46,7 +51,7 @@ def try_moves(
 
     best = min(sequences, key=worth)
     bases = tuple(sequences)
-    for name in PLACED:
+    for name in branch_moves:
         for base in bases:
             if _places(graph, base, name):
                 worth((*base, name))

@@ -99,13 +99,14 @@ def _folded(graph: Graph, convolution: Op, norm: Op) -> list[Op]:
     return [*emit.ops, replace(convolution, args=args)]
 
 
-def channels_last(graph: Graph) -> Graph:
-    """Every convolution in channels-last order; the graph as it is, where some operator reads strides of a view.
+def channels_last(graph: Graph, only: Sequence[str] = ()) -> Graph:
+    """Convolutions in channels-last order: those named and no other, or all.
 
-    What such an operator names are strides of memory in the order that it has now, and no copy can bring them back.
+    The graph as it is, where some operator reads strides of a view: what such an operator names are strides of memory
+    in the order that it has now, and no copy can bring them back.
     """
     views_by_stride = any(op.base in STRIDED and graph.type_of(op.refs()[0]).layout != "nchw" for op in graph.ops)
-    return graph if views_by_stride else in_channels_last(graph)
+    return graph if views_by_stride else in_channels_last(graph, only=only or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +133,10 @@ MOVES: Mapping[str, Move] = {
         rewrite=lambda graph, _: fold_batch_norm(graph),
     ),
     "channels_last": Move(
-        matches="every two-dimensional convolution, if nothing reads strides of a view",
+        matches="two-dimensional convolutions, if nothing reads strides of a view",
         costs="a copy, as an operator of its own, where what a convolution reads lies in another order",
-        rewrite=lambda graph, _: channels_last(graph),
+        rewrite=channels_last,
+        places=lambda graph: tuple(op.name for op in graph.ops if op.base == "convolution" and len(op.type.shape) == 4),
     ),
     "merge_siblings": Move(
         matches="1x1 convolutions of one geometry on one input, each read by a ReLU alone or none of them so",

@@ -13,7 +13,8 @@ from costmodel.freeze import freeze
 from costmodel.hardware import Profile
 from costmodel.ir import Graph
 from costmodel.lanes import Task, assign_lanes, makespan_us, merge_runs
-from costmodel.move_search import Moves, try_moves
+from costmodel.layout_choice import choose_layouts
+from costmodel.move_search import PLACED, Moves, try_moves
 from costmodel.moves import rewrite
 from costmodel.oracle import STRATEGIES, Choice, sum_of_minima
 from costmodel.plan import Plan, Region, fingerprint
@@ -24,8 +25,10 @@ from costmodel.tree import stream_tree
 
 MOVES_FOR_MEMORY: tuple[Moves, ...] = ((), ("channels_last",))
 """Further ones that are tried within a memory limit: what is not folded needs no memory of its own."""
-MOVES: tuple[Moves, ...] = (("fold_batch_norm", "channels_last"), ("fold_batch_norm",))
-"""Sequences of moves that are tried, with siblings merged and not; the plan keeps that with which it is fastest."""
+PLAIN: Moves = ("fold_batch_norm",)
+LAST: Moves = ("fold_batch_norm", "channels_last")
+MOVES: tuple[Moves, ...] = (LAST, PLAIN)
+"""Sequences of moves that are tried, beside those of `try_moves`; the plan keeps that with which it is fastest."""
 START_US = 40.0
 """Host time of a replay: inputs copied in, the graph launched, outputs copied out, the wait. A prior, not measured."""
 
@@ -57,15 +60,21 @@ def make_plan(
     wanted = wanted or Objective()
     known = Prices(graph, profile)
 
+    def priced(moves: Moves) -> Prices:
+        return Prices(freeze(rewrite(graph, moves)).main, profile, known)
+
     def decide(moves: Moves) -> list[Found]:
-        main = freeze(rewrite(graph, moves)).main
-        found = _decisions(main, Prices(main, profile, known), profile, strategy, wanted)
+        prices = priced(moves)
+        found = _decisions(prices, profile, strategy, wanted)
         if math.isfinite(wanted.memory_limit):
-            found = [replace(one, nbytes=_nbytes(graph, main, one.regions, profile)) for one in found]
+            found = [replace(one, nbytes=_nbytes(graph, prices.main, one.regions, profile)) for one in found]
         return found
 
-    if strategy == "exact" and wanted.branch_moves:  # the study's oracles choose for the layers that a model has
-        tried = try_moves(graph, MOVES, decide, lambda found: min(map(wanted.of, found)))
+    if strategy == "exact":  # the study's oracles choose a backend for the layers that a model has
+        mixed = choose_layouts(priced(PLAIN), priced(LAST), cudnn=not profile.on_cpu, fork=wanted.fork)
+        sequences = (*MOVES, *([(*PLAIN, f"channels_last:{','.join(mixed)}")] if mixed else []))
+        branches = PLACED if wanted.branch_moves else ()
+        tried = try_moves(graph, sequences, decide, lambda found: min(map(wanted.of, found)), branches)
     else:
         tried = [(moves, decide(moves)) for moves in MOVES]
     if math.isfinite(wanted.memory_limit):
@@ -164,8 +173,9 @@ class Objective:
         return found.us + found.build_us / self.calls
 
 
-def _decisions(main: Graph, prices: Prices, profile: Profile, strategy: str, wanted: Objective) -> list[Found]:
+def _decisions(prices: Prices, profile: Profile, strategy: str, wanted: Objective) -> list[Found]:
     """Decisions of which one is the best, and what follows from them."""
+    main = prices.main
     blocks = find_blocks(main)
     edges = block_edges(main, blocks)
     costs = BlockCosts.of(blocks, edges, prices, cudnn=not profile.on_cpu, calls=wanted.calls)

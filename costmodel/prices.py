@@ -11,7 +11,7 @@ from costmodel.blocks import Block, producers_of
 from costmodel.compile import compiled_kernels
 from costmodel.features import device_share
 from costmodel.hardware import Profile
-from costmodel.ir import Graph
+from costmodel.ir import Graph, Op, Ref, TensorType, Value
 from costmodel.kernels import Kernel, eager_kernels
 from costmodel.lanes import WAIT_US
 from costmodel.oracle import Choice
@@ -50,6 +50,9 @@ def kernels_of_part(part: Part, backend: str, on_cpu: bool = False) -> tuple[Ker
 class Prices:
     """Predicted device time of regions, each kernel predicted once; microseconds.
 
+    Attributes:
+        main: the graph that the regions are of.
+
     Args:
         main: the graph that the regions are of.
         profile: whose predictions tell the times.
@@ -57,6 +60,7 @@ class Prices:
     """
 
     def __init__(self, main: Graph, profile: Profile, other: Prices | None = None) -> None:
+        self.main = main
         self._cutter, self._predictor = Cutter(main), profile.predictor
         self._on_cpu = profile.on_cpu
         cold = 0.0 if profile.on_cpu else profile.costs("default_device", ("cold_launch",))["cold_launch"]
@@ -82,9 +86,11 @@ class Prices:
     def learn(self, regions: Iterable[tuple[str, Sequence[str]]]) -> None:
         """Predicts the kernels of many regions at once, which is faster than one by one."""
         found = {kernel.key: kernel for region in regions for kernel in self.kernels(*region)}
-        new = {key: kernel for key, kernel in found.items() if key not in self._us}
-        estimates = self._predictor.predict(tuple(new.values()), [0.5] * len(new)) if new else ()
-        self._us.update((key, estimate.us) for key, estimate in zip(new, estimates, strict=True))
+        self._predict([kernel for key, kernel in found.items() if key not in self._us])
+
+    def _predict(self, new: Sequence[Kernel]) -> None:
+        estimates = self._predictor.predict(tuple(new), [0.5] * len(new)) if new else ()
+        self._us.update((kernel.key, estimate.us) for kernel, estimate in zip(new, estimates, strict=True))
 
     def us(self, backend: str, ops: Sequence[str]) -> float:
         """Device time of a region, with what its launches find cold."""
@@ -94,6 +100,20 @@ class Prices:
             times = [self._us[kernel.key] + self._cold_us * kernel.launches for kernel in self._kernels[key]]
             self._total_us[key] = sum(times)
         return self._total_us[key]
+
+    def conversion_us(self, kind: TensorType) -> float:
+        """Bringing a tensor into channels-last order, or back, by the faster kernel."""
+        copy = Op(
+            "0",
+            "clone",
+            (("self", Ref("a0")), ("memory_format", "torch.channels_last")),
+            (replace(kind, layout="nhwc"),),
+        )
+        graph = Graph("", (Value("a0", replace(kind, layout="nchw")),), (copy,), (Ref("0"),))
+        kernels = [Kernel(backend, graph, ("0",)) for backend in ("aten", "triton")]
+        new = [kernel for kernel in kernels if kernel.key not in self._us]
+        self._predict(new)
+        return min(self._us[kernel.key] for kernel in kernels)
 
     def compile_us(self, ops: Sequence[str]) -> float:
         """What compiling some operators adds to the time to build a plan."""

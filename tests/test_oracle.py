@@ -75,8 +75,8 @@ def brute_force(tree, costs):
 
 
 @st.composite
-def trees(draw):
-    count = draw(st.integers(1, 8))
+def trees(draw, most=8):
+    count = draw(st.integers(1, most))
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
     edges = [(i, i + 1) for i in range(count - 1) if draw(st.booleans())]
     return stream_tree(count, edges + (draw(st.lists(st.sampled_from(pairs), max_size=8)) if pairs else []))
