@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from costmodel import planner
 from costmodel.exact import capture_exactly
 from costmodel.freeze import freeze
 from costmodel.hardware import load_profile
@@ -17,7 +18,7 @@ from costmodel.layout_choice import LAYOUTS, LayoutCosts, choose_layouts
 from costmodel.layouts import in_channels_last
 from costmodel.moves import rewrite
 from costmodel.oracle import decide
-from costmodel.planner import LAST, PLAIN, make_plan
+from costmodel.planner import LAST, LEAST_GAIN, PLAIN, make_plan
 from costmodel.prices import Prices
 from costmodel.tree import units_of
 from tests.test_moves import bases, run
@@ -169,4 +170,12 @@ def test_a_plan_of_two_layouts_is_no_slower_than_of_one():
     plan = make_plan(graph, profile, {}, "2.11")
     single = make_plan(graph, profile, {}, "2.11", "published")
     assert any(move.startswith("channels_last:") for move in plan.moves)
-    assert plan.latency_ms["plan"] < single.latency_ms["plan"]
+    assert plan.latency_ms["plan"] < single.latency_ms["plan"] * (1 - LEAST_GAIN)
+
+
+def test_what_gains_next_to_nothing_is_not_done(monkeypatch):
+    graph, _ = captured(Inception(), torch.empty(1, 6, 28, 28))
+    profile = load_profile("nvidia-h200")
+    assert "merge_siblings" in " ".join(make_plan(graph, profile, {}, "2.11").moves)
+    monkeypatch.setattr(planner, "LEAST_GAIN", 0.9)
+    assert make_plan(graph, profile, {}, "2.11").moves in planner.MOVES
