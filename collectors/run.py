@@ -20,6 +20,9 @@ between have displaced. So measured, the kernels of a model add up to its time w
 """
 MOST_COPIES = 40
 
+Compiler = Callable[[fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]
+"""Makes a function of a module that is called with arguments like these."""
+
 
 def make_tensor(kind: TensorType, device: str) -> torch.Tensor:
     """Random values of a type; positive and near one, so that no operator meets a pole."""
@@ -57,14 +60,21 @@ def _scaled(tensor: torch.Tensor, kind: TensorType) -> torch.Tensor:
 
 
 def callables(
-    graph: Graph, runner: str, device: str
+    graph: Graph, runner: str, device: str, compiler: Compiler | None = None
 ) -> tuple[list[Callable[[], Any]], Callable[..., Any], list[torch.Tensor]]:
-    """Calls that run the graph on rotating parameters; also the plain module and one set of arguments."""
+    """Calls that run the graph on rotating parameters; also the plain module and one set of arguments.
+
+    Args:
+        graph: what is computed.
+        runner: `aten`, or `inductor` for what `compiler` makes of it.
+        device: where.
+        compiler: `compile_module` unless given.
+    """
     module = build_module(graph)
     sets = argument_sets(graph, device)
     function: Callable[..., Any] = module
     if runner == "inductor":
-        function = compile_module(module, sets[0])
+        function = (compiler or compile_module)(module, sets[0])
     return [_bind(function, arguments) for arguments in sets], module, sets[0]
 
 

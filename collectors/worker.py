@@ -23,6 +23,7 @@ from costmodel.ir import DTYPE_BYTES, Graph, parse
 from costmodel.settle import settle
 
 if TYPE_CHECKING:
+    from collectors.run import Compiler
     from costmodel.measure import Measurement
 
 REFUSED = 2
@@ -62,8 +63,8 @@ def lone_convolution(graph: Graph) -> bool:
     return [op.base for op in graph.ops] == ["convolution"]
 
 
-def measure_case(case: Case, device: str) -> tuple[str, dict[str, Any]]:
-    """Status and record of one case measured here and now.
+def measure_case(case: Case, device: str, compiler: Compiler | None = None) -> tuple[str, dict[str, Any]]:
+    """Status and record of one case measured here and now, compiled by `run.compile_module` if by nothing else.
 
     Raises:
         MeasurementError: there is nothing to measure, or it cannot be measured; torch's own errors pass through.
@@ -81,7 +82,7 @@ def measure_case(case: Case, device: str) -> tuple[str, dict[str, Any]]:
     record: dict[str, Any] = {}
     start = time.perf_counter()
     with torch.no_grad():
-        calls, reference, arguments = callables(graph, case.runner, device)
+        calls, reference, arguments = callables(graph, case.runner, device, compiler)
         result = calls[0]()
         record["setup_s"] = round(time.perf_counter() - start, 3)
         if case.runner == "inductor":
@@ -147,12 +148,12 @@ def _rotate(calls: Sequence[Callable[[], Any]]) -> Callable[[], Any]:
     return call
 
 
-def attempt(case: Case, device: str) -> tuple[str, dict[str, Any], bool]:
+def attempt(case: Case, device: str, compiler: Compiler | None = None) -> tuple[str, dict[str, Any], bool]:
     """Status, record, and whether this process can measure another case."""
     from costmodel.measure import NOT_CAPTURABLE
 
     try:
-        return *measure_case(case, device), True
+        return *measure_case(case, device, compiler), True
     except Exception as error:  # noqa: BLE001 - whatever a case raises is its result
         text = f"{type(error).__name__}: {error}"
         if isinstance(error, MemoryError) or any(words in text for words in OUT_OF_MEMORY):

@@ -138,7 +138,7 @@ class TestWorker:
     def test_errors_that_poison_the_process_end_it(
         self, error: Exception, healthy: bool, monkeypatch: pytest.MonkeyPatch
     ):
-        def fail(_case: Case, _device: str) -> None:
+        def fail(*_given: object) -> None:
             raise error
 
         monkeypatch.setattr("collectors.worker.measure_case", fail)

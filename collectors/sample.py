@@ -1,0 +1,42 @@
+"""Units drawn by lot from what was measured before: what a real sweep is made of, and the same on every machine."""
+
+from __future__ import annotations
+
+import random
+
+from collectors.cases import Case
+from costmodel.dataset import read_frame
+from costmodel.errors import RequestError
+from costmodel.hardware import load_profile
+
+
+def by_unit(cases: list[Case]) -> list[list[Case]]:
+    """The cases of each unit, in the order in which units first appear; a lone kernel is a unit."""
+    units: dict[tuple[str, str], list[Case]] = {}
+    for case in cases:
+        units.setdefault((case.unit, "" if case.unit else case.key), []).append(case)
+    return list(units.values())
+
+
+def sample_units(hardware: str, units: int, seed: int, device: str) -> list[list[Case]]:
+    """The cases of `units` units of a profile's dataset, drawn by lot, in an order by lot.
+
+    Args:
+        hardware: the profile.
+        units: how many.
+        seed: of the lot; the same one draws the same units.
+        device: where they will be measured; a CPU has no cuDNN.
+
+    Raises:
+        RequestError: fewer than one, or more than the dataset has.
+        UnknownHardwareError: there is no such profile.
+    """
+    frame, _ = read_frame(load_profile(hardware).path / "units.parquet")
+    columns = frame[["graph", "runner", "unit", "way", "source"]].itertuples(index=False)
+    cases = [Case(graph, runner, unit, way, source=source) for graph, runner, unit, way, source in columns]
+    if not device.startswith("cuda"):
+        cases = [case for case in cases if "cudnn" not in case.graph]
+    known = by_unit(cases)
+    if not 1 <= units <= len(known):
+        raise RequestError(f"impossible number of units {units}; {hardware} has {len(known)}")
+    return random.Random(seed).sample(known, units)  # noqa: S311 - repeatable is what it should be

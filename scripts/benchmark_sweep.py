@@ -1,0 +1,205 @@
+"""Throughput of a sweep (compiles in parallel, measures alone) against the loop that one would write first.
+
+python scripts/benchmark_sweep.py --device cuda --units 1000 --naive-seconds 180 -o docs/sweep_h200.json
+
+Both measure the same units, drawn by lot from a profile's dataset, with the same timing, on the same device, in turn.
+Each runs in a process of its own, with empty Inductor and Triton caches, and its clock starts before Python does. The
+loop takes one case after the other in one process: torch.compile where it is to be compiled, the first call, timing.
+It may be given less time: as the order is by lot, its rate holds for the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+
+from collectors.cases import Case, read_cases, write_cases
+from collectors.environment import environment
+from collectors.ledger import Ledger
+from collectors.pool import default_processes
+from collectors.process import die_with_parent
+from collectors.sample import by_unit, sample_units
+from collectors.supervise import Progress
+from collectors.sweep import Settings, sweep
+from collectors.worker import RECYCLE, attempt
+from collectors.workloads import UNIT_WORKLOADS, unit_cases
+from costmodel.errors import CostmodelError, MeasurementError
+
+CONTENDERS = ("naive", "sweep")
+QUICK_UNITS = 6
+
+
+def by_torch_compile(module: fx.GraphModule, _arguments: list[torch.Tensor]) -> Callable[..., Any]:
+    """The compiler of the naive loop; it compiles at the first call."""
+    torch._dynamo.reset()
+    return torch.compile(module)
+
+
+def naive_loop(cases: Sequence[Case], ledger: Ledger, device: str, end: float) -> bool:
+    """Measures what the ledger does not hold, until `end` (monotonic seconds); False if a new process has to go on."""
+    finished = ledger.finished()
+    for case in cases:
+        if time.monotonic() > end:
+            break
+        if (case.key, case.unit) not in finished:
+            status, record, healthy = attempt(case, device, by_torch_compile)
+            ledger.finish(case, status, record)
+            if not healthy:
+                return False
+    return True
+
+
+def contend(args: argparse.Namespace) -> int:
+    """In a process of its own: one of the two; prints how long the phases of a sweep took."""
+    die_with_parent(args.parent)
+    cases = list(read_cases(args.cases))
+    if args.contender == "naive":
+        warnings.filterwarnings("ignore")
+        with Ledger(args.ledger, environment(args.device)) as ledger:
+            return 0 if naive_loop(cases, ledger, args.device, time.monotonic() + args.seconds) else RECYCLE
+    phases: dict[str, float] = {}
+
+    def note(progress: Progress) -> None:
+        phases[f"{progress.phase}_s"] = round(progress.seconds, 1)
+
+    sweep(cases, args.ledger, Settings(args.device, args.seconds, processes=args.processes), note)
+    print(json.dumps(phases))
+    return 0
+
+
+def run(contender: str, cases: Sequence[Case], place: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """Runs one of the two on cold caches, started anew where a case has left its process unfit to go on.
+
+    Raises:
+        MeasurementError: it failed.
+    """
+    place.mkdir()
+    write_cases(place / "cases.jsonl", cases)
+    caches = {"TORCHINDUCTOR_CACHE_DIR": str(place / "inductor"), "TRITON_CACHE_DIR": str(place / "triton")}
+    command = [sys.executable, __file__, "--contender", contender, "--cases", str(place / "cases.jsonl")]
+    command += ["--ledger", str(place / "ledger.sqlite"), "--device", args.device, "--parent", str(os.getpid())]
+    command += ["--processes", str(args.processes), "--seconds"]
+    start = time.monotonic()
+    end = start + (args.naive_seconds if contender == "naive" else args.seconds)
+    while True:
+        left = str(max(0.0, end - time.monotonic()))
+        done = subprocess.run(
+            [*command, left], env={**os.environ, **caches}, capture_output=True, text=True, check=False
+        )
+        if done.returncode != RECYCLE:
+            break
+    seconds = time.monotonic() - start
+    if done.returncode:
+        raise MeasurementError(f"{contender} failed: {done.stderr.strip().rpartition(chr(10))[2]}")
+    phases = json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else {}
+    return {**rate(cases, results(place), seconds), **phases}
+
+
+def results(place: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """What a contender has measured, by key and unit."""
+    with Ledger(place / "ledger.sqlite") as ledger:
+        return {(row["key"], row["unit"]): row for row in ledger.rows()}
+
+
+def rate(cases: Sequence[Case], found: Mapping[tuple[str, str], Mapping[str, Any]], seconds: float) -> dict[str, Any]:
+    """Units of which every case has ended, a minute."""
+    whole = [unit for unit in by_unit(list(cases)) if all((case.key, case.unit) in found for case in unit)]
+    ends = Counter(f"{row['runner']} {row['status']}" for row in found.values())
+    return {
+        "seconds": round(seconds, 1),
+        "units": len(whole),
+        "cases": dict(sorted(ends.items())),
+        "units_per_minute": round(60 * len(whole) / seconds, 2),
+    }
+
+
+def agreement(
+    left: Mapping[tuple[str, str], Mapping[str, Any]], right: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> dict[str, float]:
+    """By how much median device times of cases that both have measured differ: median and signed median, relative."""
+    both = [
+        (left[mark], right[mark]) for mark in left if right.get(mark, {}).get("status") == "ok" == left[mark]["status"]
+    ]
+    apart = [mine["device_us"][2] / other["device_us"][2] - 1 for mine, other in both]
+    if not apart:
+        return {"cases": 0}
+    return {
+        "cases": len(apart),
+        "median_absolute": round(statistics.median(map(abs, apart)), 4),
+        "median_signed": round(statistics.median(apart), 4),
+    }
+
+
+def draw(args: argparse.Namespace) -> list[Case]:
+    """The sample: units drawn by lot, or with --quick a few tiny ones."""
+    if args.quick:
+        units = by_unit(unit_cases(UNIT_WORKLOADS, args.device, quick=True, end=time.monotonic() + 60))
+        units = units[: min(args.units, QUICK_UNITS)]
+    else:
+        units = sample_units(args.hardware, args.units, args.seed, args.device)
+    return [case for unit in units for case in unit]
+
+
+def compare(args: argparse.Namespace) -> dict[str, Any]:
+    """Both contenders, the naive one first, and the ratio of their rates."""
+    cases = draw(args)
+    with tempfile.TemporaryDirectory() as place:
+        ways = {name: run(name, cases, Path(place) / name, args) for name in CONTENDERS}
+        same = agreement(*(results(Path(place) / name) for name in CONTENDERS))
+    sample = {"units": len(by_unit(cases)), "cases": dict(Counter(case.runner for case in cases))}
+    sample |= {"drawn_from": "quick" if args.quick else args.hardware, "seed": args.seed}
+    slow = ways["naive"]["units_per_minute"]
+    return {
+        "environment": environment(args.device),
+        "processes": args.processes,
+        "sample": sample,
+        **ways,
+        "ratio": round(ways["sweep"]["units_per_minute"] / slow, 2) if slow else None,
+        "device_time_naive_over_sweep": same,
+    }
+
+
+def main() -> None:
+    """Prints and writes the comparison."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--hardware", default="nvidia-h200", help="the profile whose dataset the units are drawn from")
+    parser.add_argument("--units", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=default_processes(), help="that compile at once in the sweep")
+    parser.add_argument("--seconds", type=float, default=400, help="for the sweep at most")
+    parser.add_argument("--naive-seconds", type=float, default=180, help="for the naive loop at most")
+    parser.add_argument("--quick", action="store_true", help="a few tiny units, to try it out")
+    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
+    parser.add_argument("--cases", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--ledger", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.contender:
+        sys.exit(contend(args))
+    try:
+        text = json.dumps(compare(args), indent=1)
+    except CostmodelError as error:
+        parser.error(str(error))
+    print(text)
+    if args.output:
+        args.output.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

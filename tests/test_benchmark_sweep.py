@@ -1,0 +1,155 @@
+"""The benchmark of throughput: what its loop measures, how it counts, and both contenders on a CPU."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import shutil
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from collectors.cases import Case
+from collectors.ledger import Ledger
+from collectors.sample import by_unit, sample_units
+from collectors.worker import measure_case
+from costmodel.emit import build_module
+from costmodel.errors import MeasurementError, RequestError
+from costmodel.ir import parse
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("benchmark_sweep", ROOT / "scripts" / "benchmark_sweep.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["benchmark_sweep"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def case_of(size: int, runner: str = "aten", unit: str = "") -> Case:
+    kind = f"float32[{size}]"
+    return Case(f"graph _ {{\n  input %a0: {kind}\n  %0 = relu(self=%a0) : {kind}\n  return %0\n}}", runner, unit)
+
+
+def greedy() -> Case:
+    """A graph that says it is small, and asks for a petabyte: its process has to be replaced."""
+    text = "graph _ {\n  input %a0: float32[4]\n  %0 = new_empty(self=%a0, size=[281474976710656]) : float32[4]\n"
+    return Case(text + "  return %0\n}", "aten")
+
+
+class TestSample:
+    """Units come whole, by lot, the same ones for a seed."""
+
+    def test_a_units_cases_stay_together(self):
+        a, b, c, d = case_of(1, unit="u"), case_of(2), case_of(3, unit="u"), case_of(4)
+        assert by_unit([a, b, c, d]) == [[a, c], [b], [d]]
+
+    def test_of_the_shipped_dataset(self):
+        units = sample_units("nvidia-h200", 300, 3, "cuda")
+        assert units == sample_units("nvidia-h200", 300, 3, "cuda")
+        assert units != sample_units("nvidia-h200", 300, 4, "cuda")
+        cases = [case for unit in units for case in unit]
+        assert by_unit(cases) == units
+        assert len(units) == 300
+        assert 0.05 < sum(case.runner == "inductor" for case in cases) / len(cases) < 0.25  # 13 % of the dataset
+        assert not any("cudnn" in case.graph for unit in sample_units("nvidia-h200", 300, 3, "cpu") for case in unit)
+
+    @pytest.mark.parametrize("units", [0, 10**9])
+    def test_more_than_there_are(self, units: int):
+        with pytest.raises(RequestError, match=f"impossible number of units {units}; nvidia-h200 has 40"):
+            sample_units("nvidia-h200", units, 0, "cuda")
+
+
+class TestNaiveLoop:
+    """It measures what a sweep does."""
+
+    def test_measures_case_after_case_until_its_time_is_up(self, script: ModuleType, tmp_path: Path):
+        cases = [case_of(64), case_of(65)]
+        with Ledger(tmp_path / "ledger.sqlite", {"device": "test"}) as ledger:
+            assert script.naive_loop(cases, ledger, "cpu", time.monotonic() - 1)
+            assert not ledger.finished()
+            assert script.naive_loop(cases, ledger, "cpu", time.monotonic() + 60)
+            rows = list(ledger.rows())
+        assert [row["graph"] for row in rows] == [case.graph for case in cases]
+        assert all(len(row["device_us"]) == len(row["host_us"]) == 5 for row in rows)
+
+    def test_goes_on_in_a_new_process_after_the_case_that_spoiled_the_old_one(self, script: ModuleType, tmp_path: Path):
+        with Ledger(tmp_path / "ledger.sqlite", {"device": "test"}) as ledger:
+            assert not script.naive_loop([greedy(), case_of(64)], ledger, "cpu", time.monotonic() + 60)
+            assert [row["status"] for row in ledger.rows()] == ["oom"]
+            assert script.naive_loop([greedy(), case_of(64)], ledger, "cpu", time.monotonic() + 60)
+            assert len(ledger.finished()) == 2
+
+    def test_the_compiler_of_the_loop_is_asked_for_compiled_cases_only(self):
+        asked = []
+
+        def compiler(module: torch.fx.GraphModule, _arguments: list[torch.Tensor]) -> torch.fx.GraphModule:
+            asked.append(module)
+            return module
+
+        assert "relative_error" not in measure_case(case_of(64), "cpu", compiler)[1]
+        assert not asked
+        assert measure_case(case_of(64, "inductor"), "cpu", compiler)[1]["relative_error"] == 0.0
+        assert len(asked) == 1
+
+    @pytest.mark.slow
+    @pytest.mark.filterwarnings("ignore")  # of torch's own compiler
+    @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler on a CPU")
+    def test_torch_compile_computes_what_the_module_does(self, script: ModuleType):
+        module = build_module(parse(case_of(64).graph))
+        x = torch.linspace(-1, 1, 64)
+        with torch.no_grad():
+            torch.testing.assert_close(script.by_torch_compile(module, [x])(x), module(x))
+
+
+class TestRate:
+    """Counted by hand."""
+
+    def test_only_whole_units_count(self, script: ModuleType):
+        cases = [case_of(1, unit="u"), case_of(2, unit="u"), case_of(3, "inductor"), case_of(4)]
+        found = {(case.key, case.unit): {"runner": case.runner, "status": "ok"} for case in cases[1:]}
+        assert script.rate(cases, found, 30.0) == {
+            "seconds": 30.0,
+            "units": 2,  # of the first unit a case is missing
+            "cases": {"aten ok": 2, "inductor ok": 1},
+            "units_per_minute": 4.0,
+        }
+
+    def test_agreement_is_of_what_both_trust(self, script: ModuleType):
+        def row(median_us: float, status: str = "ok") -> dict[str, object]:
+            return {"status": status, "device_us": [0.0, 0.0, median_us, 0.0, 0.0]}
+
+        left = {"a": row(1.1), "b": row(0.8), "c": row(2.0), "d": row(9.0), "e": row(9.0, "noisy")}
+        right = {"a": row(1.0), "b": row(1.0), "c": row(2.0), "d": row(1.0, "noisy"), "e": row(1.0)}
+        assert script.agreement(left, right) == {"cases": 3, "median_absolute": 0.1, "median_signed": 0.0}
+        assert script.agreement(left, {}) == {"cases": 0}
+
+
+class TestContenders:
+    """Real processes, each with caches of its own."""
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("contender", ["naive", "sweep"])
+    def test_measures_everything(self, script: ModuleType, tmp_path: Path, contender: str):
+        cases = [greedy(), case_of(64), case_of(65, unit="u"), case_of(66, unit="u")]
+        args = argparse.Namespace(device="cpu", processes=1, seconds=200.0, naive_seconds=200.0)
+        found = script.run(contender, cases, tmp_path / contender, args)
+        assert found["units"] == 3
+        assert found["cases"]["aten oom"] == 1
+        assert sum(found["cases"].values()) == 4
+        assert ("measuring_s" in found) == (contender == "sweep")
+
+    @pytest.mark.slow
+    def test_one_that_fails_says_why(self, script: ModuleType, tmp_path: Path):
+        args = argparse.Namespace(device="cuda:banana", processes=1, seconds=20.0, naive_seconds=20.0)
+        with pytest.raises(MeasurementError, match=r"naive failed: .*banana"):
+            script.run("naive", [case_of(64)], tmp_path / "naive", args)
