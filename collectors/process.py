@@ -67,11 +67,25 @@ def pinned(device: str) -> tuple[dict[str, str], str]:
 
 
 @contextmanager
-def running(command: Sequence[str], environment: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a group of its own, writing to `log`; the whole group is gone when the block ends."""
+def running(
+    command: Sequence[str], environment: dict[str, str], log: Path, descriptors: Sequence[int] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a group of its own, writing to `log`; the whole group is gone when the block ends.
+
+    Args:
+        command: the program and its arguments.
+        environment: variables that it has beside this process's.
+        log: the file that both its outputs are appended to.
+        descriptors: of open files that it shares with this process.
+    """
     with log.open("ab") as out:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter on our own modules
-            list(command), env={**os.environ, **environment}, stdout=out, stderr=out, start_new_session=True
+            list(command),
+            env={**os.environ, **environment},
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            pass_fds=descriptors,
         )
     try:
         yield process

@@ -6,19 +6,20 @@ The choice of the round at hand lies beside the ledger, so that the same request
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
 from collectors.candidates import Candidate, candidates, rank
 from collectors.cases import Case, Runner
-from collectors.environment import environment
 from collectors.ledger import Ledger
 from collectors.supervise import Progress, Report
-from collectors.sweep import Settings, sweep
+from collectors.sweep import Settings
 from collectors.workloads import remember, remembered
 
+Sweep = Callable[[Sequence[Case], Path, Settings, Report], None]
+"""Measures cases into a ledger."""
 ROUNDS = 4
 """The budget is shared out among so many rounds, if they can have the least seconds each."""
 LEAST_SECONDS = 120.0
@@ -62,6 +63,7 @@ def sweep_in_rounds(
     request: Mapping[str, object],
     settings: Settings,
     report: Report,
+    sweep: Sweep,
 ) -> None:
     """Measures what is most useful of the cases until all are done or the time is up.
 
@@ -72,6 +74,7 @@ def sweep_in_rounds(
         request: what the cases were made for; a choice for another one is not gone on with.
         settings: of the sweep; its seconds are those of all rounds together.
         report: told how far it is.
+        sweep: what measures a round.
 
     Raises:
         DatasetError: the ledger is damaged, in use, or of another environment.
@@ -83,7 +86,7 @@ def sweep_in_rounds(
     chosen = remembered(choice_path, request)
     ended, all_given = -1, False
     while True:
-        rows, finished = _measured(ledger_path, settings.device)
+        rows, finished = _measured(ledger_path)
         unfinished = [one for one in pool if one.open(finished)]
         stuck = len(finished) == ended
         left = watch.end - time.monotonic()
@@ -116,7 +119,9 @@ def worth(ranked: Sequence[Candidate], budget: float, seconds: Mapping[Runner, f
     return [case for one in ranked[:count] for case in one.cases]
 
 
-def _measured(ledger_path: Path, device: str) -> tuple[list[dict[str, object]], set[tuple[str, str]]]:
-    """Rows of the ledger, and what has ended."""
-    with Ledger(ledger_path, environment(device)) as ledger:
+def _measured(ledger_path: Path) -> tuple[list[dict[str, object]], set[tuple[str, str]]]:
+    """Rows of the ledger, and what has ended; nothing if it has not been begun."""
+    if not ledger_path.exists():
+        return [], set()
+    with Ledger(ledger_path) as ledger:
         return list(ledger.rows()), ledger.finished()

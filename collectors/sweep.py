@@ -18,10 +18,9 @@ from pathlib import Path
 from collectors.cases import Case, read_cases, write_cases, write_whole
 from collectors.environment import environment
 from collectors.ledger import Ledger
-from collectors.pool import compiling, default_processes, in_parallel
-from collectors.process import pinned
+from collectors.pool import default_processes
+from collectors.precompile import precompile
 from collectors.supervise import HANG_SECONDS, Progress, Report, locked, supervise
-from collectors.worker import warm
 from costmodel.errors import CostmodelError
 
 
@@ -75,15 +74,11 @@ def _compile(todo: Sequence[Case], path: Path, settings: Settings, begin: float,
     """
     known = set(path.read_text().split()) if path.exists() else set()
     cold = [case for case in todo if case.runner == "inductor" and case.key not in known]
-    variables, name = pinned(settings.device)
     start = time.monotonic()
     end = begin + settings.seconds * settings.compile_share
-    jobs = [(case, name) for case in cold]
     try:
-        for count, (job, _) in enumerate(
-            in_parallel(warm, jobs, settings.processes, end, compiling(settings.device, variables)), 1
-        ):
-            known.add(job[0].key)
+        for count, case in enumerate(precompile(cold, settings.device, settings.processes, end), 1):
+            known.add(case.key)
             report(Progress("compiling", count, len(cold), time.monotonic() - start, count))
     finally:
         write_whole(path, "\n".join(sorted(known)))

@@ -165,8 +165,6 @@ def attempt(case: Case, device: str, compiler: Compiler | None = None) -> tuple[
 
 def measure_alone(cases: Sequence[Case], ledger: Ledger, device: str, end: float) -> bool:
     """Measures case after case until `end` (monotonic seconds); False if a new process has to go on."""
-    import torch
-
     for count, case in enumerate(cases):
         if time.monotonic() > end:
             return True
@@ -175,11 +173,19 @@ def measure_alone(cases: Sequence[Case], ledger: Ledger, device: str, end: float
         ledger.finish(case, status, record)
         if not healthy:
             return False
-        if count % 50 == 0:
-            torch._dynamo.reset()
-            if device.startswith("cuda"):
-                torch.cuda.empty_cache()
+        tidy(count, device)
     return True
+
+
+def tidy(count: int, device: str) -> None:
+    """After every fiftieth case: what torch keeps of earlier ones is let go."""
+    import torch
+
+    if count % 50:
+        return
+    torch._dynamo.reset()
+    if device.startswith("cuda"):
+        torch.cuda.empty_cache()
 
 
 def warm(job: tuple[Case, str]) -> None:

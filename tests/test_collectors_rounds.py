@@ -27,8 +27,6 @@ class Machine:
         self.given: list[tuple[list[Case], float]] = []
         self.ended: list[Case] = []
         monkeypatch.setattr(choose, "QUICK", TrainingSettings(hidden=(4,), epochs=2, ensemble=2))
-        monkeypatch.setattr(rounds, "sweep", self.sweep)
-        monkeypatch.setattr(rounds, "environment", lambda _device: {"device": "test"})
         monkeypatch.setattr(rounds.time, "monotonic", lambda: self.now)
 
     def sweep(self, cases: Sequence[Case], ledger_path: Path, settings: Settings, report: Report) -> None:

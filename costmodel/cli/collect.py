@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costmodel.cli import options
+from costmodel.cli.cluster import Sweep, check_cluster, sweeper
 from costmodel.cli.output import note
 from costmodel.errors import CostmodelError, MeasurementError, RequestError
 
@@ -50,6 +51,13 @@ Directory = Annotated[
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, help="Of a CPU that is measured; default: as many as torch takes.")
 ]
+Scheduler = Annotated[
+    str | None,
+    typer.Option("--scheduler", metavar="ADDRESS|local", help="Measure on a Dask cluster; local: on all GPUs here."),
+]
+Workers = Annotated[
+    int | None, typer.Option("--workers", metavar="N", help="With --scheduler local: how many devices.")
+]
 Quick = Annotated[bool, typer.Option("--quick", help="A few tiny units, to try it out.")]
 
 
@@ -62,6 +70,8 @@ def collect(
     host: HostName = None,
     threads: Threads = None,
     directory: Directory = None,
+    scheduler: Scheduler = None,
+    workers: Workers = None,
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
@@ -74,7 +84,8 @@ def collect(
     seconds = parse_duration(budget)
     end = time.monotonic() + seconds
     names = known.check(workloads or ())
-    device = check_device(device)
+    check_cluster(names, device, hardware, scheduler, workers)
+    device = check_device(device) if scheduler in (None, "local") else device or "cuda"
     _pin_threads(threads, device)
     if "host" in names:
         _collect_host(host, device)
@@ -85,7 +96,8 @@ def collect(
     units = [item for item in names if item in known.UNIT_WORKLOADS]
     try:
         if units:
-            _collect_units(units, directory, device, end, quick, quiet)
+            with sweeper(scheduler, device, workers) as sweep:
+                _collect_units(units, directory, device, end, quick, quiet, sweep)
         if "models" in names:
             _collect_models(directory, device, end, quick, quiet)
     except KeyboardInterrupt:
@@ -202,7 +214,9 @@ def _make_directory(name: str, wanted: Path | None) -> Path:
     return directory
 
 
-def _collect_units(names: Sequence[str], directory: Path, device: str, end: float, quick: bool, quiet: bool) -> None:
+def _collect_units(
+    names: Sequence[str], directory: Path, device: str, end: float, quick: bool, quiet: bool, sweep: Sweep
+) -> None:
     from collectors import workloads
     from collectors.rounds import sweep_in_rounds
     from collectors.sweep import Settings
@@ -221,7 +235,7 @@ def _collect_units(names: Sequence[str], directory: Path, device: str, end: floa
         raise MeasurementError("nothing to measure could be made in that time; give a larger --budget")
     choice, settings = path.with_name(f"{path.stem}.round.jsonl"), Settings(device, max(0.0, end - time.monotonic()))
     with _bar(quiet) as report:
-        sweep_in_rounds(cases, directory / "ledger.sqlite", choice, request, settings, report)
+        sweep_in_rounds(cases, directory / "ledger.sqlite", choice, request, settings, report, sweep)
 
 
 def _collect_models(directory: Path, device: str, end: float, quick: bool, quiet: bool) -> None:

@@ -1,0 +1,169 @@
+"""The workers of a Dask cluster: what runs in each of them, and a cluster on this machine with one a device.
+
+A worker leaves measuring to a process of its own (`collectors.measurer`), so that a case that crashes or hangs costs
+that process only, and torch is first imported where the device has been chosen.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Lock
+from typing import Any, cast
+
+import dask
+from distributed import Client, Nanny, Scheduler, SpecCluster, Worker, WorkerPlugin, get_worker
+
+from collectors.cases import Case, write_cases
+from collectors.measurer import Measurer
+from collectors.process import describe_exit, last_words, pinned, running
+from collectors.supervise import GRACE_SECONDS
+from costmodel.errors import MeasurementError, RequestError
+
+LOCAL = "local"
+"""In place of a scheduler's address: a cluster on this machine, for as long as the sweep takes."""
+CONNECT_SECONDS = 20.0
+PLUGIN = "costmodel-measurer"
+
+
+class Station(WorkerPlugin):
+    """What a worker measures with, one case at a time, however many threads it has."""
+
+    def __init__(self, device: str, hang_seconds: float) -> None:
+        self._device = device
+        self._hang_seconds = hang_seconds
+
+    def setup(self, worker: Worker) -> None:
+        """In the worker, when the sweep begins or the worker joins it."""
+        log = Path(worker.local_directory) / "measurer.log"
+        self.measurer = Measurer(self._device, self._hang_seconds, log)
+        self.lock = Lock()
+
+    def teardown(self, worker: Worker) -> None:  # noqa: ARG002 - Dask passes it
+        """In the worker, when the sweep or the worker ends."""
+        self.measurer.close()
+
+
+class Steadfast(WorkerPlugin):
+    """Of a local worker: an interruption from the keyboard is the client's business."""
+
+    def setup(self, worker: Worker) -> None:  # noqa: ARG002 - Dask passes it
+        """In the worker, as it starts."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _station() -> Station:
+    return cast("Station", get_worker().plugins[PLUGIN])
+
+
+def describe() -> Mapping[str, Any]:
+    """In a worker: its `environment` and `place`."""
+    station = _station()
+    with station.lock:
+        return station.measurer.about()
+
+
+def measure(case: Case) -> tuple[str, dict[str, Any], Mapping[str, Any]]:
+    """In a worker: status and record of a case, and what `describe` says."""
+    station = _station()
+    with station.lock:
+        return *station.measurer.measure(case), station.measurer.about()
+
+
+def compile_here(cases: Sequence[Case], device: str, seconds: float) -> list[str]:
+    """In a worker: compiles cases on all cores of its host; the keys of those that are done.
+
+    Raises:
+        MeasurementError: the processes that compile end with an error.
+    """
+    with TemporaryDirectory(dir=get_worker().local_directory) as name:
+        place = Path(name)
+        write_cases(place / "cases.jsonl", cases)
+        (place / "done.txt").touch()
+        command = [sys.executable, "-m", "collectors.precompile", str(place / "cases.jsonl"), str(place / "done.txt")]
+        command += ["--device", device, "--seconds", str(seconds), "--parent", str(os.getpid())]
+        end = time.monotonic() + seconds + GRACE_SECONDS
+        with running(command, {}, place / "log") as process:
+            while process.poll() is None and time.monotonic() < end:
+                time.sleep(0.1)
+        if process.returncode > 0:
+            raise MeasurementError(f"compiling: {describe_exit(process.returncode)}: {last_words(place / 'log')}")
+        return (place / "done.txt").read_text().split()
+
+
+@contextmanager
+def cluster(scheduler: str, device: str, workers: int | None) -> Iterator[Client]:
+    """A client of a scheduler that has workers.
+
+    Args:
+        scheduler: its address, or LOCAL.
+        device: `cpu` or `cuda`: what the workers measure.
+        workers: of a local cluster: how many; by default one a GPU, or one on a CPU.
+
+    Raises:
+        RequestError: there are not so many GPUs, or nothing answers at the address.
+        MeasurementError: the scheduler has no workers.
+    """
+    if scheduler != LOCAL:
+        with _connected(scheduler) as client:
+            yield client
+        return
+    variables = _devices(device, workers)
+    nothing = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+    options = {"nthreads": 1, "memory_limit": 0, "silence_logs": logging.CRITICAL, "host": "127.0.0.1", **nothing}
+    options["plugins"] = [Steadfast()]
+    as_elsewhere: dict[str, object] = {"distributed.nanny.pre-spawn-environ": {}}  # Dask would leave torch one thread
+    with (
+        dask.config.set(as_elsewhere),
+        SpecCluster(
+            workers={
+                number: {"cls": Nanny, "options": {**options, "env": environment}}
+                for number, environment in enumerate(variables)
+            },
+            scheduler={
+                "cls": Scheduler,
+                "options": {"host": "127.0.0.1", "port": 0, "allowed_failures": 0, **nothing},
+            },
+            silence_logs=logging.CRITICAL,
+        ) as local,
+        Client(local) as client,
+    ):
+        yield client
+
+
+def _devices(device: str, workers: int | None) -> list[dict[str, str]]:
+    """The variables that pin each worker of a local cluster to its device."""
+    if workers is not None and workers < 1:
+        raise RequestError(f"impossible number of workers {workers}; give at least 1")
+    if device == "cpu":
+        return [{} for _ in range(workers or 1)]
+    import torch
+
+    count = torch.cuda.device_count()
+    if (workers or 1) > count:
+        raise RequestError(f"{workers or 1} workers need as many GPUs, and there are {count}")
+    return [pinned(f"cuda:{number}")[0] for number in range(workers or count)]
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Client]:
+    try:
+        client = Client(address, timeout=CONNECT_SECONDS)
+    except (OSError, ValueError, socket.gaierror) as error:
+        raise RequestError(f"no Dask scheduler answers at {address!r}: {type(error).__name__}") from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+        except TimeoutError:
+            raise MeasurementError(
+                f"the scheduler at {address} has no workers; start `dask worker {address}`"
+            ) from None
+        yield client

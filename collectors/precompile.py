@@ -1,0 +1,53 @@
+"""Compiles cases in parallel processes, so that the cache on this machine's disk holds what will be measured.
+
+python -m collectors.precompile cases.jsonl done.txt --device cuda --seconds 120
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from collectors.cases import Case, read_cases
+from collectors.pool import compiling, default_processes, in_parallel
+from collectors.process import die_with_parent, pinned
+from collectors.worker import warm
+
+
+def precompile(cases: Iterable[Case], device: str, processes: int, end: float) -> Iterator[Case]:
+    """The cases as each has been compiled or has failed to be; those that are not done at `end` are left out.
+
+    Args:
+        cases: to be compiled by Inductor.
+        device: `cpu`, `cuda` or `cuda:N`.
+        processes: how many compile at once.
+        end: monotonic seconds.
+    """
+    variables, name = pinned(device)
+    jobs = [(case, name) for case in cases]
+    for job, _ in in_parallel(warm, jobs, processes, end, compiling(device, variables)):
+        yield job[0]
+
+
+def main() -> None:
+    """Compiles the cases of a JSON-lines file, and appends the key of each that is done to another file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", type=Path)
+    parser.add_argument("done", type=Path)
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--processes", type=int, default=default_processes())
+    parser.add_argument("--parent", type=int, default=os.getppid(), help="the process whose end is also this one's")
+    args = parser.parse_args()
+    die_with_parent(args.parent)
+    end = time.monotonic() + args.seconds
+    with args.done.open("a", buffering=1) as done:
+        for case in precompile(read_cases(args.cases), args.device, args.processes, end):
+            done.write(case.key + "\n")
+
+
+if __name__ == "__main__":
+    main()
