@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+import time
 
 from collectors.cases import Case
+from collectors.workloads import UNIT_WORKLOADS, unit_cases
 from costmodel.dataset import read_frame
 from costmodel.errors import RequestError
 from costmodel.hardware import load_profile
+
+CAPTURE_SECONDS = 60.0
 
 
 def by_unit(cases: list[Case]) -> list[list[Case]]:
@@ -40,3 +44,8 @@ def sample_units(hardware: str, units: int, seed: int, device: str) -> list[list
     if not 1 <= units <= len(known):
         raise RequestError(f"impossible number of units {units}; {hardware} has {len(known)}")
     return random.Random(seed).sample(known, units)  # noqa: S311 - repeatable is what it should be
+
+
+def quick_units(units: int, device: str) -> list[list[Case]]:
+    """So many tiny units at most, to try something out."""
+    return by_unit(unit_cases(UNIT_WORKLOADS, device, quick=True, end=time.monotonic() + CAPTURE_SECONDS))[:units]

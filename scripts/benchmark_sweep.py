@@ -13,14 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +31,11 @@ from collectors.environment import environment
 from collectors.ledger import Ledger
 from collectors.pool import default_processes
 from collectors.process import die_with_parent
-from collectors.sample import by_unit, sample_units
+from collectors.sample import quick_units, sample_units
 from collectors.supervise import Progress
 from collectors.sweep import Settings, sweep
+from collectors.throughput import apart, rate, results
 from collectors.worker import RECYCLE, attempt
-from collectors.workloads import UNIT_WORKLOADS, unit_cases
 from costmodel.errors import CostmodelError, MeasurementError
 
 CONTENDERS = ("naive", "sweep")
@@ -106,61 +105,20 @@ def run(contender: str, cases: Sequence[Case], place: Path, args: argparse.Names
     if done.returncode:
         raise MeasurementError(f"{contender} failed: {done.stderr.strip().rpartition(chr(10))[2]}")
     phases = json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else {}
-    return {**rate(cases, results(place), seconds), **phases}
-
-
-def results(place: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    """What a contender has measured, by key and unit."""
-    with Ledger(place / "ledger.sqlite") as ledger:
-        return {(row["key"], row["unit"]): row for row in ledger.rows()}
-
-
-def rate(cases: Sequence[Case], found: Mapping[tuple[str, str], Mapping[str, Any]], seconds: float) -> dict[str, Any]:
-    """Units of which every case has ended, a minute."""
-    whole = [unit for unit in by_unit(list(cases)) if all((case.key, case.unit) in found for case in unit)]
-    ends = Counter(f"{row['runner']} {row['status']}" for row in found.values())
-    return {
-        "seconds": round(seconds, 1),
-        "units": len(whole),
-        "cases": dict(sorted(ends.items())),
-        "units_per_minute": round(60 * len(whole) / seconds, 2),
-    }
-
-
-def agreement(
-    left: Mapping[tuple[str, str], Mapping[str, Any]], right: Mapping[tuple[str, str], Mapping[str, Any]]
-) -> dict[str, float]:
-    """By how much median device times of cases that both have measured differ: median and signed median, relative."""
-    both = [
-        (left[mark], right[mark]) for mark in left if right.get(mark, {}).get("status") == "ok" == left[mark]["status"]
-    ]
-    apart = [mine["device_us"][2] / other["device_us"][2] - 1 for mine, other in both]
-    if not apart:
-        return {"cases": 0}
-    return {
-        "cases": len(apart),
-        "median_absolute": round(statistics.median(map(abs, apart)), 4),
-        "median_signed": round(statistics.median(apart), 4),
-    }
-
-
-def draw(args: argparse.Namespace) -> list[Case]:
-    """The sample: units drawn by lot, or with --quick a few tiny ones."""
-    if args.quick:
-        units = by_unit(unit_cases(UNIT_WORKLOADS, args.device, quick=True, end=time.monotonic() + 60))
-        units = units[: min(args.units, QUICK_UNITS)]
-    else:
-        units = sample_units(args.hardware, args.units, args.seed, args.device)
-    return [case for unit in units for case in unit]
+    return {**rate(cases, results(place / "ledger.sqlite"), seconds), **phases}
 
 
 def compare(args: argparse.Namespace) -> dict[str, Any]:
     """Both contenders, the naive one first, and the ratio of their rates."""
-    cases = draw(args)
+    if args.quick:
+        units = quick_units(QUICK_UNITS, args.device)
+    else:
+        units = sample_units(args.hardware, args.units, args.seed, args.device)
+    cases = [case for unit in units for case in unit]
     with tempfile.TemporaryDirectory() as place:
         ways = {name: run(name, cases, Path(place) / name, args) for name in CONTENDERS}
-        same = agreement(*(results(Path(place) / name) for name in CONTENDERS))
-    sample = {"units": len(by_unit(cases)), "cases": dict(Counter(case.runner for case in cases))}
+        naive, swept = (results(Path(place) / name / "ledger.sqlite") for name in CONTENDERS)
+    sample = {"units": len(units), "cases": dict(Counter(case.runner for case in cases))}
     sample |= {"drawn_from": "quick" if args.quick else args.hardware, "seed": args.seed}
     slow = ways["naive"]["units_per_minute"]
     return {
@@ -169,7 +127,7 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
         "sample": sample,
         **ways,
         "ratio": round(ways["sweep"]["units_per_minute"] / slow, 2) if slow else None,
-        "device_time_naive_over_sweep": same,
+        "device_time_of_naive_apart": apart(naive, swept, "device_us"),
     }
 
 

@@ -111,29 +111,6 @@ class TestNaiveLoop:
             torch.testing.assert_close(script.by_torch_compile(module, [x])(x), module(x))
 
 
-class TestRate:
-    """Counted by hand."""
-
-    def test_only_whole_units_count(self, script: ModuleType):
-        cases = [case_of(1, unit="u"), case_of(2, unit="u"), case_of(3, "inductor"), case_of(4)]
-        found = {(case.key, case.unit): {"runner": case.runner, "status": "ok"} for case in cases[1:]}
-        assert script.rate(cases, found, 30.0) == {
-            "seconds": 30.0,
-            "units": 2,  # of the first unit a case is missing
-            "cases": {"aten ok": 2, "inductor ok": 1},
-            "units_per_minute": 4.0,
-        }
-
-    def test_agreement_is_of_what_both_trust(self, script: ModuleType):
-        def row(median_us: float, status: str = "ok") -> dict[str, object]:
-            return {"status": status, "device_us": [0.0, 0.0, median_us, 0.0, 0.0]}
-
-        left = {"a": row(1.1), "b": row(0.8), "c": row(2.0), "d": row(9.0), "e": row(9.0, "noisy")}
-        right = {"a": row(1.0), "b": row(1.0), "c": row(2.0), "d": row(1.0, "noisy"), "e": row(1.0)}
-        assert script.agreement(left, right) == {"cases": 3, "median_absolute": 0.1, "median_signed": 0.0}
-        assert script.agreement(left, {}) == {"cases": 0}
-
-
 class TestContenders:
     """Real processes, each with caches of its own."""
 

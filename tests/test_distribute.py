@@ -329,32 +329,43 @@ class TestCommand:
         assert len(rows_of(tmp_path / "far" / "ledger.sqlite")) == 2
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-    def test_interrupted_or_killed_leaves_nobody_behind_and_resumes(
-        self, how: signal.Signals, tmp_path: Path, heeding_interrupts: None
-    ):
+    @pytest.mark.usefixtures("heeding_interrupts")
+    def test_interrupted_then_killed_leaves_nobody_behind_and_resumes(self, tmp_path: Path):
         (tmp_path / "sitecustomize.py").write_text(FAULTY_OPERATORS)
         variables = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "MARKERS": str(tmp_path)}
-        write_cases(tmp_path / "cases.jsonl", [case_of("costmodel_slow", size) for size in range(1, 8)])
+        write_cases(tmp_path / "cases.jsonl", [case_of("costmodel_slow", size) for size in range(1, 13)])
         command = [sys.executable, "-c", COLLECT, str(tmp_path), "collect", "conv", "-q", "--hardware", "far"]
         command += ["--device", "cpu", "--scheduler", "local", "--workers", "2", "--budget", "4m"]
         ledger = tmp_path / "far" / "ledger.sqlite"
-        running = subprocess.Popen(command, cwd=ROOT, env=variables, start_new_session=True)
-        try:
-            wait_until(lambda: ledger.exists() and len(rows_of(ledger)) >= 1)
-            assert len(processes_of(tmp_path)) >= 5  # the command, two workers, what they measure with
-            os.killpg(running.pid, how) if how is signal.SIGINT else running.kill()
-            status = running.wait(60)
-        finally:
-            running.kill()
-            running.wait()
-        assert status == (130 if how is signal.SIGINT else -signal.SIGKILL)
-        wait_until(lambda: not processes_of(tmp_path))
-        before = len(rows_of(ledger))
-        assert 1 <= before < 7
+
+        def stopped_after(ended: int, end: Callable[[int], None]) -> tuple[int, str]:
+            """Exit status and standard error of the command, when more than `ended` cases have ended."""
+            running = subprocess.Popen(
+                command, cwd=ROOT, env=variables, start_new_session=True, stderr=subprocess.PIPE, text=True
+            )
+            try:
+                wait_until(lambda: ledger.exists() and len(rows_of(ledger)) > ended)
+                assert len(processes_of(tmp_path)) >= 5  # the command, two workers, what they measure with
+                end(running.pid)
+                errors = running.communicate(timeout=60)[1]
+            finally:
+                running.kill()
+                running.wait()
+            wait_until(lambda: not processes_of(tmp_path))
+            return running.returncode, errors
+
+        status, errors = stopped_after(0, lambda pid: os.killpg(pid, signal.SIGINT))  # as a terminal does
+        assert status == 130
+        assert errors == ""
+        interrupted = rows_of(ledger)
+        status, _ = stopped_after(len(interrupted), lambda pid: os.kill(pid, signal.SIGKILL))
+        assert status == -signal.SIGKILL
+        killed = rows_of(ledger)
+        assert len(interrupted) < len(killed) < 12
         assert subprocess.run(command, cwd=ROOT, env=variables, timeout=200, check=False).returncode == 0
         rows = rows_of(ledger)
-        assert len(rows) == 7
+        assert len(rows) == 12
+        assert rows | killed | interrupted == rows  # nothing was measured twice
         assert {row["status"] for row in rows.values()} <= {"ok", "noisy"}
 
 

@@ -1,0 +1,61 @@
+"""What a sweep got done, and by how much two sweeps of the same cases differ: for the benchmarks in scripts/."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from collectors.cases import Case
+from collectors.ledger import Ledger
+from collectors.sample import by_unit
+
+Results = Mapping[tuple[str, str], Mapping[str, Any]]
+"""Rows of a ledger by key and unit."""
+MEDIAN = 2
+"""Where the median stands among the quantiles of a row."""
+
+
+def results(ledger_path: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """Every ended case of a ledger.
+
+    Raises:
+        DatasetError: there is no ledger, or it is damaged.
+    """
+    with Ledger(ledger_path) as ledger:
+        return {(row["key"], row["unit"]): row for row in ledger.rows()}
+
+
+def rate(cases: Sequence[Case], found: Results, seconds: float) -> dict[str, Any]:
+    """Units of which every case has ended, a minute; how many cases ended how."""
+    whole = [unit for unit in by_unit(list(cases)) if all((case.key, case.unit) in found for case in unit)]
+    ends = Counter(f"{row['runner']} {row['status']}" for row in found.values())
+    return {
+        "seconds": round(seconds, 1),
+        "units": len(whole),
+        "cases": dict(sorted(ends.items())),
+        "units_per_minute": round(60 * len(whole) / seconds, 2),
+    }
+
+
+def apart(found: Results, reference: Results, quantity: str) -> dict[str, float]:
+    """By how much medians differ from a reference's, relative to it, over the cases that both trust.
+
+    Args:
+        found: one ledger's rows.
+        reference: another one's.
+        quantity: `device_us` or `host_us`.
+    """
+    both = [mark for mark in found if found[mark]["status"] == "ok" == reference.get(mark, {}).get("status")]
+    differences = [found[mark][quantity][MEDIAN] / reference[mark][quantity][MEDIAN] - 1 for mark in both]
+    if not differences:
+        return {"cases": 0}
+    sizes = sorted(map(abs, differences))
+    return {
+        "cases": len(both),
+        "median_absolute": round(statistics.median(sizes), 4),
+        "p90_absolute": round(sizes[int(0.9 * len(sizes))], 4),
+        "median_signed": round(statistics.median(differences), 4),
+    }

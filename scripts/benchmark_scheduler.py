@@ -1,0 +1,125 @@
+"""A sweep on several GPUs of one host against one on a single GPU: units a minute, and whether neighbours disturb.
+
+python scripts/benchmark_scheduler.py --units 600 -o docs/scheduler_h200.json
+
+The same units, drawn by lot from a profile's dataset, are measured three times through the same scheduler: by one
+worker alone, by the same one again (how far apart two measurements are that nothing disturbs), and by all workers at
+once, each on a GPU of its own. The first and the last begin with empty Inductor and Triton caches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from collectors.cases import Case
+from collectors.crew import LOCAL, cluster
+from collectors.distribute import distribute
+from collectors.ledger import Ledger
+from collectors.sample import quick_units, sample_units
+from collectors.supervise import Progress
+from collectors.sweep import Settings
+from collectors.throughput import Results, apart, rate, results
+from costmodel.errors import CostmodelError
+
+QUANTITIES = ("device_us", "host_us")
+QUICK_UNITS = 6
+
+
+def run(
+    cases: Sequence[Case], ledger: Path, caches: Path, workers: int | None, args: argparse.Namespace
+) -> dict[str, Any]:
+    """Measures the cases with so many workers; None for one a GPU. The clock starts before the cluster does."""
+    os.environ |= {"TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"), "TRITON_CACHE_DIR": str(caches / "triton")}
+    phases: dict[str, float] = {}
+
+    def note(progress: Progress) -> None:
+        phases[f"{progress.phase}_s"] = round(progress.seconds, 1)
+        if progress.phase == "measuring":
+            phases["measured_per_minute"] = round(progress.units_per_minute, 2)
+
+    start = time.monotonic()
+    with cluster(LOCAL, args.device, workers) as client:
+        members = len(client.scheduler_info()["workers"])
+        distribute(client, cases, ledger, Settings(args.device, args.seconds), note)
+    return {"workers": members, **rate(cases, results(ledger), time.monotonic() - start), **phases}
+
+
+def disturbance(again: Results, together: Results, alone: Results) -> dict[str, Any]:
+    """How far measurements are from those taken alone: taken again, and with neighbours, by whose GPU it was."""
+    place = next(iter(alone.values()))["place"]
+    groups: dict[str, Results] = {
+        "again_alone": again,
+        "with_neighbours": together,
+        "with_neighbours_same_gpu": {mark: row for mark, row in together.items() if row["place"] == place},
+        "with_neighbours_other_gpu": {mark: row for mark, row in together.items() if row["place"] != place},
+    }
+    return {name: {quantity: apart(rows, alone, quantity) for quantity in QUANTITIES} for name, rows in groups.items()}
+
+
+def compare(args: argparse.Namespace) -> dict[str, Any]:
+    """The three sweeps, their rates and their differences."""
+    if args.quick:
+        units = quick_units(QUICK_UNITS, args.device)
+    else:
+        units = sample_units(args.hardware, args.units, args.seed, args.device)
+    cases = [case for unit in units for case in unit]
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        ledgers = {way: place / f"{way}.sqlite" for way in ("alone", "again", "together")}
+        ways = {
+            "alone": run(cases, ledgers["alone"], place / "one", 1, args),
+            "again": run(cases, ledgers["again"], place / "one", 1, args),
+            "together": run(cases, ledgers["together"], place / "all", args.workers, args),
+        }
+        found = {way: results(path) for way, path in ledgers.items()}
+        with Ledger(ledgers["together"]) as ledger:
+            about = ledger.environment
+    alone, together = ways["alone"], ways["together"]
+    return {
+        "environment": about,
+        "sample": {
+            "units": len(units),
+            "cases": dict(Counter(case.runner for case in cases)),
+            "drawn_from": "quick" if args.quick else args.hardware,
+            "seed": args.seed,
+        },
+        **ways,
+        "together_over_alone": {
+            name: round(together[name] / alone[name], 2) if alone.get(name) else None
+            for name in ("units_per_minute", "measured_per_minute")
+        },
+        "apart_from_alone": disturbance(found["again"], found["together"], found["alone"]),
+    }
+
+
+def main() -> None:
+    """Prints and writes the comparison."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--workers", type=int, help="at once; default: one a GPU")
+    parser.add_argument("--hardware", default="nvidia-h200", help="the profile whose dataset the units are drawn from")
+    parser.add_argument("--units", type=int, default=600)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=180, help="for each of the three sweeps at most")
+    parser.add_argument("--quick", action="store_true", help="a few tiny units, to try it out")
+    parser.add_argument("-o", "--output", type=Path)
+    args = parser.parse_args()
+    try:
+        text = json.dumps(compare(args), indent=1)
+    except CostmodelError as error:
+        parser.error(str(error))
+    print(text)
+    if args.output:
+        args.output.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
