@@ -32,6 +32,11 @@ LOCAL = "local"
 """In place of a scheduler's address: a cluster on this machine, for as long as the sweep takes."""
 CONNECT_SECONDS = 20.0
 PLUGIN = "costmodel-measurer"
+_CONFIGURATION: dict[str, object] = {
+    "distributed.nanny.pre-spawn-environ": {},  # by default torch is left one thread
+    "distributed.deploy.lost-worker-timeout": "3 minutes",  # a killed worker comes back late on a busy machine
+}
+"""Of a local cluster, where it differs from Dask's own."""
 
 
 class Station(WorkerPlugin):
@@ -120,9 +125,8 @@ def cluster(scheduler: str, device: str, workers: int | None) -> Iterator[Client
     nothing = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
     options = {"nthreads": 1, "memory_limit": 0, "silence_logs": logging.CRITICAL, "host": "127.0.0.1", **nothing}
     options["plugins"] = [Steadfast()]
-    as_elsewhere: dict[str, object] = {"distributed.nanny.pre-spawn-environ": {}}  # Dask would leave torch one thread
     with (
-        dask.config.set(as_elsewhere),
+        dask.config.set(_CONFIGURATION),
         SpecCluster(
             workers={
                 number: {"cls": Nanny, "options": {**options, "env": environment}}

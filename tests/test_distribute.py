@@ -34,9 +34,7 @@ ROOT = Path(costmodel.__file__).parent.parent
 SETTINGS = Settings("cpu", 240.0, hang_seconds=8.0)
 
 FAULTY_OPERATORS = """
-import os, signal, time
-import torch
-library = torch.library.Library("aten", "FRAGMENT")
+import os, signal, sys, time
 def once(name):
     marker = os.path.join(os.environ["MARKERS"], name)
     if os.path.exists(marker):
@@ -61,9 +59,12 @@ def hang(x):
 def slow(x):
     time.sleep(0.03)
     return x + 1
-for function in (crash, crash_once, kill_worker, kill_worker_once, hang, slow):
-    library.define(f"costmodel_{function.__name__}(Tensor self) -> Tensor")
-    library.impl(f"costmodel_{function.__name__}", function, "CPU")
+if "collectors.measurer" in sys.orig_argv:
+    import torch
+    library = torch.library.Library("aten", "FRAGMENT")
+    for function in (crash, crash_once, kill_worker, kill_worker_once, hang, slow):
+        library.define(f"costmodel_{function.__name__}(Tensor self) -> Tensor")
+        library.impl(f"costmodel_{function.__name__}", function, "CPU")
 """
 
 COLLECT = """
