@@ -35,6 +35,8 @@ PLUGIN = "costmodel-measurer"
 _CONFIGURATION: dict[str, object] = {
     "distributed.nanny.pre-spawn-environ": {},  # by default torch is left one thread
     "distributed.deploy.lost-worker-timeout": "3 minutes",  # a killed worker comes back late on a busy machine
+    "distributed.diagnostics.nvml": False,  # nobody asks the GPU how it is while it is measured
+    "distributed.worker.profile.enabled": False,
 }
 """Of a local cluster, where it differs from Dask's own."""
 
