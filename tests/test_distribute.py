@@ -289,6 +289,16 @@ class TestCluster:
                     pass
 
 
+@pytest.mark.gpu
+@pytest.mark.slow
+def test_a_gpu_is_named_by_its_own_number(tmp_path: Path):
+    with cluster("local", "cuda", 1) as client:
+        distribute(client, [case_of("relu")], tmp_path / "ledger.sqlite", Settings("cuda", 200.0), unheard)
+    (row,) = rows_of(tmp_path / "ledger.sqlite").values()
+    assert row["status"] in ("ok", "noisy")
+    assert str(row["place"]).endswith(f" {torch.cuda.get_device_properties(0).uuid}")
+
+
 class TestCommand:
     """`costmodel collect --scheduler`."""
 
