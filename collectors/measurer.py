@@ -6,6 +6,7 @@ What `collectors.supervise` does for a list of cases and a ledger, this does for
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 import os
 import socket
@@ -137,8 +138,11 @@ def main() -> None:
     die_with_parent(args.parent)
     warnings.filterwarnings("ignore")
     with Connection(args.descriptor) as pipe:
-        pipe.send({"environment": environment(args.device), "place": _place(args.device)})
-        for count in itertools.count():
+        about = {"environment": environment(args.device), "place": _place(args.device)}
+        importlib.import_module("collectors.run")  # so that no case is taken to hang for what it is the first to need
+        tidy(0, args.device)
+        pipe.send(about)
+        for count in itertools.count(1):
             try:
                 case = pipe.recv()
             except EOFError:

@@ -31,7 +31,7 @@ from costmodel.cli import main
 from costmodel.errors import DatasetError, MeasurementError, RequestError
 
 ROOT = Path(costmodel.__file__).parent.parent
-SETTINGS = Settings("cpu", 240.0, hang_seconds=8.0)
+SETTINGS = Settings("cpu", 400.0, hang_seconds=15.0)
 
 FAULTY_OPERATORS = """
 import os, signal, sys, time
@@ -130,7 +130,7 @@ class TestFaults:
         crashed, hung = rows[crash.key], rows[hang.key]
         assert (crashed["status"], crashed["error"], crashed["attempt"]) == ("crashed", "killed by SIGSEGV", 2)
         assert crashed["graph"] == crash.graph
-        assert (hung["status"], hung["error"]) == ("timeout", "did not end in 8 s, and was killed")
+        assert (hung["status"], hung["error"]) == ("timeout", "did not end in 15 s, and was killed")
         last = seen[-1]
         assert (last.phase, last.done, last.total, last.units) == ("measuring", 11, 11, 11)
         assert len({str(row["place"]) for row in rows.values()}) == 1  # one host
