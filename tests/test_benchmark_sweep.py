@@ -60,12 +60,14 @@ class TestSample:
         cases = [case for unit in units for case in unit]
         assert by_unit(cases) == units
         assert len(units) == 300
-        assert 0.05 < sum(case.runner == "inductor" for case in cases) / len(cases) < 0.25  # 13 % of the dataset
+        assert (
+            0.05 < sum(case.runner == "inductor" for case in cases) / len(cases) < 0.25
+        )  # about an eighth of the dataset
         assert not any("cudnn" in case.graph for unit in sample_units("nvidia-h200", 300, 3, "cpu") for case in unit)
 
     @pytest.mark.parametrize("units", [0, 10**9])
     def test_more_than_there_are(self, units: int):
-        with pytest.raises(RequestError, match=f"impossible number of units {units}; nvidia-h200 has 40"):
+        with pytest.raises(RequestError, match=rf"impossible number of units {units}; nvidia-h200 has \d+$"):
             sample_units("nvidia-h200", units, 0, "cuda")
 
 
