@@ -52,10 +52,14 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(monkeypatch)
 
 
-def collect(directory: Path, cases: Sequence[Case], seconds: float, seen: list[Progress] | None = None) -> None:
+def collect(
+    directory: Path, cases: Sequence[Case], machine: Machine, seconds: float, seen: list[Progress] | None = None
+) -> None:
     report = (lambda _progress: None) if seen is None else seen.append
     settings = Settings("cuda", seconds)
-    sweep_in_rounds(cases, directory / "ledger.sqlite", directory / "round.jsonl", REQUEST, settings, report)
+    sweep_in_rounds(
+        cases, directory / "ledger.sqlite", directory / "round.jsonl", REQUEST, settings, report, machine.sweep
+    )
 
 
 def test_a_budget_is_shared_out_in_four():
@@ -76,7 +80,7 @@ def test_a_round_is_given_what_there_is_time_for():
 def test_a_budget_is_kept_and_nothing_is_measured_twice(tmp_path: Path, machine: Machine):
     cases = list(matmul.sample(400, 2))
     seen: list[Progress] = []
-    collect(tmp_path, cases, 600, seen)
+    collect(tmp_path, cases, machine, 600, seen)
     assert machine.now <= 600
     assert len(machine.ended) == 300  # two seconds each
     assert len({case.key for case in machine.ended}) == 300
@@ -90,11 +94,11 @@ def test_a_budget_is_kept_and_nothing_is_measured_twice(tmp_path: Path, machine:
 
 def test_everything_is_measured_if_there_is_time(tmp_path: Path, machine: Machine):
     cases = list(matmul.sample(120, 2))
-    collect(tmp_path, cases, 5000)
+    collect(tmp_path, cases, machine, 5000)
     assert {case.key for case in machine.ended} == {case.key for case in cases}
     assert machine.now == 240
     rounds_before = len(machine.given)
-    collect(tmp_path, cases, 5000)
+    collect(tmp_path, cases, machine, 5000)
     assert len(machine.given) == rounds_before
 
 
@@ -103,9 +107,9 @@ def test_an_interrupted_round_goes_on_with_the_same_choice(after: int, tmp_path:
     cases = list(matmul.sample(400, 2))
     machine.interrupted_after = after
     with pytest.raises(KeyboardInterrupt):
-        collect(tmp_path, cases, 600)
+        collect(tmp_path, cases, machine, 600)
     interrupted, count = machine.given[-1][0], len(machine.given)
-    collect(tmp_path, cases, 600)
+    collect(tmp_path, cases, machine, 600)
     assert machine.given[count][0] == interrupted
     keys = [case.key for case in machine.ended]
     assert len(keys) == len(set(keys))
@@ -114,16 +118,16 @@ def test_an_interrupted_round_goes_on_with_the_same_choice(after: int, tmp_path:
 def test_a_choice_for_another_request_is_not_gone_on_with(tmp_path: Path, machine: Machine):
     machine.interrupted_after = 10
     with pytest.raises(KeyboardInterrupt):
-        collect(tmp_path, list(matmul.sample(100, 2)), 600)
+        collect(tmp_path, list(matmul.sample(100, 2)), machine, 600)
     other = list(matmul.sample(100, 9))
     ledger, choice = tmp_path / "ledger.sqlite", tmp_path / "round.jsonl"
-    sweep_in_rounds(other, ledger, choice, {"workloads": []}, Settings("cuda", 100), lambda _progress: None)
+    sweep_in_rounds(other, ledger, choice, {"workloads": []}, Settings("cuda", 100), lambda _: None, machine.sweep)
     assert {case.key for case in machine.given[-1][0]} <= {case.key for case in other}
 
 
 def test_a_machine_that_ends_nothing_is_given_all_the_time_once_more(tmp_path: Path, machine: Machine):
     machine.seconds_a_case = 1e6
-    collect(tmp_path, list(matmul.sample(60, 2)), 600)
+    collect(tmp_path, list(matmul.sample(60, 2)), machine, 600)
     assert [seconds for _, seconds in machine.given] == [150, 600]
 
 
