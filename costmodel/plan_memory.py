@@ -34,7 +34,7 @@ def plan_bytes(graph: Graph, main: Graph, regions: Sequence[Region], *, on_graph
     known = {value.name for value in graph.values}
     given = sum(allocated(value.type) for value in graph.values)
     prepared = sum(allocated(value.type) for value in main.values if value.name not in known)
-    lanes = lane_peaks(main, regions)
+    lanes = lane_peaks(main, regions, on_cpu=not on_graph)
     if not on_graph:
         return given + prepared + sum(lanes.values())
     copies = sum(allocated(value.type) for value in graph.inputs)
@@ -47,7 +47,7 @@ def plan_bytes(graph: Graph, main: Graph, regions: Sequence[Region], *, on_graph
     return given + prepared + copies + workspace * handles + pool
 
 
-def lane_peaks(main: Graph, regions: Sequence[Region]) -> dict[int, int]:
+def lane_peaks(main: Graph, regions: Sequence[Region], on_cpu: bool = False) -> dict[int, int]:
     """The most bytes of results that are alive at once on each lane, as `costmodel.execute.Program` lets go of them.
 
     In a row, a value is let go of after the last region that reads it. On several lanes, which share no memory, it is
@@ -63,7 +63,7 @@ def lane_peaks(main: Graph, regions: Sequence[Region]) -> dict[int, int]:
     for number, (region, part) in enumerate(zip(regions, parts, strict=True)):
         lane = region.lane
         before = alive.get(lane, 0)
-        peaks[lane] = max(peaks.get(lane, 0), before + region_bytes(part, region.backend))
+        peaks[lane] = max(peaks.get(lane, 0), before + region_bytes(part, region.backend, on_cpu))
         made = {blocks[ref] for ref in part.outputs if home.get(blocks[ref].owner.name) == number}
         alive[lane] = before + sum(block.nbytes for block in made)
         for block in freed.get(number, ()):
@@ -95,14 +95,14 @@ def _freed(
     return found
 
 
-def region_bytes(part: Part, backend: str) -> int:
+def region_bytes(part: Part, backend: str, on_cpu: bool = False) -> int:
     """The most bytes of its own results that a region holds at once, those that it returns included.
 
     What Inductor computes where it is used takes no memory, but keeps what it is computed from alive.
     """
     if backend == "inductor":
-        graph = lay_out(decompose(unrolled(part.graph)))
-        return _peak(graph, realize(graph).writers, unread=False)
+        graph = lay_out(decompose(unrolled(part.graph), on_cpu), on_cpu)
+        return _peak(graph, realize(graph, on_cpu).writers, unread=False)
     graph = (fused_part(part) or part).graph if backend == "cudnn" else part.graph
     return _peak(graph, {op.name for op in graph.ops if ops.lookup(op).role is not Role.VIEW}, unread=True)
 
