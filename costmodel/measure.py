@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -151,7 +150,7 @@ def capture_graph(call: Call, copies: int = 1) -> torch.cuda.CUDAGraph:
         MeasurementError: the call does something that a CUDA graph cannot hold. The process is then unfit to draw
             random numbers on CUDA, and should be replaced.
     """
-    stream = torch.cuda.Stream()
+    stream, first, _ = _first_capture()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(2):
@@ -161,7 +160,7 @@ def capture_graph(call: Call, copies: int = 1) -> torch.cuda.CUDAGraph:
     torch.cuda.synchronize()
     try:
         with torch.cuda.stream(stream):
-            graph.capture_begin(pool=_graph_pool())
+            graph.capture_begin(pool=first.pool())
             try:
                 for _ in range(copies):
                     call()
@@ -175,8 +174,14 @@ def capture_graph(call: Call, copies: int = 1) -> torch.cuda.CUDAGraph:
 
 
 @functools.cache
-def _graph_pool() -> Any:
-    return torch.cuda.graph_pool_handle()
+def _first_capture() -> tuple[torch.cuda.Stream, torch.cuda.CUDAGraph, torch.Tensor]:
+    """The stream that graphs are captured on, and one whose pool the others share: a pool lives as long as a graph."""
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        graph.capture_begin()
+        result = torch.zeros(1, device="cuda")
+        graph.capture_end()
+    return stream, graph, result
 
 
 def _shortage(error: BaseException | None) -> torch.OutOfMemoryError | None:
