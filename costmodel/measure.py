@@ -6,7 +6,6 @@ measurement says itself when it is too noisy to be trusted.
 
 from __future__ import annotations
 
-import functools
 import statistics
 import time
 from collections import deque
@@ -143,45 +142,26 @@ def _synchronizer(device: str) -> Callable[[], None]:
 def capture_graph(call: Call, copies: int = 1) -> torch.cuda.CUDAGraph:
     """One CUDA graph of `copies` consecutive calls, after a warm-up on a side stream.
 
-    The results of the calls lie in one pool of memory that all such graphs share: only one of them may be in use. That,
-    and that the allocator keeps what it has (`torch.cuda.graph` empties it), makes capturing many small graphs quick.
-
     Raises:
         MeasurementError: the call does something that a CUDA graph cannot hold. The process is then unfit to draw
             random numbers on CUDA, and should be replaced.
     """
-    stream, first, _ = _first_capture()
+    stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(2):
             call()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    torch.cuda.synchronize()
     try:
-        with torch.cuda.stream(stream):
-            graph.capture_begin(pool=first.pool())
-            try:
-                for _ in range(copies):
-                    call()
-            finally:
-                graph.capture_end()
+        with torch.cuda.graph(graph):
+            for _ in range(copies):
+                call()
     except RuntimeError as error:
         if shortage := _shortage(error):
             raise shortage from None
         raise MeasurementError(f"{NOT_CAPTURABLE}: {str(error).partition(chr(10))[0]}") from error
     return graph
-
-
-@functools.cache
-def _first_capture() -> tuple[torch.cuda.Stream, torch.cuda.CUDAGraph, torch.Tensor]:
-    """The stream that graphs are captured on, and one whose pool the others share: a pool lives as long as a graph."""
-    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-    with torch.cuda.stream(stream):
-        graph.capture_begin()
-        result = torch.zeros(1, device="cuda")
-        graph.capture_end()
-    return stream, graph, result
 
 
 def _shortage(error: BaseException | None) -> torch.OutOfMemoryError | None:
