@@ -127,9 +127,7 @@ def validate(
     plans = ({"plan": plan} if plan is not None else {}) | dict(others or {})
     device = device_of(module, inputs)
     chosen = hardware or resolve_default()[0]
-    host = here(chosen, device) if host is None else host
-    report = predict(module, inputs, hardware=chosen, model_name=model_name, host=host)
-    predicted: dict[str, float] = {mode: found.latency_ms for mode, found in report.modes.items()}
+    load_profile(chosen)  # what is wrong with it is said before anything is measured
     example = tuple(random_like(item, device) if isinstance(item, torch.Tensor) else item for item in inputs)
     with torch.no_grad():
         runs = {"eager": _Run.of(lambda: module, example, device)}
@@ -137,8 +135,11 @@ def validate(
             runs[mode] = _Run.of(partial(torch.compile, module, mode=mode), example, device)
         for name, one in plans.items():
             runs[name] = _Run.of(partial(apply, module, one, example), example, device)
-            predicted[name] = one.latency_ms["plan"]
         _interleave(runs, seconds, device.type)
+    host = here(chosen, device) if host is None else host  # probed last, as warm as what was measured
+    report = predict(module, inputs, hardware=chosen, model_name=model_name, host=host)
+    predicted = {mode: found.latency_ms for mode, found in report.modes.items()}
+    predicted |= {name: one.latency_ms["plan"] for name, one in plans.items()}
     eager = runs["eager"]
     planned = runs["plan"].runner if plan is not None else None
     return Validation(
