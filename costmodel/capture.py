@@ -17,12 +17,13 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch.nn.parameter import is_lazy
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
 from costmodel import ir
 from costmodel.breaks import lacks_data
 from costmodel.errors import CaptureError, DataDependentError, first_line
 from costmodel.forward import WholeOperators, forgetful_autograd, scopes, untouched
+from costmodel.functional import functional, writes_first
 from costmodel.passes import drop_dead_code
 from costmodel.record import Recorder, meta_like
 
@@ -80,7 +81,6 @@ def trace(
         return twin
 
     call: Call = tree_map_only(torch.Tensor, placeholder, call_of(inputs))
-    recorder.follow_layout([*state.values(), *(leaf for leaf in tree_leaves(call) if isinstance(leaf, torch.Tensor))])
     result, stopped = _run(module, state, call, recorder, training, partial)
     recorder.finish()
     outputs = [*stopped, *(recorder.node_of(tensor) for tensor in tensors_in(result))]
@@ -207,16 +207,15 @@ def _lower_node(node: fx.Node, name: str, refs: Mapping[fx.Node, ir.Ref]) -> ir.
     schema = target._schema
     named = [(argument.name, value) for argument, value in zip(schema.arguments, node.args, strict=False)]
     named += node.kwargs.items()
-    args = tuple((key, _arg(value, refs)) for key, value in named if key not in _NOT_ATTRIBUTES)
-    overload = "" if target._overloadname == "default" else f".{target._overloadname}"
-    namespace, _, base = schema.name.partition("::")
-    inplace = schema.is_mutable and base.endswith("_") and not base.endswith("__")
-    if inplace:
-        base = base[:-1]
-    if namespace != "aten":
-        base = f"{namespace}_{base}"
+    given = {argument.name for argument in schema.arguments if argument.is_out} | _NOT_ATTRIBUTES
+    args = tuple((key, _arg(value, refs)) for key, value in named if key not in given)
+    made = functional(target)
+    base = made._schema.name.replace("aten::", "").replace("::", "_")
+    if made is target and writes_first(target):
+        base = base[:-1]  # no operator computes the same without writing: the name says what a kernel does
+    overload = "" if made._overloadname == "default" else f".{made._overloadname}"
     where = re.sub(r"\s", "_", node.meta["module"])
-    inplace = inplace or node.meta.get("inplace", False)
+    inplace = writes_first(target) or node.meta.get("inplace", False)
     return ir.Op(name, base + overload, args, node.meta["types"], where, inplace)
 
 
@@ -230,6 +229,6 @@ def _arg(value: Any, refs: Mapping[fx.Node, ir.Ref]) -> ir.Arg:
         return refs[value]
     if isinstance(value, (tuple, list)):
         return tuple(_arg(item, refs) for item in value)
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None or isinstance(value, (bool, int, float, complex, str)):
         return value
     return str(value)

@@ -38,14 +38,13 @@ class Constants:
         return None if memory_of(tensor) in self._lost else value
 
     def remember(self, tensor: torch.Tensor, value: torch.Tensor) -> None:
-        """Notes the values of a tensor."""
+        """Notes the values of a tensor, which may lie where lost memory was freed."""
+        self._lost.discard(memory_of(tensor))
         self._values[tensor] = value
 
     def follow(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         """Computes what a call on meta tensors returned, if it depends on no data."""
         given, results = _tensors_in((args, kwargs)), _tensors_in(result)
-        fresh = set(map(memory_of, results)) - set(map(memory_of, given))
-        self._lost -= fresh  # it may lie where lost memory was freed
         computed = self._compute(func, args, kwargs, [*given, *results])
         if computed is None and func._schema.is_mutable:
             written = results or given  # what a call writes it returns, if it returns anything

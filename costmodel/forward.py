@@ -20,6 +20,7 @@ _PYTHON_ATTENTION = torch.nn.functional.scaled_dot_product_attention
 _PYTHON_DROPOUT = torch.nn.functional.dropout
 
 _FROM_PYTHON = (torch.tensor, torch.as_tensor)
+_INDEXED = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 _RECURRENT = {"lstm": torch.ops.aten.lstm.input, "gru": torch.ops.aten.gru.input}
 _RECURRENT_ARGUMENTS = 9
 """Of the form for sequences of one length; packed ones are of another."""
@@ -96,6 +97,8 @@ class WholeOperators(TorchFunctionMode):
             return self._dropout(*args, **(kwargs or {}))
         if func in _FROM_PYTHON:
             return self._from_python(func, *args, **(kwargs or {}))
+        if func in _INDEXED:
+            return func(args[0], _without_lists(args[1]), *args[2:])
         target = _RECURRENT.get(getattr(func, "__name__", ""))
         if target is not None and len(args) == _RECURRENT_ARGUMENTS and not kwargs:
             return self._recurrent(target, *args)
@@ -139,6 +142,17 @@ def _multi_head(module: nn.MultiheadAttention, recorder: Recorder, *args: Any, *
     for result in results:
         recorder.own(result)
     return results[0], None
+
+
+def _without_lists(index: Any) -> Any:
+    """An index with tensors for lists of numbers, which torch would put on the tensor's device: on meta they are lost.
+
+    A list of slices or tensors stays one.
+    """
+    if isinstance(index, tuple):
+        return tuple(map(_without_lists, index))
+    numbers = isinstance(index, list) and all(isinstance(leaf, int) for leaf in tree_leaves(index))
+    return torch.tensor(index, dtype=None if index else torch.int64) if numbers else index
 
 
 @contextmanager

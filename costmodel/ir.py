@@ -72,7 +72,7 @@ class Ref:
         return f"%{self.name}" if self.index == 0 else f"%{self.name}#{self.index}"
 
 
-Arg = None | bool | int | float | str | Ref | tuple["Arg", ...]
+Arg = None | bool | int | float | complex | str | Ref | tuple["Arg", ...]
 
 
 def refs_in(arg: Arg) -> Iterator[Ref]:
@@ -273,7 +273,7 @@ _NAME = r"[^\s,:=()\[\]%#]+"
 _HEAD = re.compile(r"graph (.+?)(?: calls (\d+))? \{")
 _VALUE = re.compile(rf"(input|param) %({_NAME}): (.+)")
 _OP = re.compile(rf"%({_NAME}) = ([\w.]+)\((.*)\) : (.+?)(?: @(\S*))?")
-_BREAK = re.compile(r"break (size|stop) (\S+) @(\S*) (\S+)(?: misses (\S+))?")
+_BREAK = re.compile(r"break (size|stop|cut) (\S+) @(\S*) (\S+)(?: misses (\S+))?")
 _TYPE = re.compile(r"(\w+)\[([\d,]*)\](?: (nhwc|strided))?")
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _WORD = re.compile(rf"\s*(\[|\]|,|=|%{_NAME}(?:#\d+)?|{_QUOTED}|[^\s,=\[\]]+)")
@@ -371,9 +371,9 @@ def _parse_scalar(word: str) -> Arg:
         return _CONSTANTS[word]
     if word.startswith("%"):
         return _parse_ref(word)
-    for read in (ast.literal_eval,) if word[:1] in ("'", '"') else (int, float):
+    for read in (ast.literal_eval,) if word[:1] in ("'", '"') else (int, float, complex):
         try:
-            value: int | float | str = read(word)
+            value: Arg = read(word)
         except (SyntaxError, ValueError):
             continue
         return value

@@ -62,8 +62,13 @@ def in_channels_last(graph: Graph, runnable: bool = True, only: Collection[str] 
     return Graph(graph.name, graph.values, tuple(conversion.ops), graph.outputs, graph.module_calls)
 
 
-STRIDED = frozenset({"as_strided", "as_strided_scatter", "as_strided_copy"})
-"""Operators whose arguments are strides, and so hold for one layout."""
+STRIDED = frozenset({"as_strided", "as_strided_scatter", "as_strided_copy", "view_as_complex", "view.dtype"})
+"""Operators, or their overloads, that go by where elements lie in memory, and so hold for one layout."""
+
+
+def is_strided(op: Op) -> bool:
+    """Whether an operator's result depends on where its operand's elements lie."""
+    return op.base in STRIDED or op.op in STRIDED
 
 
 def with_pinned_strides(graph: Graph) -> Graph:
@@ -74,7 +79,7 @@ def with_pinned_strides(graph: Graph) -> Graph:
     made: list[Op] = []
     for op in graph.ops:
         source = op.arg("self")
-        if op.base not in STRIDED or not isinstance(source, Ref) or graph.type_of(source).layout != "nchw":
+        if not is_strided(op) or not isinstance(source, Ref) or graph.type_of(source).layout != "nchw":
             made.append(op)
             continue
         pinned = Op(f"{op.name}.pinned", "contiguous", (("self", source),), (graph.type_of(source),), op.module)
@@ -99,7 +104,7 @@ class _Conversion:
             layout = "nhwc" if self._only is None or op.name in self._only else "nchw"
             args = tuple((key, self._operand(op, key, value, layout)) for key, value in op.args)
             self._append(replace(op, args=args, types=(replace(op.type, layout=layout),)))
-        elif self._runnable and op.base in STRIDED:
+        elif self._runnable and is_strided(op):
             args = tuple((key, self._as_it_was(op, value)) for key, value in op.args)
             self._append(replace(op, args=args))
         else:
@@ -142,7 +147,7 @@ class _Conversion:
 
 def _as_reshape(op: Op) -> Op:
     """A view of a tensor in another layout may need a copy: `reshape` allows for it."""
-    if op.base not in ("view", "_unsafe_view"):
+    if op.op not in ("view", "_unsafe_view"):
         return op
     return replace(op, op="reshape", args=tuple(("shape" if key == "size" else key, value) for key, value in op.args))
 

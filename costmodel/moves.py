@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from costmodel.epilogues import find_epilogues, move_epilogues
 from costmodel.errors import PlanError
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType
-from costmodel.layouts import STRIDED, in_channels_last
+from costmodel.layouts import in_channels_last, is_strided
 from costmodel.rewriting import Emitter
 from costmodel.siblings import find_siblings, merge_siblings
 
@@ -105,7 +105,7 @@ def channels_last(graph: Graph, only: Sequence[str] = ()) -> Graph:
     The graph as it is, where some operator reads strides of a view: what such an operator names are strides of memory
     in the order that it has now, and no copy can bring them back.
     """
-    views_by_stride = any(op.base in STRIDED and graph.type_of(op.refs()[0]).layout != "nchw" for op in graph.ops)
+    views_by_stride = any(is_strided(op) and graph.type_of(op.refs()[0]).layout != "nchw" for op in graph.ops)
     return graph if views_by_stride else in_channels_last(graph, only=only or None)
 
 

@@ -6,12 +6,11 @@ new value of its tensor; other tensors on the same memory take what was written 
 
 from __future__ import annotations
 
-import math
 import operator
 import sys
 import traceback
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +24,8 @@ from costmodel import ir, ops
 from costmodel.breaks import largest, not_reached, plain_name, source_line
 from costmodel.constants import Constants, memory_of
 from costmodel.errors import CaptureError, DataDependentError
+from costmodel.functional import functional
+from costmodel.memories import Memory, geometry_of, type_of
 
 aten = torch.ops.aten
 ATTENTION = aten.scaled_dot_product_attention.default
@@ -34,41 +35,10 @@ _ASKING = {aten._local_scalar_dense.default, aten.is_nonzero.default}
 CONSTANT = "constant"
 """How the names of tensors begin that are neither inputs nor parameters."""
 
-Geometry = tuple[tuple[int, ...], tuple[int, ...], int]
-"""Sizes, strides, and offset into the memory."""
-
 
 def meta_like(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor of the same type and strides without data."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-
-
-def type_of(tensor: torch.Tensor) -> ir.TensorType:
-    """The type of a tensor in the IR."""
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    if tensor.is_contiguous():
-        layout = "nchw"
-    elif tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
-        layout = "nhwc"
-    else:
-        layout = "strided"
-    return ir.TensorType(dtype, tuple(tensor.shape), layout)
-
-
-@dataclass(slots=True)
-class _Memory:
-    """What tensors share: the value of the first of them, and what was written since, by whichever.
-
-    `owner` is the node that made it; `storage` tells when the program has let go of the last tensor on it.
-    """
-
-    owner: fx.Node
-    storage: weakref.ref[torch.UntypedStorage]
-    node: fx.Node
-    geometry: Geometry
-    dtype: torch.dtype
-    writes: list[tuple[Geometry, fx.Node]]
-    applied: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +90,8 @@ class Recorder(TorchDispatchMode):
         self._tensors: dict[int, weakref.ref[torch.Tensor]] = {}
         self._freed: list[fx.Node] = []
         self._held: Any = None
-        self._memories: dict[int, _Memory] = {}
+        self._memories: dict[int, Memory] = {}
         self._seen: dict[int, int] = {}
-        self._channels_last = False
 
     @property
     def where(self) -> str:
@@ -161,13 +130,6 @@ class Recorder(TorchDispatchMode):
                 found.append(parts[0] if parts else node)
         return found
 
-    def follow_layout(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Lets convolutions choose channels-last order as cuDNN does, if one of these tensors lies in it.
-
-        torch's own rule for meta tensors differs from version to version: 2.13 always answers with nchw.
-        """
-        self._channels_last = any(_is_channels_last(tensor) for tensor in tensors)
-
     def placeholder(self, tensor: torch.Tensor, name: str) -> None:
         """Declares an input of the graph."""
         self._bind(tensor, self.graph.placeholder(name))
@@ -177,10 +139,11 @@ class Recorder(TorchDispatchMode):
         if id(tensor) not in self._nodes:
             name = self._names.get(id(tensor), f"{CONSTANT}{self._bound}")
             self._bind(tensor, self.graph.create_node("get_attr", name))
-            self._nodes[id(tensor)].meta["value"] = tensor
+            value = self.constants.value_of(tensor)
+            self._nodes[id(tensor)].meta["value"] = tensor if value is None else value
         memory = self._memories[memory_of(tensor)]
         if self._seen[id(tensor)] < len(memory.writes):
-            self._bind(tensor, self._reread(memory, tensor))
+            self._bind(tensor, memory.read(tensor, self.graph, self._scopes[-1].path))
         return self._nodes[id(tensor)]
 
     def record(self, target: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
@@ -191,19 +154,39 @@ class Recorder(TorchDispatchMode):
             tree_map_only(torch.Tensor, self.node_of, tuple(args)),
             tree_map_only(torch.Tensor, self.node_of, dict(kwargs)),
         )
+        if result is None and target._schema.is_mutable:  # type: ignore[attr-defined]  # an OpOverload
+            result = args[0]  # what `_foreach_add_` writes and does not return
         several = isinstance(result, (tuple, list))
         tensors = [(index, item) for index, item in enumerate(result if several else (result,)) if _is_tensor(item)]
         self._freed = []
         types = tuple(type_of(item) for _, item in tensors)
         node.meta.update(types=types, module=self._scopes[-1].path, frees=self._freed)
+        if self.exact and isinstance(result, torch.Tensor):
+            node = self._converted(node, args, kwargs, result)
         for index, item in tensors:
             self._bind(item, self.graph.call_function(operator.getitem, (node, index)) if several else node)
         if target._schema.is_mutable:  # type: ignore[attr-defined]  # an OpOverload
             self._note_writes(args, kwargs, [item for _, item in tensors])
 
+    def _converted(
+        self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any], result: torch.Tensor
+    ) -> fx.Node:
+        """A result as the tensor holds it that it was written into, where that is of another type than is computed."""
+        made = functional(node.target)  # type: ignore[arg-type]  # an OpOverload
+        if made is node.target:
+            return node
+        known = {argument.name for argument in made._schema.arguments}
+        kind = made(*args, **{key: value for key, value in kwargs.items() if key in known}).dtype
+        if kind is result.dtype:
+            return node
+        node.meta["types"] = (type_of(torch.empty_like(result, dtype=kind, device="meta")),)
+        converted = self.graph.call_function(aten._to_copy.default, (node,), {"dtype": result.dtype})
+        converted.meta.update(types=(type_of(result),), module=node.meta["module"], frees=node.meta.pop("frees"))
+        return converted
+
     def own(self, tensor: torch.Tensor) -> None:
         """Says that a tensor's memory was made by the operator recorded as its maker, whatever stood in for it."""
-        self._memories[memory_of(tensor)].owner = self._nodes[id(tensor)]
+        self._memories[memory_of(tensor)].own(tensor, self._nodes[id(tensor)])
 
     def finish(self) -> None:
         """The pass is over: what is let go of from now on is the recorder's own."""
@@ -217,18 +200,28 @@ class Recorder(TorchDispatchMode):
         if value is not None:
             return func(value)
         self.refuse(func, args, kwargs)
+        if self.exact and func._schema.is_mutable:
+            self._keep_constants((args, kwargs))
         result = largest(func, args)
         if result is not None:
             self._assume_size(func)
         else:
             args, kwargs, result = self._call(func, args, kwargs)
             self.constants.follow(func, args, kwargs, result)
-        follows = self._channels_last and func is aten.convolution.default
-        if follows and result.dim() == 4 and (_is_channels_last(args[0]) or _is_channels_last(args[1])):
+        if func is aten.convolution.default and any(map(_is_channels_last, args[:2])):  # as cuDNN; meta: by version
             result = torch.empty_like(result, memory_format=torch.channels_last)
         self.record(func, args, kwargs, result)
         self._held = result  # until the next call: a factory function of torch detaches a result that others refer to
         return result
+
+    def _keep_constants(self, given: Any) -> None:
+        """What constants hold before a call that may write into them: the graph starts from that, and writes too."""
+        for tensor in tree_leaves(given):
+            if _is_tensor(tensor):
+                self.node_of(tensor)
+                meta = self._memories[memory_of(tensor)].owner.meta
+                if "value" in meta and "kept" not in meta:
+                    meta.update(value=meta["value"].clone(), kept=True)
 
     def _call(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
         try:
@@ -251,7 +244,7 @@ class Recorder(TorchDispatchMode):
         self._nodes[key] = node
         if place not in self._memories:
             storage = weakref.ref(tensor.untyped_storage(), lambda _: self._free(place))
-            self._memories[place] = _Memory(node, storage, node, _geometry(tensor), tensor.dtype, [])
+            self._memories[place] = Memory(node, storage, node, geometry_of(tensor), tensor.dtype, [])
         self._seen[key] = len(self._memories[place].writes)
 
     def _forget(self, key: int) -> None:
@@ -269,34 +262,8 @@ class Recorder(TorchDispatchMode):
             if id(tensor) not in given or (not self.exact and _is_constant(node)):
                 continue
             memory = self._memories[memory_of(tensor)]
-            memory.writes.append((_geometry(tensor), node))
+            memory.writes.append((geometry_of(tensor), tensor.dtype, node))
             self._seen[id(tensor)] = len(memory.writes)
-
-    def _reread(self, memory: _Memory, tensor: torch.Tensor) -> fx.Node:
-        """The value of a tensor whose memory others have written."""
-        sizes, strides, offset = memory.geometry
-        for (size, stride, begin), node in memory.writes[memory.applied :]:
-            if (size, stride, begin) == memory.geometry:
-                memory.node = node
-            elif math.prod(size) == math.prod(sizes):
-                memory.node = self._view(aten.as_strided.default, memory, node, sizes, strides)
-            else:
-                scatter = aten.as_strided_scatter.default
-                memory.node = self._view(scatter, memory, memory.node, node, size, stride, begin - offset)
-                memory.node.meta["inplace"] = True
-        memory.applied = len(memory.writes)
-        geometry = _geometry(tensor)
-        if geometry == memory.geometry:
-            return memory.node
-        node = self.graph.call_function(aten.as_strided.default, (memory.node, *geometry[:2], geometry[2] - offset))
-        node.meta["module"] = self._scopes[-1].path
-        return node
-
-    def _view(self, target: Callable[..., Any], memory: _Memory, *args: Any) -> fx.Node:
-        node = self.graph.call_function(target, args)
-        like = torch.empty_strided(*memory.geometry[:2], dtype=memory.dtype, device="meta")
-        node.meta.update(types=(type_of(like),), module=self._scopes[-1].path)
-        return node
 
     def refuse(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Stops at what cannot be known without data, and at what only training does, unless that is recorded."""
@@ -341,10 +308,6 @@ class Recorder(TorchDispatchMode):
 
 def _is_tensor(item: object) -> bool:
     return isinstance(item, torch.Tensor)
-
-
-def _geometry(tensor: torch.Tensor) -> Geometry:
-    return tuple(tensor.size()), tuple(tensor.stride()), int(tensor.storage_offset())
 
 
 def _is_channels_last(tensor: torch.Tensor) -> bool:

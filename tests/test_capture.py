@@ -14,6 +14,7 @@ from torch import nn
 from costmodel import zoo
 from costmodel.capture import capture, lower, trace
 from costmodel.errors import CaptureError
+from costmodel.exact import capture_exactly
 from costmodel.forward import unrolled_attention
 from costmodel.ir import Graph, parse
 from costmodel.kernels import eager_kernels
@@ -223,6 +224,27 @@ class TestWeights:
         graph = captured(lambda _, x: [x * rate.item() for rate in torch.linspace(0, 1, 2)])
         assert [op.arg("other") for op in graph.ops] == [0.0, 1.0]
 
+    @pytest.mark.parametrize(
+        ("function", "held"),
+        [
+            (lambda _, x: x[:, [2, 0]], [2, 0]),
+            (lambda _, x: x[..., 0] * torch.tensor([3] * 8, device=x.device), [3] * 8),
+            (lambda _, x: x * torch.tensor([1, 2, 3, 4] * 2, device=x.device).add_(1), [1, 2, 3, 4] * 2),
+            (lambda _, x: x * torch.tensor([1, 2, 3, 4] * 2).add_(1), [1, 2, 3, 4] * 2),
+        ],
+    )
+    def test_constants_are_as_they_were_before_the_pass(self, function: Callable[..., Any], held: list[int]) -> None:
+        exact = capture_exactly(Calls(function), (X,), "constant")
+        (constant,) = [exact.constants[value.name] for value in exact.graph.values if value.role == "param"]
+        assert constant.tolist() == held
+
+    def test_a_convolution_of_channels_last_values_makes_such(self) -> None:
+        """As cuDNN does, whatever the order of inputs and weights (ConvNeXt's blocks)."""
+        graph = capture(
+            Calls(lambda m, x: m.c(x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)), c=nn.Conv2d(3, 4, 3)), (X,)
+        )
+        assert graph.ops[-1].type.layout == "nhwc"
+
 
 class TestWrites:
     def test_in_place_is_a_new_value(self) -> None:
@@ -272,6 +294,31 @@ class TestWrites:
         x = torch.randn(2, 3, 8, 8)
         (got,) = build_module(captured(forward))(x)
         torch.testing.assert_close(got, forward(None, x))
+
+    def test_into_a_part_of_an_attention_keep_the_attention(self) -> None:
+        def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+            y = nn.functional.scaled_dot_product_attention(x, x, x)
+            y[:, 0].zero_()
+            return y
+
+        scattered = ["permute", "as_strided_scatter", "as_strided"]
+        assert bases(captured(forward)) == ["scaled_dot_product_attention", "select", "zero", *scattered]
+
+    def test_of_many_tensors_at_once_are_seen(self) -> None:
+        def forward(_: Any, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            made = [x * 1, x + 1]
+            torch._foreach_mul_(made, 2.0)
+            return tuple(made)
+
+        graph = captured(forward)
+        assert bases(graph) == ["mul", "add", "_foreach_mul"]
+        assert [str(ref) for ref in graph.outputs] == [f"%{graph.ops[2].name}", f"%{graph.ops[2].name}#1"]
+
+    def test_of_a_wider_type_are_converted_where_the_graph_is_to_be_run(self) -> None:
+        module = Calls(lambda _, x: x.mul(1).add_(x.double()))
+        graph = capture_exactly(module, (X,), "wider").graph
+        assert [str(op.type.dtype) for op in graph.ops] == ["float32", "float64", "float64", "float32"]
+        assert bases(capture(module, (X,))) == ["mul", "_to_copy", "add"]  # eager converts within the addition
 
     def test_into_a_constant_elsewhere_are_refused(self) -> None:
         def forward(_: Any, x: torch.Tensor) -> torch.Tensor:

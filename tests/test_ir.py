@@ -12,7 +12,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from costmodel.errors import GraphError
-from costmodel.ir import DTYPE_BYTES, LAYOUTS, Arg, Graph, Op, Ref, TensorType, Value, parse, parse_types, refs_in
+from costmodel.ir import (
+    DTYPE_BYTES,
+    LAYOUTS,
+    Arg,
+    Break,
+    Graph,
+    Op,
+    Ref,
+    TensorType,
+    Value,
+    parse,
+    parse_types,
+    refs_in,
+)
 
 IMAGE = TensorType("float32", (1, 3, 8, 8))
 X = Value("x", IMAGE)
@@ -210,6 +223,17 @@ def test_references_point_backwards(some: Graph) -> None:
     for op in some.ops:
         assert {ref.name for _, arg in op.args for ref in refs_in(arg)} <= defined
         defined.add(op.name)
+
+
+def test_a_complex_argument_survives() -> None:
+    turned = graph(Op("a", "mul.Scalar", (("self", Ref("x")), ("other", 1 - 2j)), (IMAGE,)))
+    assert parse(str(turned)) == turned
+
+
+@pytest.mark.parametrize("kind", ["size", "stop", "cut"])
+def test_a_break_survives(kind: str) -> None:
+    cut = replace(graph(), breaks=(Break(kind, "Tensor.item", "head.0", "net.py:3", ("neck", "head")),))
+    assert parse(str(cut)) == cut
 
 
 def test_an_infinite_argument_survives() -> None:
