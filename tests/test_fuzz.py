@@ -1,122 +1,106 @@
-"""Random modules: branches, reuse, views, writes in place, dead code, several outputs; captured, they compute alike."""
+"""Random modules: what is captured of them, lowered and predicted is whole, in order, and computes what they do."""
+
+import math
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from torch import nn
+from random_modules import RETURNED, STEPS, Program, made, programs
 
+from costmodel import ops
 from costmodel.blocks import block_edges, find_blocks
 from costmodel.capture import capture
 from costmodel.emit import build_module
 from costmodel.exact import capture_exactly
 from costmodel.freeze import freeze
+from costmodel.hardware import load_profile
 from costmodel.ir import Graph, parse
 from costmodel.moves import MOVES, rewrite
-from costmodel.program import compiled_program, eager_program
+from costmodel.ops import Role
+from costmodel.predict import predict_graph
+from costmodel.program import compiled_program, eager_program, origin_of
+from costmodel.stream_program import Rates, filters, lower, rates, schedule
+from costmodel.stream_program.aten import run_graph
+from costmodel.stream_program.lower import constants
 from costmodel.tree import stream_tree, units_of
+from costmodel.units import group_units
 
-SHAPE = (2, 4, 6, 6)
-
-
-def written_slice(m, a, b):
-    a[:, 1:3] = b[:, :2]
-    return a
+SEARCH = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+ALONE = [Program(((name, 1, 0), ("relu", 2, 0)), 2, "dict") for name in sorted(STEPS)]
+RETURNS = [Program((("block", 0, 1), ("sum", 2, 1)), count, name) for name in sorted(RETURNED) for count in (1, 2)]
 
 
-def written_view(m, a, b):
-    a.view(2, 4, 36)[:, :, 5].mul_(2.0)
-    return a + b
-
-
-def written_transpose(m, a, b):
-    a.transpose(2, 3).add_(b)
-    return a
-
-
-def masked(m, a, b):
-    table = torch.ones(6)
-    table[1:3] = 0.0
-    return a * table + b
-
-
-STEPS = {
-    "relu": lambda m, a, b: torch.relu(a),
-    "relu in place": lambda m, a, b: torch.relu_(a),
-    "sum": lambda m, a, b: a + b,
-    "product in place": lambda m, a, b: a.mul_(b.sigmoid()),
-    "dead": lambda m, a, b: (torch.exp(b), a)[1],
-    "convolution": lambda m, a, b: m.conv(a),
-    "block": lambda m, a, b: torch.relu(m.norm(m.conv(a)) + b),
-    "grouped": lambda m, a, b: m.norm(m.grouped(a)),
-    "flat": lambda m, a, b: m.fc(a.flatten(2)).view(SHAPE) + b,
-    "permuted": lambda m, a, b: a.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2),
-    "joined": lambda m, a, b: torch.cat([a, b], 1)[:, 2:6],
-    "halves": lambda m, a, b: torch.cat(a.chunk(2, 1)[::-1], 1),
-    "mean": lambda m, a, b: a - b.mean((2, 3), keepdim=True),
-    "pool": lambda m, a, b: nn.functional.max_pool2d(a, 3, 1, 1),
-    "expanded": lambda m, a, b: a + b[:, :1].expand(SHAPE),
-    "written slice": written_slice,
-    "written view": written_view,
-    "written transpose": written_transpose,
-    "masked": masked,
-}
-
-
-class Random(nn.Module):
-    """Steps on a growing list of tensors: (what, index of the first operand, index of the second)."""
-
-    def __init__(self, steps) -> None:
-        super().__init__()
-        self.steps = steps
-        self.conv, self.grouped = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 1, groups=2, bias=False)
-        self.norm, self.fc = nn.BatchNorm2d(4), nn.Linear(36, 36)
-        self.norm.running_mean.uniform_(-0.1, 0.1)
-        self.norm.running_var.uniform_(0.5, 1.5)
-
-    def forward(self, x):
-        known = [x * 1.0, x + 1.0]
-        for name, first, second in self.steps:
-            a, b = known[first % len(known)], known[second % len(known)]
-            known.append(STEPS[name](self, a, b.clone() if b is a else b))
-        return {"last": known[-1], "rest": (known[len(known) // 2], known[0])}
-
-
-programs = st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 9), st.integers(0, 9)), max_size=8)
-
-
-def run(graph: Graph, state: dict[str, torch.Tensor], x: torch.Tensor) -> list[torch.Tensor]:
+def run(graph: Graph, state: dict[str, torch.Tensor], inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
     frozen = freeze(graph)
-    given_values = build_module(frozen.preparation)(*[state[value.name] for value in frozen.preparation.values])
+    prepared = build_module(frozen.preparation)(*[state[value.name] for value in frozen.preparation.values])
     new = [value.name for value in frozen.main.values if value.role == "param" and value.name not in state]
-    known = state | dict(zip(new, given_values, strict=True)) | {"x": x}
+    known = state | dict(zip(new, prepared, strict=True))
+    known |= {value.name: tensor.clone() for value, tensor in zip(graph.inputs, inputs, strict=True)}
     return list(build_module(frozen.main)(*[known[value.name] for value in frozen.main.values]))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(programs)
-def test_what_is_captured_computes_what_the_module_does(steps):
-    torch.manual_seed(0)
-    net, x = Random(tuple(steps)).eval(), torch.randn(SHAPE)
-    exact = capture_exactly(net, (x,), "random")
-    state = dict(net.named_parameters()) | dict(net.named_buffers()) | dict(exact.constants)
+def check_computed(program: Program) -> None:
+    """The graph, its rewrites and its stream program compute what the module does."""
+    module, inputs = made(program)
+    exact = capture_exactly(module, inputs, "random")
+    graph = exact.graph
+    state = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers()) | dict(exact.constants)
     with torch.no_grad():
-        expected = net(x)
+        expected = module(*(tensor.clone() for tensor in inputs))
         for moves in ((), tuple(MOVES)):
-            got = exact.nest(run(rewrite(exact.graph, moves), state, x.clone()))
+            got = exact.nest(run(rewrite(graph, moves), state, inputs))
             torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+    got = exact.nest(run_graph(graph, state, inputs))
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+    assert parse(str(graph)) == graph
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(programs)
-def test_what_is_predicted_of_is_whole_and_in_order(steps):
-    graph = capture(Random(tuple(steps)).eval(), (torch.empty(SHAPE, device="meta"),), "random")
-    assert str(parse(str(graph))) == str(graph)
-    assert graph.breaks == ()
-    for program in (eager_program(graph), compiled_program(graph)):
+def check_streamed(graph: Graph) -> None:
+    """The stream program holds every operator that depends on an input, once, and its rates balance."""
+    program = lower(graph)
+    varying = {op.name for op in graph.ops} - {op.name for op in constants(graph)}
+    assert sorted(stream.op.name for stream in filters(program) if stream.op is not None) == sorted(varying)
+    assert rates(program) == Rates(len(graph.inputs), len(graph.inputs), len(graph.outputs))
+    plan = schedule(program)
+    change = [0] * plan.network.channels
+    for actor, runs in zip(plan.network.actors, plan.steady, strict=True):
+        for port in actor.outputs:
+            change[port.channel] += runs * port.items
+        for port in actor.inputs:
+            change[port.channel] -= runs * port.items
+    assert change == [-len(graph.inputs), len(graph.outputs), *[0] * (len(change) - 2)]
+
+
+def check_predicted(graph: Graph) -> None:
+    """Every operator that computes is priced, in one unit; what has no rule is named; no time is missing or absurd."""
+    computing = {op.name for op in graph.ops if ops.lookup(op).role is not Role.VIEW}
+    eager, compiled = eager_program(graph), compiled_program(graph)
+    scattered = {op.name for op in graph.ops if op.base == "as_strided_scatter"}
+    assert {origin_of(name) for kernel in eager.kernels for name in kernel.ops} == computing - scattered
+    for program in (eager, compiled):
         assert all(0.0 <= position <= 1.0 for position in program.positions)
         for kernel in program.kernels:
             kernel.graph.verify()
+    units = group_units(graph, compiled.kernels)
+    assert sorted(op.name for unit in units for op in unit.ops) == sorted(computing)
+    assert sorted(index for unit in units for index in unit.kernels) == list(range(len(compiled.kernels)))
+    profile = load_profile("nvidia-h200")
+    report = predict_graph(graph, profile)
+    estimates = [profile.predictor.predict(found.kernels, found.positions) for found in (eager, compiled)]
+    eager_us, compiled_us = (sum(estimate.us for estimate in found) for found in estimates)
+    assert math.isclose(sum(layer.eager_us or 0.0 for layer in report.layers), eager_us)
+    assert math.isclose(sum(layer.compiled_us or 0.0 for layer in report.layers), compiled_us)
+    for mode in report.modes.values():
+        times = (mode.low_ms, mode.latency_ms, mode.high_ms, mode.host_ms, mode.device_ms)
+        assert all(math.isfinite(time) and time > 0.0 for time in times)
+        assert mode.low_ms < mode.latency_ms < mode.high_ms
+    unknown = {op.base for op in graph.ops if op.base not in ops.TABLE}
+    assert {item.op for item in report.unsupported} == unknown
+    assert not unknown or report.verdict == "uncertain"
+
+
+def check_planned(graph: Graph) -> None:
+    """Every operator is in one block, after those that it reads, and every block in the oracle's tree."""
     blocks = find_blocks(graph)
     edges = block_edges(graph, blocks)
     assert sorted(name for block in blocks for name in block.ops) == sorted(op.name for op in graph.ops)
@@ -124,11 +108,29 @@ def test_what_is_predicted_of_is_whole_and_in_order(steps):
     assert set(range(len(blocks))) <= set(units_of(stream_tree(len(blocks), edges)))
 
 
-@pytest.mark.parametrize("name", sorted(STEPS))
-def test_every_step_by_itself(name):
-    torch.manual_seed(0)
-    net, x = Random(((name, 0, 1), ("relu", 2, 0))).eval(), torch.randn(SHAPE)
-    exact = capture_exactly(net, (x,), "random")
-    state = dict(net.named_parameters()) | dict(net.named_buffers()) | dict(exact.constants)
-    with torch.no_grad():
-        torch.testing.assert_close(exact.nest(run(exact.graph, state, x.clone())), net(x), rtol=1e-4, atol=1e-4)
+def check_told(program: Program) -> None:
+    module, inputs = made(program)
+    graph = capture(module, tuple(tensor.to("meta") for tensor in inputs), "random").verify()
+    assert parse(str(graph)) == graph
+    assert graph.breaks == ()
+    check_streamed(graph)
+    check_predicted(graph)
+    check_planned(graph)
+
+
+@SEARCH
+@given(programs)
+def test_what_is_captured_computes_what_the_module_does(program):
+    check_computed(program)
+
+
+@SEARCH
+@given(programs)
+def test_what_is_told_of_it_is_whole_and_in_order(program):
+    check_told(program)
+
+
+@pytest.mark.parametrize("program", [*ALONE, *RETURNS], ids=lambda program: f"{program.steps[0][0]}-{program.returned}")
+def test_every_step_and_every_way_to_return(program):
+    check_computed(program)
+    check_told(program)
