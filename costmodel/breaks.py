@@ -18,6 +18,8 @@ _NOT_THE_MODEL = (Path(__file__).parent, Path(torch.__file__).parent)
 _NO_DATA = re.compile(r"meta tensor|meta device type", re.IGNORECASE)
 """How torch, in many wordings, says that it was asked for values that only a real tensor has."""
 
+_FRAME = re.compile(r'File "(.+)", line (\d+)')
+
 
 def largest(func: Any, args: Sequence[Any]) -> torch.Tensor | None:
     """What a call returns at most, if its size depends on data that is not there; None for every other call.
@@ -48,6 +50,11 @@ def source_line(frames: Iterable[tuple[FrameType, int]]) -> str:
 def source_line_of(stack: Sequence[FrameSummary]) -> str:
     """The same for a stack as Dynamo keeps it, the innermost last."""
     return _first_of_model((frame.filename, frame.lineno or 0) for frame in reversed(stack))
+
+
+def source_line_in(trace: str) -> str:
+    """The same for a stack as text, the innermost last."""
+    return _first_of_model((name, int(line)) for name, line in reversed(_FRAME.findall(trace)))
 
 
 def _first_of_model(places: Iterable[tuple[str, int]]) -> str:

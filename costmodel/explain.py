@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from costmodel import ops
 from costmodel.features import group_of, traffic_bytes
@@ -18,6 +19,9 @@ from costmodel.recompile import recompilations
 from costmodel.report.types import ModePrediction, Reason, Report
 from costmodel.units import Unit, group_units
 
+if TYPE_CHECKING:
+    from costmodel.frontends import Fragment
+
 LOSING = 0.97
 """A layer whose speedup is below this loses; what is closer to 1 is within the noise of a measurement."""
 LARGE_PART = 0.2
@@ -26,7 +30,13 @@ NEAR = 1.5
 """A kernel within this factor of a bound is called bound by it."""
 
 
-def explain(graph: Graph, profile: Profile, report: Report, shapes: Sequence[Sequence[int]] = ()) -> tuple[Reason, ...]:
+def explain(
+    graph: Graph,
+    profile: Profile,
+    report: Report,
+    shapes: Sequence[Sequence[int]] = (),
+    fragments: Sequence[Fragment] = (),
+) -> tuple[Reason, ...]:
     """The reasons behind a report, most general first.
 
     Args:
@@ -34,12 +44,14 @@ def explain(graph: Graph, profile: Profile, report: Report, shapes: Sequence[Seq
         profile: with which.
         report: with what result.
         shapes: of its main input that the model will meet after the first.
+        fragments: what torch.compile compiles by itself, where Dynamo has said so.
     """
     eager, compiled = eager_program(graph, profile.on_cpu), compiled_program(graph, profile.on_cpu)
     before, after = (profile.predictor.predict(program.kernels, program.positions) for program in (eager, compiled))
     return (
         *_bounds(report.modes, profile.on_cpu),
         *_breaks(graph),
+        *_fragments(fragments),
         *_fallbacks(compiled, after),
         *_in_place(graph),
         *_recompilations(report, shapes),
@@ -70,11 +82,20 @@ def _breaks(graph: Graph) -> list[Reason]:
         why = {
             "size": "the size of its result depends on data: a graph break, and a recompilation for each size",
             "stop": "Python goes by the values of a tensor: a graph break",
-            "cut": f"a graph break: {item.op.replace('_', ' ')}",
+            "cut": f"a graph break: {item.op}",
         }[item.kind]
         op = "Dynamo" if item.kind == "cut" else item.op
         reasons.append(Reason("break", f"{op} in {item.module or graph.name} ({item.source})", why + rest))
     return reasons
+
+
+def _fragments(fragments: Sequence[Fragment]) -> list[Reason]:
+    """The pieces that graph breaks leave; a pass in one piece is no reason for anything."""
+    found = enumerate(fragments, 1) if len(fragments) > 1 else ()
+    return [
+        Reason("fragment", f"{index} of {len(fragments)} ({item.source})", f"{item.calls} calls compiled by themselves")
+        for index, item in found
+    ]
 
 
 def _fallbacks(compiled: Program, estimates: Sequence[Estimate]) -> list[Reason]:

@@ -18,6 +18,8 @@ from costmodel.record import ATTENTION, Recorder
 
 _PYTHON_ATTENTION = torch.nn.functional.scaled_dot_product_attention
 _PYTHON_DROPOUT = torch.nn.functional.dropout
+_ATTENTION = (_PYTHON_ATTENTION, ATTENTION)
+"""As modules call it, and as an exported program does."""
 
 _FROM_PYTHON = (torch.tensor, torch.as_tensor)
 _INDEXED = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
@@ -91,7 +93,7 @@ class WholeOperators(TorchFunctionMode):
         return result
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is _PYTHON_ATTENTION:
+        if func in _ATTENTION:
             return self._attention(*args, **(kwargs or {}))
         if func is _PYTHON_DROPOUT:
             return self._dropout(*args, **(kwargs or {}))
@@ -99,7 +101,7 @@ class WholeOperators(TorchFunctionMode):
             return self._from_python(func, *args, **(kwargs or {}))
         if func in _INDEXED:
             return func(args[0], _without_lists(args[1]), *args[2:])
-        target = _RECURRENT.get(getattr(func, "__name__", ""))
+        target = func if func in _RECURRENT.values() else _RECURRENT.get(getattr(func, "__name__", ""))
         if target is not None and len(args) == _RECURRENT_ARGUMENTS and not kwargs:
             return self._recurrent(target, *args)
         return func(*args, **(kwargs or {}))

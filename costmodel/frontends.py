@@ -6,20 +6,37 @@ Whatever the way, the graph itself is recorded by `costmodel.capture` from what 
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx, nn
 
-from costmodel.breaks import lacks_data, plain_name, source_line_of
+from costmodel.breaks import lacks_data, source_line_in, source_line_of
 from costmodel.capture import Inputs, call_of
 from costmodel.errors import CaptureError, first_line
 from costmodel.ir import Break
 
-Converted = tuple[nn.Module, tuple[Break, ...]]
-"""A module to be recorded, and the places where torch.compile would cut it."""
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A part of a pass that torch.compile compiles by itself: calls in Dynamo's graph of it, and its first line."""
+
+    calls: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A module to be recorded and, from Dynamo, where torch.compile would cut it into which fragments."""
+
+    module: nn.Module
+    cuts: tuple[Break, ...] = ()
+    fragments: tuple[Fragment, ...] = ()
 
 
 def convert(module: nn.Module, inputs: Inputs, way: str) -> Converted:
@@ -37,44 +54,56 @@ def convert(module: nn.Module, inputs: Inputs, way: str) -> Converted:
 
 
 def _as_it_is(module: nn.Module, _inputs: Inputs) -> Converted:
-    return module, ()
+    return Converted(module)
 
 
 def _symbolic(module: nn.Module, _inputs: Inputs) -> Converted:
     with _told("FX symbolic tracing"):
-        return fx.symbolic_trace(module), ()
+        return Converted(fx.symbolic_trace(module))
 
 
 def _exported(module: nn.Module, inputs: Inputs) -> Converted:
     args, kwargs = call_of(inputs)
     with _told("torch.export"), torch.no_grad():
-        return torch.export.export(module, args, kwargs).module(), ()
+        return Converted(torch.export.export(module, args, kwargs).module())
 
 
 def _with_breaks(module: nn.Module, inputs: Inputs) -> Converted:
     """The module as it is; Dynamo follows its pass, as torch.compile would, and says where it gives up."""
     args, kwargs = call_of(inputs)
+    fragments: list[Fragment] = []
+    cuts: list[Break] = []
+
+    def note(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        calls = [node for node in graph.graph.nodes if node.op.startswith("call_")]
+        stacks = (node.meta["stack_trace"] for node in calls if node.meta.get("stack_trace"))
+        fragments.append(Fragment(len(calls), source_line_in(next(stacks, ""))))
+        reason: Any = graph.compile_subgraph_reason
+        if reason.graph_break:
+            cuts.append(Break("cut", first_line(reason.reason) or "unknown", "", source_line_of(reason.user_stack)))
+        return graph.forward
+
     torch._dynamo.reset()
-    reasons: Sequence[Any] = ()
     try:
         with _told("Dynamo"), torch.no_grad():
-            reasons = torch._dynamo.explain(module)(*args, **kwargs).break_reasons
+            torch._dynamo.optimize(note)(module)(*args, **kwargs)
     except CaptureError as error:
         if error.__cause__ is None or not lacks_data(error.__cause__):  # else recording finds the place too
             raise
     finally:
         torch._dynamo.reset()
-    cuts = (Break("cut", plain_name(first_line(item.reason)), "", source_line_of(item.user_stack)) for item in reasons)
-    return module, tuple(dict.fromkeys(cuts))
+    return Converted(module, tuple(dict.fromkeys(cuts)), tuple(fragments))
 
 
 @contextlib.contextmanager
 def _told(way: str) -> Iterator[None]:
-    """Whatever goes wrong within it is told in one line, and torch's own log is not."""
+    """Whatever goes wrong within it is told in one line; what torch writes and warns of besides is not."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        yield
+        with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     except Exception as error:
         raise CaptureError(f"{way} fails: {type(error).__name__}: {first_line(str(error))}") from error
     finally:

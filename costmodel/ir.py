@@ -167,7 +167,8 @@ class Break:
 
     def __str__(self) -> str:
         missed = f" misses {','.join(self.missed)}" if self.missed else ""
-        return f"break {self.kind} {self.op} @{self.module} {self.source}{missed}"
+        op = repr(self.op) if _QUOTED_IF.search(self.op) else self.op
+        return f"break {self.kind} {op} @{self.module} {self.source}{missed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,9 +274,11 @@ _NAME = r"[^\s,:=()\[\]%#]+"
 _HEAD = re.compile(r"graph (.+?)(?: calls (\d+))? \{")
 _VALUE = re.compile(rf"(input|param) %({_NAME}): (.+)")
 _OP = re.compile(rf"%({_NAME}) = ([\w.]+)\((.*)\) : (.+?)(?: @(\S*))?")
-_BREAK = re.compile(r"break (size|stop|cut) (\S+) @(\S*) (\S+)(?: misses (\S+))?")
 _TYPE = re.compile(r"(\w+)\[([\d,]*)\](?: (nhwc|strided))?")
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_BREAK = re.compile(rf"break (size|stop|cut) ({_QUOTED}|\S+) @(\S*) (\S+)(?: misses (\S+))?")
+_QUOTED_IF = re.compile(r"[\s'\"]")
+"""What a word cannot hold."""
 _WORD = re.compile(rf"\s*(\[|\]|,|=|%{_NAME}(?:#\d+)?|{_QUOTED}|[^\s,=\[\]]+)")
 
 
@@ -299,7 +302,8 @@ def parse(text: str) -> Graph:
             ops.append(Op(match[1], match[2], _parse_args(match[3]), parse_types(match[4]), match[5] or ""))
         elif match := _BREAK.fullmatch(line):
             missed = tuple(match[5].split(",")) if match[5] else ()
-            breaks.append(Break(match[1], match[2], match[3], match[4], missed))
+            op = ast.literal_eval(match[2]) if match[2][0] in "'\"" else match[2]
+            breaks.append(Break(match[1], op, match[3], match[4], missed))
         else:
             raise GraphError(f"cannot parse the line: {line}")
     outputs = tuple(_parse_ref(item) for item in lines[-2][len("return") :].split(",") if item.strip())

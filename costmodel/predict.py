@@ -22,6 +22,8 @@ from costmodel.units import Unit, group_units
 if TYPE_CHECKING:
     from torch import nn
 
+    from costmodel.frontends import Fragment
+
 UNKNOWN_WIDTH = 0.5
 """What an operator without a rule adds to the half-width of an interval, for its share of the operators."""
 
@@ -63,12 +65,15 @@ def predict(
     profile = replace(profile, host_speed=chosen.speed)
     name = model_name or type(module).__name__
     cuts: tuple[Break, ...] = ()
+    fragments: tuple[Fragment, ...] = ()
     if frontend != "run":
         from costmodel.frontends import convert
 
-        module, cuts = convert(module, inputs, frontend)
+        converted = convert(module, inputs, frontend)
+        module, cuts, fragments = converted.module, converted.cuts, converted.fragments
     graph = capture(module, inputs, name, partial=True)
-    graph = replace(graph, breaks=(*graph.breaks, *cuts))
+    known = {item.source for item in graph.breaks}
+    graph = replace(graph, breaks=(*graph.breaks, *(item for item in cuts if item.source not in known)))
     report = replace(predict_graph(graph, profile, _images(inputs)), host=chosen.name, host_speed=chosen.speed)
     if explain:
         from costmodel.explain import explain as reasons
@@ -76,7 +81,7 @@ def predict(
         if odd := [shape for shape in shapes if len(shape) != len(report.input_shape)]:
             wanted, given = ("x".join(map(str, shape)) for shape in (report.input_shape, odd[0]))
             raise RequestError(f"the shape {given} is none of this model's input; give one like {wanted}")
-        return replace(report, explanation=reasons(graph, profile, report, shapes))
+        return replace(report, explanation=reasons(graph, profile, report, shapes, fragments))
     return report
 
 

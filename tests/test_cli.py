@@ -42,6 +42,7 @@ def tiny_report(model: str, hardware: str, inputs: Sequence[torch.Tensor]) -> Re
 def predicting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Predict], None]:
     """Puts a function in place of the prediction, and one profile in place of those there are."""
     hardware = importlib.import_module("costmodel.hardware")
+    predict_module = importlib.import_module("costmodel.predict")  # before the patches, which it would keep
 
     def load_profile(name: str) -> SimpleNamespace:
         if name != "nvidia-h200":
@@ -53,7 +54,7 @@ def predicting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Predict], None]:
     monkeypatch.setattr(hardware, "load_profile", load_profile)
 
     def install(predict: Predict) -> None:
-        monkeypatch.setattr(importlib.import_module("costmodel.predict"), "predict", predict)
+        monkeypatch.setattr(predict_module, "predict", predict)
 
     install(predict_tiny)
     return install
@@ -280,6 +281,29 @@ def test_ir_prints_a_graph_that_can_be_parsed(capsys: pytest.CaptureFixture[str]
 def test_ir_shows_a_graph_in_every_form(form: str, begins: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ir", "alexnet", "--as", form]) == 0
     assert capsys.readouterr().out.startswith(begins)
+
+
+TALKING = """
+import torch
+from torch import nn
+print("loading")
+class Talking(nn.Conv2d):
+    def forward(self, x):
+        print("running")
+        return super().forward(x)
+def build():
+    return Talking(3, 8, 3), torch.empty(1, 3, 16, 16)
+"""
+
+
+@pytest.mark.parametrize("command", ["predict", "plan", "memory", "ir"])
+def test_what_a_model_prints_is_no_result(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.py").write_text(TALKING)
+    form = ["--as", "json"] if command == "ir" else ["--format", "json"]
+    assert main([command, f"{tmp_path}/net.py:build", *form]) == 0
+    out, err = capsys.readouterr()
+    json.loads(out)
+    assert "loading\nrunning\n" in err
 
 
 def test_ir_draws_units_in_the_colors_of_their_predicted_speedups(

@@ -49,11 +49,12 @@ def test_the_command_offers_every_way():
 @pytest.mark.parametrize("model", ["resnet18", "googlenet"])
 def test_every_way_leads_to_the_same_operators(model: str, way: str):
     loaded = load(model)
-    module, breaks = convert(loaded.module, loaded.inputs, way)
-    found, own = capture(module, loaded.inputs, model), capture(loaded.module, loaded.inputs, model)
+    converted = convert(loaded.module, loaded.inputs, way)
+    found, own = capture(converted.module, loaded.inputs, model), capture(loaded.module, loaded.inputs, model)
     assert [op.op for op in found.ops] == [op.op for op in own.ops]
     assert [op.types for op in found.ops] == [op.types for op in own.ops]
-    assert not breaks
+    assert not converted.cuts
+    assert len(converted.fragments) == (way == "dynamo")
 
 
 def test_dynamo_names_the_line_where_it_gives_up():
@@ -66,6 +67,9 @@ def test_dynamo_names_the_line_where_it_gives_up():
     assert "torch.compile cuts the graph at 1 places; what that costs is in no figure" in report.warnings
     assert not report.partial
     assert "reduce-overhead" not in report.modes
+    pieces = [item for item in report.explanation if item.topic == "fragment"]
+    assert [item.where.split(" (")[0] for item in pieces] == ["1 of 2", "2 of 2"]
+    assert [item.why.split()[0] for item in pieces] == ["3", "1"]  # convolution, ReLU, mean; the head
 
 
 @pytest.mark.parametrize(("way", "said"), [("fx", "FX symbolic tracing fails"), ("export", "torch.export fails")])
@@ -75,7 +79,44 @@ def test_what_a_way_cannot_do_is_told_in_one_line(way: str, said: str):
     assert "\n" not in str(caught.value)
 
 
+class Both(Talking):
+    """A pass that prints, then goes by data."""
+
+    def forward(self, x):
+        x = self.conv(x)
+        self.say()
+        return x * 2 if x.sum() > 0 else x
+
+
 def test_dynamo_leaves_data_to_the_recorder():
-    module, breaks = convert(Branching().to("meta").eval(), IMAGE, "dynamo")
-    assert not breaks
-    assert capture(module, IMAGE, "b", partial=True).partial
+    report = costmodel.predict(Both().to("meta").eval(), IMAGE, hardware="nvidia-h200", frontend="dynamo")
+    assert report.partial
+    said, asked = report.unsupported  # each place once, though Dynamo gives up at both
+    assert {said.op, asked.op} > {"control_flow"}
+    assert said.where != asked.where
+
+
+class Attending(nn.Module):
+    """Operators that a meta device would take apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(16, 16, batch_first=True)
+
+    def forward(self, x):
+        return self.lstm(nn.functional.scaled_dot_product_attention(x, x, x)[:, 0])[0]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_keeps_whole_what_a_device_has_kernels_for(way: str):
+    module = convert(Attending().to("meta").eval(), IMAGE, way).module
+    found = [op.base for op in capture(module, IMAGE, "a").ops]
+    assert found.count("scaled_dot_product_attention") == found.count("lstm") == 1
+    assert "bmm" not in found
+    assert "sigmoid" not in found
+
+
+def test_what_torch_writes_besides_is_not_shown(capfd: pytest.CaptureFixture[str]):
+    with pytest.raises(CaptureError, match=r"torch\.export fails"):
+        convert(Branching().to("meta").eval(), IMAGE, "export")
+    assert capfd.readouterr() == ("", "")

@@ -230,9 +230,11 @@ def test_a_complex_argument_survives() -> None:
     assert parse(str(turned)) == turned
 
 
-@pytest.mark.parametrize("kind", ["size", "stop", "cut"])
-def test_a_break_survives(kind: str) -> None:
-    cut = replace(graph(), breaks=(Break(kind, "Tensor.item", "head.0", "net.py:3", ("neck", "head")),))
+@pytest.mark.parametrize(
+    ("kind", "op"), [("size", "nonzero"), ("stop", "control_flow"), ("cut", "a call of 'print', says \"Dynamo\"")]
+)
+def test_a_break_survives(kind: str, op: str) -> None:
+    cut = replace(graph(), breaks=(Break(kind, op, "head.0", "net.py:3", ("neck", "head")),))
     assert parse(str(cut)) == cut
 
 

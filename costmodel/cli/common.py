@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 from costmodel.cli.output import note
@@ -21,6 +21,13 @@ def choose_hardware(name: str | None, quiet: bool) -> str:
     elif name not in list_profiles():
         load_profile(name)
     return name
+
+
+@contextmanager
+def printing_aside() -> Iterator[None]:
+    """Within it, what a model's own code prints goes to standard error: standard output is for results."""
+    with redirect_stdout(sys.stderr):
+        yield
 
 
 @contextmanager

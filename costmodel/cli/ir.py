@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.common import choose_hardware
+from costmodel.cli.common import choose_hardware, printing_aside
 from costmodel.cli.output import opened
 from costmodel.errors import RequestError
 
@@ -66,14 +66,15 @@ def ir(
         from costmodel.capture import capture
         from costmodel.zoo import load
 
-        loaded = load(
-            model,
-            batch_size=batch_size,
-            img_size=img_size,
-            precision=precision.value,
-            channels_last=channels_last,
-        )
-        graph = capture(loaded.module, loaded.inputs, "_".join(loaded.name.split()), partial=True)
+        with printing_aside():
+            loaded = load(
+                model,
+                batch_size=batch_size,
+                img_size=img_size,
+                precision=precision.value,
+                channels_last=channels_last,
+            )
+            graph = capture(loaded.module, loaded.inputs, "_".join(loaded.name.split()), partial=True)
         write(_drawn(graph, profile) if profile else _shown(graph, wanted))
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.common import busy, choose_hardware, terminal_width
+from costmodel.cli.common import busy, choose_hardware, printing_aside, terminal_width
 from costmodel.cli.output import note, opened
 from costmodel.errors import RequestError
 
@@ -57,22 +57,23 @@ def memory(
         from costmodel.zoo import load
 
         hardware = choose_hardware(hardware, quiet)
-        loaded = load(
-            model,
-            batch_size=batch_size,
-            img_size=img_size,
-            precision=precision.value,
-            channels_last=channels_last,
-        )
-        with busy(f"analysing {model}", quiet):
-            report = analyze_memory(
-                loaded.module,
-                loaded.inputs,
-                hardware=hardware,
-                model_name=loaded.name,
-                optimizer=optimizer.value,
-                passes=_PASSES[training],
+        with printing_aside():
+            loaded = load(
+                model,
+                batch_size=batch_size,
+                img_size=img_size,
+                precision=precision.value,
+                channels_last=channels_last,
             )
+            with busy(f"analysing {model}", quiet):
+                report = analyze_memory(
+                    loaded.module,
+                    loaded.inputs,
+                    hardware=hardware,
+                    model_name=loaded.name,
+                    optimizer=optimizer.value,
+                    passes=_PASSES[training],
+                )
         write(render_memory(report, format.value, width=terminal_width(output)))
         if save_plan is not None and report.training is not None:
             make_plan(report.model, report.training.checkpointing).save(save_plan)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.common import busy, choose_hardware, terminal_width
+from costmodel.cli.common import busy, choose_hardware, printing_aside, terminal_width
 from costmodel.cli.output import note, opened
 from costmodel.errors import RequestError
 
@@ -65,19 +65,20 @@ def plan(
     from costmodel.report.plans import render_plan
     from costmodel.zoo import load
 
-    loaded = load(
-        model, batch_size=batch_size, img_size=img_size, precision=precision.value, channels_last=channels_last
-    )
-    with busy(f"planning {model}", quiet):
-        made = make_plan(
-            loaded.module,
-            loaded.inputs,
-            hardware=profile,
-            model_name=loaded.name,
-            strategy=strategy.value,
-            calls=math.inf if calls is None else calls,
-            memory_limit=limit,
+    with printing_aside():
+        loaded = load(
+            model, batch_size=batch_size, img_size=img_size, precision=precision.value, channels_last=channels_last
         )
+        with busy(f"planning {model}", quiet):
+            made = make_plan(
+                loaded.module,
+                loaded.inputs,
+                hardware=profile,
+                model_name=loaded.name,
+                strategy=strategy.value,
+                calls=math.inf if calls is None else calls,
+                memory_limit=limit,
+            )
     if output is not None:
         made.save(output)
         note(f"plan: {output}", quiet)

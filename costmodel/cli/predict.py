@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.common import choose_hardware
+from costmodel.cli.common import choose_hardware, printing_aside
 from costmodel.cli.output import Write, opened
 from costmodel.cli.run import WRONG_REQUEST, complain
 from costmodel.errors import CostmodelError, RequestError
@@ -79,17 +79,18 @@ def _predict_one(
     from costmodel.predict import predict as predict_module
     from costmodel.zoo import load
 
-    loaded = load(spec, batch_size=batch_size, img_size=img_size, precision=precision, channels_last=channels_last)
-    return predict_module(
-        loaded.module,
-        loaded.inputs,
-        hardware=hardware,
-        model_name=loaded.name,
-        explain=explain,
-        host=host,
-        shapes=shapes,
-        frontend=frontend,
-    )
+    with printing_aside():
+        loaded = load(spec, batch_size=batch_size, img_size=img_size, precision=precision, channels_last=channels_last)
+        return predict_module(
+            loaded.module,
+            loaded.inputs,
+            hardware=hardware,
+            model_name=loaded.name,
+            explain=explain,
+            host=host,
+            shapes=shapes,
+            frontend=frontend,
+        )
 
 
 def parse_shapes(text: str | None, explain: bool) -> tuple[tuple[int, ...], ...]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.common import choose_hardware, terminal_width
+from costmodel.cli.common import choose_hardware, printing_aside, terminal_width
 from costmodel.cli.output import note, opened
 from costmodel.cli.run import MISSED
 from costmodel.errors import RequestError
@@ -64,24 +64,25 @@ def validate(
         if load_profile(profile).on_cpu:
             settle(place.type)  # as its numbers were taken
         given = Plan.load(plan) if plan is not None else None
-        loaded = load_real(
-            model,
-            place,
-            batch_size=batch_size,
-            img_size=img_size,
-            precision=precision.value,
-            channels_last=channels_last,
-        )
-        if isinstance(loaded.inputs, dict):
-            raise RequestError(f"{model} takes keyword inputs, which can be predicted but not measured yet")
-        module, inputs = loaded.module, loaded.inputs
-        if given is None and not no_plan and place.type == "cuda":
-            given = make_plan(module, inputs, hardware=profile, model_name=model)
-        elif given is None and not no_plan:
-            note("no plan is made for a CPU; give --plan PLAN.json to measure one", quiet)
-        result = compare(
-            module, inputs, plan=given, hardware=profile, model_name=model, modes=modes or USUAL, seconds=seconds
-        )
+        with printing_aside():
+            loaded = load_real(
+                model,
+                place,
+                batch_size=batch_size,
+                img_size=img_size,
+                precision=precision.value,
+                channels_last=channels_last,
+            )
+            if isinstance(loaded.inputs, dict):
+                raise RequestError(f"{model} takes keyword inputs, which can be predicted but not measured yet")
+            module, inputs = loaded.module, loaded.inputs
+            if given is None and not no_plan and place.type == "cuda":
+                given = make_plan(module, inputs, hardware=profile, model_name=model)
+            elif given is None and not no_plan:
+                note("no plan is made for a CPU; give --plan PLAN.json to measure one", quiet)
+            result = compare(
+                module, inputs, plan=given, hardware=profile, model_name=model, modes=modes or USUAL, seconds=seconds
+            )
         write(render_validation(result, format.value, terminal_width(output)))
     if max_error is not None and 100 * result.worst_error > max_error:
         raise typer.Exit(MISSED)
