@@ -173,6 +173,7 @@ STEPS: Mapping[str, Step] = {
     "convolution twice": lambda m, a, b: m.conv(torch.relu(m.conv(a))) + m.conv(b),
     "block": lambda m, a, b: torch.relu(m.norm(m.conv(a)) + b),
     "tied": lambda m, a, b: m.tied(m.fc(a)) + b,
+    "siblings": lambda m, a, b: torch.cat([torch.relu(m.left(a)), torch.relu(m.right(a))], 1) + b,
     "grouped": lambda m, a, b: m.norm(m.grouped(a)),
     "flat": lambda m, a, b: m.fc(a.flatten(2).view(2, 4, 6, 6)) + b,
     "permuted": lambda m, a, b: a.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2),
@@ -249,6 +250,7 @@ class RandomModule(nn.Module):
         self.conv, self.grouped = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 1, groups=2, bias=False)
         self.norm, self.fc, self.tied = nn.BatchNorm2d(4), nn.Linear(6, 6), nn.Linear(6, 6, bias=False)
         self.tied.weight = self.fc.weight
+        self.left, self.right = nn.Conv2d(4, 3, 1), nn.Conv2d(4, 1, 1)
         self.lstm = nn.LSTM(6, 6, batch_first=True)
         self.table = torch.tensor(NUMBERS)
         self.norm.running_mean.uniform_(-0.1, 0.1)
