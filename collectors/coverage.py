@@ -58,6 +58,7 @@ def cover(spec: str) -> Outcome:
     """Builds, captures and lowers one model as `costmodel predict` does, eager and compiled."""
     from costmodel import zoo
     from costmodel.capture import capture
+    from costmodel.ir import parse
     from costmodel.program import compiled_program, eager_program
     from costmodel.units import group_units
 
@@ -67,6 +68,8 @@ def cover(spec: str) -> Outcome:
             warnings.simplefilter("ignore")
             loaded = zoo.load(spec)
             graph = capture(loaded.module, loaded.inputs, partial=True)
+            if parse(str(graph)) != graph:
+                return Outcome(spec, FAILED, "its graph cannot be read back from its text")
             eager, compiled = eager_program(graph), compiled_program(graph)
             group_units(graph, compiled.kernels)
     except CostmodelError as error:

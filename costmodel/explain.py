@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LOSING = 0.97
 """A layer whose speedup is below this loses; what is closer to 1 is within the noise of a measurement."""
 LARGE_PART = 0.2
-"""A cause is named if it accounts for so large a part of a layer's compiled time."""
+"""A cause is named if it accounts for so large a part of what a layer loses."""
 NEAR = 1.5
 """A kernel within this factor of a bound is called bound by it."""
 
@@ -111,7 +111,8 @@ def _fallbacks(compiled: Program, estimates: Sequence[Estimate]) -> list[Reason]
 
 
 def _in_place(graph: Graph) -> list[Reason]:
-    counts = Counter(op.base for op in graph.ops if op.inplace)
+    written = (op for op in graph.ops if op.inplace and ops.lookup(op).role is not Role.VIEW)
+    counts = Counter(op.base for op in written if op.base != "as_strided_scatter")  # where an operator before it wrote
     names = ", ".join(f"{name} ({count})" for name, count in counts.most_common(4))
     why = "written in place; made functional when compiled, which costs nothing unless a view of it is read later"
     return [Reason("mutation", names, why)] if counts else []
@@ -172,26 +173,20 @@ def _losses(
         loss = _Loss(unit, before, after)
         was = sum(estimate.us for _, estimate in before)
         if loss.us and was and was / loss.us < LOSING:
-            why = f"{was:.1f} us to {loss.us:.1f} us: {', '.join(_causes(loss, profile)) or 'its kernels are slower'}"
-            reasons.append(Reason("layer", unit.name, why))
+            causes = ", ".join(_causes(loss, profile))
+            reasons.append(Reason("layer", unit.name, f"{was:.1f} us to {loss.us:.1f} us: {causes}"))
     return reasons
 
 
 def _causes(loss: _Loss, profile: Profile) -> list[str]:
-    """Why a layer loses, in the cost model's own terms."""
+    """Why a layer loses, in the cost model's own terms: what takes longer than before, and what bounds its kernels.
+
+    What copies, library calls and other kernels take longer adds up to the loss, so one of them is always named.
+    """
     predictor = profile.predictor
-    causes = []
-    copies = sum(estimate.us for kernel, estimate in loss.after if kernel.anchor.base == "clone")
-    if copies > LARGE_PART * loss.us:
-        causes.append(f"layout conversion ({copies:.1f} us of copies)")
-    library = {kernel.kind: estimate.us for kernel, estimate in loss.before if group_of(kernel) in ("conv", "gemm")}
-    slower = sum(
-        max(0.0, estimate.us - library[kernel.kind])
-        for kernel, estimate in loss.after
-        if group_of(kernel) in ("conv", "gemm") and kernel.kind in library
-    )
-    if slower > LARGE_PART * loss.us:
-        causes.append(f"the library's kernel is {slower:.1f} us slower in the layout that Inductor chooses")
+    after, before = _by_part(loss.after), _by_part(loss.before)
+    more = {part: after[part] - before[part] for part in after}
+    causes = [text.format(more[part]) for part, text in _PARTS.items() if more[part] > LARGE_PART * sum(more.values())]
     if all(len(_computing(kernel)) < 2 for kernel, _ in loss.after):
         causes.append("no fusion")
     floor = NEAR * predictor.roofline.floor_us
@@ -201,6 +196,23 @@ def _causes(loss: _Loss, profile: Profile) -> list[str]:
     if loss.us <= NEAR * traffic:
         causes.append("memory-bound")
     return causes
+
+
+_PARTS = {
+    "copies": "layout conversion ({:.1f} us more of copies)",
+    "conv": "the library's convolution is {:.1f} us slower in the layout that Inductor chooses",
+    "gemm": "the library's product is {:.1f} us slower as Inductor calls it",
+    "other": "the kernels that Inductor makes take {:.1f} us longer than those that they replace",
+}
+
+
+def _by_part(kernels: Sequence[tuple[Kernel, Estimate]]) -> dict[str, float]:
+    """Microseconds of a layer's kernels by what they are."""
+    found = dict.fromkeys(_PARTS, 0.0)
+    for kernel, estimate in kernels:
+        part = "copies" if kernel.anchor.base == "clone" else group_of(kernel)
+        found[part if part in found else "other"] += estimate.us
+    return found
 
 
 def _computing(kernel: Kernel) -> list[str]:

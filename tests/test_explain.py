@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import torch
@@ -63,6 +64,30 @@ def test_a_lone_convolution_loses_to_the_conversion_of_its_layout():
     losing = [layer.name for layer in report.layers if layer.speedup and layer.speedup < 0.97]
     assert [item.where for item in about(report, "layer")] == losing == ["0"]
     assert "layout conversion" in about(report, "layer")[0].why
+
+
+def test_what_a_layer_loses_is_the_sum_of_its_causes():
+    """An epilogue that Inductor fuses with what follows it: every loss has a cause with a figure."""
+    report = explained(nn.Sequential(nn.Linear(96, 384), nn.GELU(), nn.Linear(384, 96), nn.LayerNorm(96)), 25088, 96)
+    losses = about(report, "layer")
+    assert losses
+    for item in losses:
+        was, now, causes = re.fullmatch(r"([\d.]+) us to ([\d.]+) us: (.+)", item.why).groups()
+        more = [float(found) for found in re.findall(r"([\d.]+) us (?:more|slower|longer)", causes)]
+        lost = float(now) - float(was)
+        assert more
+        assert sum(more) > 0.6 * lost  # four parts; those that are not named are below a fifth of it, or a gain
+
+
+def test_a_view_made_in_place_is_no_mutation():
+    class Turned(nn.Module):
+        def forward(self, x):
+            x = x * 2
+            x[:, 0].exp_()
+            return x.transpose_(2, 3)
+
+    (mutation,) = about(explained(Turned(), 2, 3, 8, 8), "mutation")
+    assert mutation.where == "exp (1)"
 
 
 @pytest.mark.parametrize("form", ["table", "md", "html"])
