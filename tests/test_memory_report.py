@@ -16,8 +16,7 @@ from costmodel.cli import main
 from costmodel.errors import RequestError
 from costmodel.memory.accuracy import Row, accuracy_rows, accuracy_table
 from costmodel.memory.analyze import analyze_memory
-from costmodel.report.memory import render_memory, sections
-from costmodel.report.memory_types import MemoryReport
+from costmodel.report.memory import MemoryReport, render_memory, sections
 
 
 @pytest.fixture(scope="module")

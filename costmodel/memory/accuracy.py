@@ -17,7 +17,7 @@ from costmodel.measure_memory import inference_peak_bytes, training_peak_bytes
 from costmodel.measured import family_of
 from costmodel.memory.analyze import analyze_on
 from costmodel.predictor import UNMEASURED
-from costmodel.report.memory_types import MemoryReport
+from costmodel.report.memory import MemoryReport
 from costmodel.train import shape_group, trusted
 from costmodel.zoo import load_torchvision
 

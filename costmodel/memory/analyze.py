@@ -24,7 +24,8 @@ from costmodel.memory.workspace import (
     products_workspace_bytes,
 )
 from costmodel.program import eager_program
-from costmodel.report.memory_types import FeatureMaps, Inference, MemoryReport, Training
+from costmodel.report.memory import MemoryReport
+from costmodel.report.memory_types import FeatureMaps, Inference, Training
 from costmodel.report.types import Unsupported
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import json
 
 from costmodel.errors import RequestError
 from costmodel.report import FORMATS
-from costmodel.report.memory_types import MemoryReport, Training
+from costmodel.report.memory_types import MemoryFigures, Training
 from costmodel.report.rows import milliseconds, number
 from costmodel.report.sections import Section, Sheet, render_sheet
 
@@ -30,7 +30,16 @@ _PASS_KEYS = (
 _MODULES_SHOWN = 4
 
 
-def render_memory(report: MemoryReport, format: str = "table", *, width: int | None = None) -> str:  # noqa: A002
+class MemoryReport(MemoryFigures):
+    """The memory of one model, which prints itself as a table."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return render_memory(self).rstrip("\n")
+
+
+def render_memory(report: MemoryFigures, format: str = "table", *, width: int | None = None) -> str:  # noqa: A002
     """A report as text that ends in a newline.
 
     Args:
@@ -50,13 +59,13 @@ def render_memory(report: MemoryReport, format: str = "table", *, width: int | N
     return render_sheet(Sheet(headline(report), sections(report), notes(report)), format, width)
 
 
-def headline(report: MemoryReport) -> str:
+def headline(report: MemoryFigures) -> str:
     """What was analysed, for which input."""
     shape = "x".join(map(str, report.input_shape))
     return f"memory of {report.model} on {report.hardware}: input {shape}, {report.precision}, {report.layout}"
 
 
-def sections(report: MemoryReport) -> list[Section]:
+def sections(report: MemoryFigures) -> list[Section]:
     """The tables of a report."""
     state = (report.parameter_bytes, report.buffer_bytes, report.input_bytes)
     rows: list[tuple[str, ...]] = []
@@ -109,7 +118,7 @@ def _way(name: str, saved: int, moved: int, busy_us: float, added_us: float) -> 
     return (name, megabytes(saved), moves, milliseconds(busy_us / 1e3), milliseconds(added_us / 1e3))
 
 
-def notes(report: MemoryReport) -> list[str]:
+def notes(report: MemoryFigures) -> list[str]:
     """What the checkpointing plan names, then what could not be known."""
     said = []
     if report.training is not None and (modules := report.training.checkpointing.modules):
@@ -125,7 +134,7 @@ def megabytes(nbytes: int) -> str:
     return number(nbytes / 1e6, 1)
 
 
-def _to_csv(report: MemoryReport) -> str:
+def _to_csv(report: MemoryFigures) -> str:
     """One row a pass; sizes in bytes."""
     buffer = io.StringIO()
     record = report.to_dict()

@@ -84,8 +84,8 @@ class Training:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryReport:
-    """The memory of one model; prints itself as a table. A pass that was not asked for is None."""
+class MemoryFigures:
+    """The memory of one model. A pass that was not asked for is None."""
 
     model: str
     hardware: str
@@ -110,11 +110,6 @@ class MemoryReport:
                 "recomputation": _recomputation(self.training.recomputation),
             }
         return record
-
-    def __str__(self) -> str:
-        from costmodel.report.memory import render_memory
-
-        return render_memory(self).rstrip("\n")
 
 
 def _recomputation(found: Recomputation) -> dict[str, Any]:
