@@ -47,7 +47,8 @@ def predicting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Predict], None]:
     def load_profile(name: str) -> SimpleNamespace:
         if name != "nvidia-h200":
             raise UnknownHardwareError(f"unknown hardware {name!r}; there are: nvidia-h200")
-        return SimpleNamespace(card={"device": "NVIDIA H200", "units": 3, "scores": {"mape": [1, 2]}, "note": None})
+        card = {"device": "NVIDIA H200", "units": 3, "scores": {"mape": [1, 2]}, "note": None}
+        return SimpleNamespace(card=card, on_cpu=False)
 
     monkeypatch.setattr(hardware, "list_profiles", lambda: ("nvidia-h200",))
     monkeypatch.setattr(hardware, "resolve_default", lambda: ("nvidia-h200", "no GPU here"))
