@@ -154,6 +154,9 @@ def weigh(distance: Array, residual: Array, reach: float, neighbours: int = 8) -
 
 EXACT = 1e-2
 """Scaled vectors closer than this are of the same kernel."""
+RECALLED_WIDTH = 0.05
+"""Half-width of the logarithm for a kernel equal to a measured one: so far were 96 % of 193 kernels that two machines
+of one kind measured (`repeated` in the card of nvidia-h200)."""
 PRIOR_WEIGHT = 0.3
 """Weight of "no correction", against 1 for a measured kernel at distance 0."""
 
@@ -222,7 +225,8 @@ class Predictor:
             us = bound * math.exp(min(6.0, max(-3.0, float(log_ratio))))
             width = float(model.widths[int(np.searchsorted(model.edges, us))])
             in_range = bool(distance <= model.far)
-            spread = math.exp(width if in_range else 3 * width)
+            recalled = min(width, RECALLED_WIDTH) if distance < EXACT else width
+            spread = math.exp(recalled if in_range else 3 * width)
             estimates.append(Estimate(us, us / spread, us * spread, in_range))
         return estimates
 

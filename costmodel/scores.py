@@ -27,10 +27,16 @@ def accuracy_markdown(card: Mapping[str, Any], units: Mapping[str, Any]) -> str:
         markdown_table(kernel_head, _kernel_rows(scores["kernels"])),
         "Speedup of whole convolution units of at least 5 us, none of which was trained on:",
         markdown_table(UNIT_HEAD, _unit_rows(units["unit_speedup"])),
-        "What features are worth (mean relative error of kernels with some taken away):",
+        ABLATION_TEXT,
         markdown_table(("group", "without", "mean error"), _ablation_rows(units["ablation"])),
     ]
+    if again := card.get("repeated"):
+        parts.insert(5, REPEATED_TEXT.format(**{name: _figure(name, value) for name, value in again.items()}))
     return "\n\n".join(parts)
+
+
+def _figure(name: str, value: float) -> str:
+    return str(int(value)) if name == "units" else percent(value)
 
 
 MODELS_TEXT = (
@@ -38,8 +44,17 @@ MODELS_TEXT = (
     "kernel by kernel; *constant* is the geometric mean of the other families' speedups."
 )
 KERNELS_TEXT = (
-    "Device time of single kernels, whole groups of shapes left out (mean relative error; the same folds in every\n"
-    "column):"
+    "Device time of single kernels, each predicted by networks that saw nothing of its shape, at any batch size,\n"
+    "precision or layout, of the family of models that it comes from, or of the models that are tested with it\n"
+    "(mean relative error; the same folds in every column):"
+)
+REPEATED_TEXT = (
+    "How far measurements agree: {units} of these kernels were measured again on another machine of the kind. Device\n"
+    "times differ by {median_difference} (median; mean {mean_difference}), {within_5} of them by less than 5 %."
+)
+ABLATION_TEXT = (
+    "What features are worth (mean relative error of kernels with some taken away; only shapes are left out here, so\n"
+    "relatives of a kernel are known):"
 )
 UNIT_HEAD = ("way", "units", "mean error", "median", "within 5 %", "within 10 %")
 

@@ -24,6 +24,7 @@ from costmodel.features import Roofline, featurize
 from costmodel.kernels import Kernel, eager_kernels
 from costmodel.predictor import (
     OUTLYING,
+    RECALLED_WIDTH,
     Array,
     Estimate,
     GroupModel,
@@ -153,6 +154,7 @@ def test_intervals_hold_the_estimate(predictor: Predictor):
         assert estimate.in_range
         assert 0 < estimate.low_us < estimate.us < estimate.high_us
         assert estimate.high_us / estimate.us == pytest.approx(estimate.us / estimate.low_us)
+        assert estimate.high_us / estimate.us == pytest.approx(np.exp(RECALLED_WIDTH))  # as each was measured
 
 
 def test_a_kernel_unlike_any_measured_is_out_of_range_and_less_certain(predictor: Predictor):
