@@ -106,13 +106,14 @@ def test_a_convolution_is_measured_alone_in_both_layouts_and_fused(unit: ConvUni
     assert bool(unit.activation) == (found[-1].key in {case.key for case in unit_cases(unit)})
 
 
-def test_lone_convolutions_are_for_gpus_and_full_sweeps():
+def test_lone_convolutions_are_for_full_sweeps_and_all_there_is_on_a_cpu():
     alone = [
         [case for case in workloads.unit_cases(["conv"], device, quick, 0.0) if not case.unit]
         for device, quick in (("cuda", False), ("cuda", True), ("cpu", False))
     ]
-    assert [len(cases) > 2 * workloads.CONV_UNITS for cases in alone] == [True, False, False]
+    assert [len(cases) > 2 * workloads.CONV_UNITS for cases in alone] == [True, False, True]
     assert alone[1] == []
+    assert all(case.unit == "" for case in workloads.unit_cases(["conv"], "cpu", quick=False, end=0.0))
 
 
 def test_layers_say_how_often_models_call_them(monkeypatch: pytest.MonkeyPatch):

@@ -51,7 +51,7 @@ def test_the_same_plan_is_made_again(squeezenet, plan):
 def test_no_other_strategy_is_predicted_faster(squeezenet, plan):
     for name in STRATEGIES:
         other = costmodel.plan(*squeezenet, hardware="nvidia-h200", strategy=name)
-        assert plan.latency_ms["plan"] <= other.latency_ms["plan"] + 1e-9
+        assert plan.latency_ms["plan"] <= other.latency_ms["plan"] * (1 + 1e-6)  # saved with seven digits
         assert other.strategy == name
     with pytest.raises(RequestError, match="choose one of theoretical"):
         costmodel.plan(*squeezenet, hardware="nvidia-h200", strategy="luck")
