@@ -71,7 +71,7 @@ def _boosting_fit(table: Table) -> Predict:
     """Gradient-boosted trees on the same features and target."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    trees = HistGradientBoostingRegressor(max_iter=400, learning_rate=0.06, max_leaf_nodes=24, l2_regularization=1.0)
+    trees = HistGradientBoostingRegressor(max_iter=200, learning_rate=0.1, max_leaf_nodes=24, l2_regularization=1.0)
     trees.fit(table.raw, table.target)
     return lambda test: np.asarray(trees.predict(test.raw), dtype=np.float32)
 

@@ -14,7 +14,7 @@ from joblib import Parallel, delayed
 
 from costmodel.features import Roofline
 from costmodel.folds import Folds
-from costmodel.predictor import Array, GroupModel, Network, Predictor, scaled
+from costmodel.predictor import AT_ONCE, Array, GroupModel, Predictor, scaled
 from costmodel.train import Settings, Table, assemble, moments, train_networks
 
 
@@ -56,26 +56,28 @@ def cross_fit(
     scales = {group: moments(table) for group, table in tables.items()}
     tasks = [(group, fold) for group, of in folds.items() for fold, learns in enumerate(of.learns) if learns.any()]
     tasks.sort(key=lambda task: -len(tables[task[0]].time_us))  # the longest first, so that all end together
-    trained = Parallel(n_jobs=jobs)(
-        delayed(train_networks)(tables[group].take(folds[group].learns[fold]), *scales[group], settings)
-        for group, fold in tasks
+    done = Parallel(n_jobs=jobs)(
+        delayed(_fit_fold)(tables[group], folds[group], fold, *scales[group], settings) for group, fold in tasks
     )
-    networks: dict[str, dict[int, tuple[Network, ...]]] = {group: {} for group in tables}
-    for (group, fold), found in zip(tasks, trained, strict=True):
-        networks[group][fold] = found
     by_fold: dict[int, dict[str, GroupModel]] = {}
-    pooled, out_of_fold = {}, {}
+    out_of_fold = {group: np.zeros(len(table.time_us), dtype=np.float32) for group, table in tables.items()}
+    for (group, fold), (model, prediction) in sorted(zip(tasks, done, strict=True), key=lambda item: item[0]):
+        by_fold.setdefault(fold, {})[group] = model
+        out_of_fold[group][folds[group].tests == fold] = prediction
+    pooled = {}
     for group, table in tables.items():
-        scale = scales[group]
-        prediction = np.zeros(len(table.time_us), dtype=np.float32)
-        for fold, found in sorted(networks[group].items()):
-            model = assemble(table.take(folds[group].learns[fold]), *scale, found, settings)
-            by_fold.setdefault(fold, {})[group] = model
-            tested = folds[group].tests == fold
-            if tested.any():
-                prediction[tested] = model.log_ratio(scaled(table.raw[tested], *scale))[0]
-        together = tuple(found[0] for _, found in sorted(networks[group].items()))
-        pooled[group] = assemble(table, *scale, together, settings, prediction)
-        out_of_fold[group] = prediction
+        networks = tuple(by_fold[fold][group].networks[0] for fold in sorted(by_fold) if group in by_fold[fold])
+        pooled[group] = assemble(table, *scales[group], networks, settings, out_of_fold[group])
     predictors = {fold: Predictor(groups, roofline, multiprocessors) for fold, groups in by_fold.items()}
     return CrossFit(Predictor(pooled, roofline, multiprocessors), predictors, out_of_fold)
+
+
+def _fit_fold(
+    table: Table, folds: Folds, fold: int, mean: Array, scale: Array, settings: Settings
+) -> tuple[GroupModel, Array]:
+    """The predictor of one group and fold, and what it says of the rows that the fold tests."""
+    learnt = table.take(folds.learns[fold])
+    model = assemble(learnt, mean, scale, train_networks(learnt, mean, scale, settings), settings)
+    tested = scaled(table.raw[folds.tests == fold], mean, scale)
+    parts = [model.log_ratio(tested[start : start + AT_ONCE])[0] for start in range(0, len(tested), AT_ONCE)]
+    return model, np.concatenate([np.zeros(0, dtype=np.float32), *parts])

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from costmodel import calibrate, timeline
-from costmodel.cross_fit import CrossFit
 from costmodel.features import group_of
 from costmodel.folds import Origin
 from costmodel.hardware import at_speed
@@ -49,7 +48,8 @@ def programs(case: Measured, on_cpu: bool = False) -> tuple[Program, Program]:
 def leave_families_out(
     cases: Sequence[Measured],
     issued: Sequence[tuple[Program, Program]],
-    fit: CrossFit,
+    known: Sequence[calibrate.Case],
+    predictors: Mapping[int, Predictor],
     dispatch: Mapping[str, float] | None,
     jobs: int = 2,
 ) -> list[dict[str, Any]]:
@@ -60,32 +60,24 @@ def leave_families_out(
     Args:
         cases: what was measured.
         issued: the eager and the compiled program of each case.
-        fit: gives the predictors.
+        known: the cases with their kernels as the whole predictor recalls them.
+        predictors: by fold.
         dispatch: host times of isolated calls by class; None on a CPU.
-        jobs: processes, one a fold.
+        jobs: folds at once.
     """
     from joblib import Parallel, delayed
 
-    known = calibration_cases(cases, issued, fit.predictor)
+    def predict_fold(fold: int) -> list[dict[str, Any]]:
+        others = [one for one, case in zip(known, cases, strict=True) if case.fold != fold]
+        costs = calibrate.fit_tables(others, dispatch)
+        tested = [index for index, case in enumerate(cases) if case.fold == fold]
+        unseen = calibration_cases([cases[i] for i in tested], [issued[i] for i in tested], predictors[fold])
+        return [evaluate_case(cases[index], one, costs) for index, one in zip(tested, unseen, strict=True)]
+
     folds = sorted({case.fold for case in cases})
-    results = Parallel(n_jobs=jobs)(
-        delayed(_predict_fold)(fold, cases, issued, known, fit.by_fold[fold], dispatch) for fold in folds
-    )
+    # threads: what the folds share takes longer to send to another process than to compute with
+    results = Parallel(n_jobs=jobs, prefer="threads")(delayed(predict_fold)(fold) for fold in folds)
     return [row for rows in results for row in rows]
-
-
-def _predict_fold(
-    fold: int,
-    cases: Sequence[Measured],
-    issued: Sequence[tuple[Program, Program]],
-    known: Sequence[calibrate.Case],
-    predictor: Predictor,
-    dispatch: Mapping[str, float] | None,
-) -> list[dict[str, Any]]:
-    costs = calibrate.fit_tables([one for one, case in zip(known, cases, strict=True) if case.fold != fold], dispatch)
-    tested = [index for index, case in enumerate(cases) if case.fold == fold]
-    unseen = calibration_cases([cases[i] for i in tested], [issued[i] for i in tested], predictor)
-    return [evaluate_case(cases[index], one, costs) for index, one in zip(tested, unseen, strict=True)]
 
 
 def banned_kernels(
@@ -129,14 +121,20 @@ def calibration_cases(
     cases: Sequence[Measured], issued: Sequence[tuple[Program, Program]], predictor: Predictor
 ) -> list[calibrate.Case]:
     """Measured cases with their kernels' predicted times; a kernel that many of them issue is predicted once."""
-    kernels = {kernel.key: kernel for pair in issued for program in pair for kernel in program.kernels}
+    keys = [[[kernel.key for kernel in program.kernels] for program in pair] for pair in issued]
+    kernels = {
+        key: kernel
+        for pair, found in zip(issued, keys, strict=True)
+        for program, named in zip(pair, found, strict=True)
+        for key, kernel in zip(named, program.kernels, strict=True)
+    }
     estimates = predictor.predict(list(kernels.values()), [0.5] * len(kernels))
     us = {key: estimate.us for key, estimate in zip(kernels, estimates, strict=True)}
-    found = []
-    for case, (eager, compiled) in zip(cases, issued, strict=True):
-        eager_us, compiled_us = ([us[kernel.key] for kernel in program.kernels] for program in (eager, compiled))
-        found.append(calibrate.Case(eager, compiled, eager_us, compiled_us, case.medians, case.host_speed))
-    return found
+    result = []
+    for case, (eager, compiled), found in zip(cases, issued, keys, strict=True):
+        eager_us, compiled_us = ([us[key] for key in named] for named in found)
+        result.append(calibrate.Case(eager, compiled, eager_us, compiled_us, case.medians, case.host_speed))
+    return result
 
 
 def evaluate_case(case: Measured, known: calibrate.Case, tables: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:

@@ -182,7 +182,8 @@ def _whole_models(
         costs = calibrate.fit_tables([], dispatch) | {"compile": dict(calibrate.PRIORS["compile"])}
         wide = {"latency": DEFAULT_WIDTHS, "speedup": DEFAULT_WIDTHS}
         return {"costs": costs, "intervals": wide, "scores": {}}
-    frame = pd.DataFrame(evaluate.leave_families_out(cases, issued, fit, dispatch, jobs))
+    known = evaluate.calibration_cases(cases, issued, fit.predictor)
+    frame = pd.DataFrame(evaluate.leave_families_out(cases, issued, known, fit.by_fold, dispatch, jobs))
     frame.to_csv(directory / "validation.csv", index=False, float_format="%.5g")
     scores = evaluate.score_table(frame, on_cpu=dispatch is None)
     latencies = evaluate.latency_scores(frame)
@@ -191,7 +192,6 @@ def _whole_models(
         say(f"{row['mode']}, {row['cases_of']}: {found}")
     for row in latencies:
         say(f"{row['mode']}: mean error of latency {row['mean_error']:.3f} ({row['cases']} cases)")
-    known = evaluate.calibration_cases(cases, issued, fit.predictor)
     costs = calibrate.fit_tables(known, dispatch)
     costs["compile"] = calibrate.fit_compile(
         known,

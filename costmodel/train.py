@@ -39,12 +39,12 @@ class Settings:
     hidden: tuple[int, ...] = (256, 128, 64)
     alpha: float = 3e-3
     learning_rate: float = 3e-3
-    epochs: int = 30
+    epochs: int = 20
     batch: int = 256
     ensemble: int = 1
     reach: float = 0.8
     seed: int = 0
-    most_cases: int = 100
+    most_cases: int = 70
 
     @property
     def schedule(self) -> tuple[tuple[float, int], ...]:
