@@ -81,6 +81,7 @@ class Paths:
         self._version = versions(graph)
         self._ops = {op.name: op for op in graph.ops}
         self._parents: dict[str, tuple[Ref, ...]] = {}
+        self._fresh: dict[Ref, frozenset[Ref]] = {}
         self._positions = {op.name: position for position, op in enumerate(graph.ops)}
 
     def position(self, ref: Ref) -> tuple[int, int]:
@@ -117,6 +118,20 @@ class Paths:
                     pending.append(parent)
         return again, sources
 
+    def fresh_sources(self, target: Ref) -> frozenset[Ref]:
+        """The values that heavy operators made, that are not stashed yet, and that `target` is computed from."""
+        pending = [target]
+        while pending:
+            ref = pending[-1]
+            light = [parent for parent in self.parents(ref) if not self.fixed(parent)]
+            if missing := [parent for parent in light if parent not in self._fresh]:
+                pending += missing
+                continue
+            heavy = (parent for parent in self.parents(ref) if self.fixed(parent) and parent not in self.stashed)
+            self._fresh[ref] = frozenset(heavy).union(*(self._fresh[parent] for parent in light))
+            pending.pop()
+        return self._fresh[target]
+
     def operators(self, chosen: Collection[Ref]) -> set[str]:
         """Names of the operators that run again for the feature maps `chosen`."""
         again, _ = self.walk(chosen, self.stashed.keys() - chosen)
@@ -135,16 +150,18 @@ class Paths:
 
 def _backward_sweep(paths: Paths) -> list[tuple[Ref, ...]]:
     """Feature maps that light operators lead to from what must be kept; those with a common new source together."""
-    groups: list[tuple[set[Ref], set[Ref]]] = []
-    for target in sorted(paths.stashed, key=paths.position, reverse=True):
+    groups: dict[int, tuple[set[Ref], set[Ref]]] = {}
+    owner: dict[Ref, int] = {}  # the group that a new source belongs to
+    for number, target in enumerate(sorted(paths.stashed, key=paths.position, reverse=True)):
         if paths.fixed(target):
             continue
-        _, sources = paths.walk([target], ())
-        fresh = sources - paths.stashed.keys()
-        joined = [group for group in groups if group[1] & fresh]
-        groups = [group for group in groups if not group[1] & fresh]
-        groups.append(({target}.union(*(members for members, _ in joined)), fresh.union(*(new for _, new in joined))))
-    return [tuple(sorted(members, key=paths.position)) for members, _ in groups]
+        fresh = paths.fresh_sources(target)
+        joined = [groups.pop(of) for of in {owner[source] for source in fresh if source in owner}]
+        members = {target}.union(*(found for found, _ in joined))
+        sources = set(fresh).union(*(found for _, found in joined))
+        groups[number] = members, sources
+        owner |= dict.fromkeys(sources, number)
+    return [tuple(sorted(members, key=paths.position)) for members, _ in groups.values()]
 
 
 class Choice:
