@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from collectors.cases import Case
 from collectors.ledger import Ledger
 from collectors.sample import by_unit
+from costmodel.errors import CostmodelError
 
 Results = Mapping[tuple[str, str], Mapping[str, Any]]
 """Rows of a ledger by key and unit."""
@@ -59,3 +62,18 @@ def apart(found: Results, reference: Results, quantity: str) -> dict[str, float]
         "p90_absolute": round(sizes[int(0.9 * len(sizes))], 4),
         "median_signed": round(statistics.median(differences), 4),
     }
+
+
+def report(
+    parser: argparse.ArgumentParser,
+    args: argparse.Namespace,
+    compare: Callable[[argparse.Namespace], Mapping[str, Any]],
+) -> None:
+    """Prints what a comparison finds as JSON, and writes it to `args.output` if given; or says what is wrong."""
+    try:
+        text = json.dumps(compare(args), indent=1)
+    except CostmodelError as error:
+        parser.error(str(error))
+    print(text)
+    if args.output:
+        args.output.write_text(text + "\n", encoding="utf-8")

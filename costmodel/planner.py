@@ -60,6 +60,25 @@ def make_plan(
     if strategy not in STRATEGIES:
         raise RequestError(f"no strategy is called {strategy!r}; choose one of {', '.join(STRATEGIES)}")
     wanted = wanted or Objective()
+    moves, found = _choose(_candidates(graph, profile, strategy, wanted), wanted, graph.name)
+    return Plan(
+        model=graph.name,
+        graph=fingerprint(graph),
+        hardware=profile.name,
+        strategy=strategy,
+        moves=moves,
+        launch="stream" if profile.on_cpu else "graph",
+        search=not profile.on_cpu,
+        regions=found.regions,
+        latency_ms={**modes_ms, "plan": _latency_ms(found.us, profile)},
+        build_s=found.build_us / 1e6,
+        torch=torch_version,
+        memory_bytes=_nbytes(graph, freeze(rewrite(graph, moves)).main, found.regions, profile),
+    )
+
+
+def _candidates(graph: Graph, profile: Profile, strategy: str, wanted: Objective) -> list[tuple[Moves, Found]]:
+    """What the strategy decides on the graph after each sequence of moves that is tried."""
     known = Prices(graph, profile)
 
     def priced(moves: Moves) -> Prices:
@@ -81,32 +100,27 @@ def make_plan(
         tried = [(moves, decide(moves)) for moves in MOVES]
     if math.isfinite(wanted.memory_limit):
         tried += [(moves, decide(moves)) for moves in MOVES_FOR_MEMORY]
-    candidates = [(moves, one) for moves, found in tried for one in found]
+    return [(moves, one) for moves, found in tried for one in found]
+
+
+def _choose(candidates: Sequence[tuple[Moves, Found]], wanted: Objective, name: str) -> tuple[Moves, Found]:
+    """The best candidate within the memory limit; one of the usual moves unless others save LEAST_GAIN.
+
+    Raises:
+        RequestError: none fits.
+    """
     fitting = [(moves, one) for moves, one in candidates if one.nbytes <= wanted.memory_limit]
     if not fitting:
         least = min(one.nbytes for _, one in candidates)
         raise RequestError(
-            f"{graph.name} cannot be planned within {wanted.memory_limit / 2**20:.0f} MiB; "
+            f"{name} cannot be planned within {wanted.memory_limit / 2**20:.0f} MiB; "
             f"the least that a plan for it is predicted to need is {math.ceil(least / 2**20)} MiB"
         )
-    moves, found = min(fitting, key=lambda pair: wanted.of(pair[1]))
+    best = min(fitting, key=lambda pair: wanted.of(pair[1]))
     simple = min((pair for pair in fitting if pair[0] in MOVES), key=lambda pair: wanted.of(pair[1]), default=None)
-    if simple is not None and wanted.of(simple[1]) * (1 - LEAST_GAIN) <= wanted.of(found):
-        moves, found = simple
-    return Plan(
-        model=graph.name,
-        graph=fingerprint(graph),
-        hardware=profile.name,
-        strategy=strategy,
-        moves=moves,
-        launch="stream" if profile.on_cpu else "graph",
-        search=not profile.on_cpu,
-        regions=found.regions,
-        latency_ms={**modes_ms, "plan": _latency_ms(found.us, profile)},
-        build_s=found.build_us / 1e6,
-        torch=torch_version,
-        memory_bytes=_nbytes(graph, freeze(rewrite(graph, moves)).main, found.regions, profile),
-    )
+    if simple is not None and wanted.of(simple[1]) * (1 - LEAST_GAIN) <= wanted.of(best[1]):
+        return simple
+    return best
 
 
 def bound_ms(graph: Graph, profile: Profile) -> float:

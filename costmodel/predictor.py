@@ -203,15 +203,18 @@ class Predictor:
 
     def workspace_bytes(self, kernels: Sequence[Kernel]) -> list[int]:
         """What each kernel is predicted to allocate beside its results, bytes; 0 where the profile does not know."""
-        found = []
-        for kernel in kernels:
-            model = self.groups.get(group_of(kernel))
-            share = 0.0
-            if model is not None and len(model.workspace):
-                features = featurize(kernel, self.roofline, self.multiprocessors, 0.5)
-                share = float(model.workspace_share(model.vectors([features]))[0])
-            found.append(round(share * traffic_bytes(kernel.graph)))
-        return found
+        keys = [kernel.key for kernel in kernels]
+        distinct = dict(zip(keys, kernels, strict=True))
+        found = dict.fromkeys(keys, 0)
+        for group, model in self.groups.items():
+            chosen = {key: kernel for key, kernel in distinct.items() if group_of(kernel) == group}
+            if not chosen or not len(model.workspace):
+                continue
+            features = [featurize(one, self.roofline, self.multiprocessors, 0.5) for one in chosen.values()]
+            shares = model.workspace_share(model.vectors(features))
+            for (key, kernel), share in zip(chosen.items(), shares, strict=True):
+                found[key] = round(float(share) * traffic_bytes(kernel.graph))
+        return [found[key] for key in keys]
 
     def _predict_group(self, group: str, chosen: Sequence[tuple[Kernel, float]]) -> list[Estimate]:
         bounds = [self.roofline.bound_us(kernel) for kernel, _ in chosen]

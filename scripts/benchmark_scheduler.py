@@ -10,7 +10,6 @@ once, each on a GPU of its own. The first and the last begin with empty Inductor
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import tempfile
 import time
@@ -26,8 +25,7 @@ from collectors.ledger import Ledger
 from collectors.sample import quick_units, sample_units
 from collectors.supervise import Progress
 from collectors.sweep import Settings
-from collectors.throughput import Results, apart, rate, results
-from costmodel.errors import CostmodelError
+from collectors.throughput import Results, apart, rate, report, results
 
 QUANTITIES = ("device_us", "host_us")
 QUICK_UNITS = 6
@@ -112,13 +110,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a few tiny units, to try it out")
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
-    try:
-        text = json.dumps(compare(args), indent=1)
-    except CostmodelError as error:
-        parser.error(str(error))
-    print(text)
-    if args.output:
-        args.output.write_text(text + "\n", encoding="utf-8")
+    report(parser, args, compare)
 
 
 if __name__ == "__main__":

@@ -34,9 +34,9 @@ from collectors.process import die_with_parent
 from collectors.sample import quick_units, sample_units
 from collectors.supervise import Progress
 from collectors.sweep import Settings, sweep
-from collectors.throughput import apart, rate, results
+from collectors.throughput import apart, rate, report, results
 from collectors.worker import RECYCLE, attempt
-from costmodel.errors import CostmodelError, MeasurementError
+from costmodel.errors import MeasurementError
 
 CONTENDERS = ("naive", "sweep")
 QUICK_UNITS = 6
@@ -150,13 +150,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.contender:
         sys.exit(contend(args))
-    try:
-        text = json.dumps(compare(args), indent=1)
-    except CostmodelError as error:
-        parser.error(str(error))
-    print(text)
-    if args.output:
-        args.output.write_text(text + "\n", encoding="utf-8")
+    report(parser, args, compare)
 
 
 if __name__ == "__main__":

@@ -68,11 +68,7 @@ def ir(
 
         with printing_aside():
             loaded = load(
-                model,
-                batch_size=batch_size,
-                img_size=img_size,
-                precision=precision.value,
-                channels_last=channels_last,
+                model, batch_size=batch_size, img_size=img_size, precision=precision.value, channels_last=channels_last
             )
             graph = capture(loaded.module, loaded.inputs, "_".join(loaded.name.split()), partial=True)
         write(_drawn(graph, profile) if profile else _shown(graph, wanted))

@@ -59,11 +59,7 @@ def memory(
         hardware = choose_hardware(hardware, quiet)
         with printing_aside():
             loaded = load(
-                model,
-                batch_size=batch_size,
-                img_size=img_size,
-                precision=precision.value,
-                channels_last=channels_last,
+                model, batch_size=batch_size, img_size=img_size, precision=precision.value, channels_last=channels_last
             )
             with busy(f"analysing {model}", quiet):
                 report = analyze_memory(
