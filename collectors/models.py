@@ -76,10 +76,12 @@ def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
 def _measure(case: Case, out: Path, device: str, settings: Settings, contended_s: dict[str, float], cold: bool) -> None:
     import torch
 
+    from costmodel.measure import release_memory
+
     torch._dynamo.reset()
     gc.collect()
     if device.startswith("cuda"):
-        torch.cuda.empty_cache()
+        release_memory()
     try:
         record = measure_modes(case, device, with_device=not settings.no_device)
         if cold:

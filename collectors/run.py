@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import fx
 
 from costmodel.emit import build_module
+from costmodel.inductor import compile_module
 from costmodel.ir import Graph, TensorType, Value
 
 COLD_BYTES = 64 << 20
@@ -19,9 +19,6 @@ On a CPU inputs are rotated too: alone in a loop, a kernel would find in the inn
 between have displaced. So measured, the kernels of a model add up to its time within a few percent.
 """
 MOST_COPIES = 40
-
-Compiler = Callable[[fx.GraphModule, list[torch.Tensor]], Callable[..., Any]]
-"""Makes a function of a module that is called with arguments like these."""
 
 
 def make_tensor(kind: TensorType, device: str) -> torch.Tensor:
@@ -60,34 +57,25 @@ def _scaled(tensor: torch.Tensor, kind: TensorType) -> torch.Tensor:
 
 
 def callables(
-    graph: Graph, runner: str, device: str, compiler: Compiler | None = None
+    graph: Graph, runner: str, device: str
 ) -> tuple[list[Callable[[], Any]], Callable[..., Any], list[torch.Tensor]]:
     """Calls that run the graph on rotating parameters; also the plain module and one set of arguments.
 
     Args:
         graph: what is computed.
-        runner: `aten`, or `inductor` for what `compiler` makes of it.
+        runner: `aten`, or `inductor` for what that makes of it.
         device: where.
-        compiler: `compile_module` unless given.
     """
     module = build_module(graph)
     sets = argument_sets(graph, device)
     function: Callable[..., Any] = module
     if runner == "inductor":
-        function = (compiler or compile_module)(module, sets[0])
+        function = compile_module(module, sets[0])
     return [_bind(function, arguments) for arguments in sets], module, sets[0]
 
 
 def _bind(function: Callable[..., Any], arguments: list[torch.Tensor]) -> Callable[[], Any]:
     return lambda: function(*arguments)
-
-
-def compile_module(module: fx.GraphModule, arguments: list[torch.Tensor]) -> Callable[..., Any]:
-    """Inductor's compilation of one graph, as torch.compile makes it, without Dynamo's tracing and guards."""
-    from torch._inductor import compile as inductor_compile
-
-    compiled: Callable[..., Any] = inductor_compile(module, list(arguments))
-    return compiled
 
 
 def relative_error(got: Any, expected: Any) -> float:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 import time
 
+from collectors import conv
 from collectors.cases import Case
+from collectors.worker import MOST_BYTES, size_bytes
 from collectors.workloads import UNIT_WORKLOADS, unit_cases
 from costmodel.dataset import read_frame
 from costmodel.errors import RequestError
 from costmodel.hardware import load_profile
+from costmodel.ir import parse
 
 CAPTURE_SECONDS = 60.0
 
@@ -44,6 +47,12 @@ def sample_units(hardware: str, units: int, seed: int, device: str) -> list[list
     if not 1 <= units <= len(known):
         raise RequestError(f"impossible number of units {units}; {hardware} has {len(known)}")
     return random.Random(seed).sample(known, units)  # noqa: S311 - repeatable is what it should be
+
+
+def conv_units(units: int, seed: int) -> list[list[Case]]:
+    """The cases of `units` convolution units in every way, without those that no sweep measures for their size."""
+    drawn = [list(conv.unit_cases(unit)) for unit in conv.sample(units, seed)]
+    return [cases for cases in drawn if max(size_bytes(parse(case.graph)) for case in cases) <= MOST_BYTES]
 
 
 def quick_units(units: int, device: str) -> list[list[Case]]:

@@ -23,7 +23,6 @@ from costmodel.ir import DTYPE_BYTES, Graph, parse
 from costmodel.settle import settle
 
 if TYPE_CHECKING:
-    from collectors.run import Compiler
     from costmodel.measure import Measurement
 
 REFUSED = 2
@@ -31,6 +30,8 @@ RECYCLE = 3
 """Exit status of a worker that a case has left unfit to measure another one."""
 MOST_BYTES = 3 << 30
 """Cases whose tensors take more are not measured."""
+MOST_RESERVED = 0.4
+"""The part of a GPU's memory that torch may keep from one case to the next."""
 WRONG_ERROR = 0.02
 """A compiled result further from eager than this gives no speedup (float16 sums of thousands stay below it)."""
 TARGET_US = 300.0
@@ -63,8 +64,8 @@ def lone_convolution(graph: Graph) -> bool:
     return [op.base for op in graph.ops] == ["convolution"]
 
 
-def measure_case(case: Case, device: str, compiler: Compiler | None = None) -> tuple[str, dict[str, Any]]:
-    """Status and record of one case measured here and now, compiled by `run.compile_module` if by nothing else.
+def measure_case(case: Case, device: str) -> tuple[str, dict[str, Any]]:
+    """Status and record of one case measured here and now.
 
     Raises:
         MeasurementError: there is nothing to measure, or it cannot be measured; torch's own errors pass through.
@@ -82,7 +83,7 @@ def measure_case(case: Case, device: str, compiler: Compiler | None = None) -> t
     record: dict[str, Any] = {}
     start = time.perf_counter()
     with torch.no_grad():
-        calls, reference, arguments = callables(graph, case.runner, device, compiler)
+        calls, reference, arguments = callables(graph, case.runner, device)
         result = calls[0]()
         record["setup_s"] = round(time.perf_counter() - start, 3)
         if case.runner == "inductor":
@@ -148,12 +149,14 @@ def _rotate(calls: Sequence[Callable[[], Any]]) -> Callable[[], Any]:
     return call
 
 
-def attempt(case: Case, device: str, compiler: Compiler | None = None) -> tuple[str, dict[str, Any], bool]:
-    """Status, record, and whether this process can measure another case."""
+def attempt(
+    case: Case, device: str, measure: Callable[[Case, str], tuple[str, dict[str, Any]]] | None = None
+) -> tuple[str, dict[str, Any], bool]:
+    """Status, record, and whether this process can measure another case; by `measure_case` if by nothing else."""
     from costmodel.measure import NOT_CAPTURABLE
 
     try:
-        return *measure_case(case, device, compiler), True
+        return *(measure or measure_case)(case, device), True
     except Exception as error:  # noqa: BLE001 - whatever a case raises is its result
         text = f"{type(error).__name__}: {error}"
         if isinstance(error, MemoryError) or any(words in text for words in OUT_OF_MEMORY):
@@ -178,22 +181,27 @@ def measure_alone(cases: Sequence[Case], ledger: Ledger, device: str, end: float
 
 
 def tidy(count: int, device: str) -> None:
-    """After every fiftieth case: what torch keeps of earlier ones is let go."""
+    """After every fiftieth case, and when memory runs short: what torch keeps of earlier ones is let go."""
     import torch
 
-    if count % 50:
+    from costmodel.measure import release_memory
+
+    on_cuda = device.startswith("cuda")
+    short = on_cuda and torch.cuda.memory_reserved() > MOST_RESERVED * torch.cuda.get_device_properties(0).total_memory
+    if count % 50 and not short:
         return
     torch._dynamo.reset()
-    if device.startswith("cuda"):
-        torch.cuda.empty_cache()
+    if on_cuda:
+        release_memory()
 
 
 def warm(job: tuple[Case, str]) -> None:
     """Compiles one case in this process, so that the cache on disk holds it."""
     import torch
 
-    from collectors.run import compile_module, make_tensor
+    from collectors.run import make_tensor
     from costmodel.emit import build_module
+    from costmodel.inductor import compile_module
 
     case, device = job
     warnings.filterwarnings("ignore")

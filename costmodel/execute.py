@@ -18,6 +18,7 @@ from costmodel.errors import PlanError
 from costmodel.exact import Exact
 from costmodel.freeze import Frozen
 from costmodel.gate import allowed_error, worst_error
+from costmodel.inductor import compile_module
 from costmodel.ir import Graph, Ref
 from costmodel.lanes import barriers
 from costmodel.plan import Region
@@ -157,9 +158,7 @@ class _Compiled:
 
     def __call__(self, *arguments: torch.Tensor) -> Sequence[torch.Tensor]:
         if self._call is None:
-            from torch._inductor import compile as compile_with_inductor
-
-            self._call = compile_with_inductor(build_module(self._graph), list(arguments))
+            self._call = compile_module(build_module(self._graph), arguments)
         return self._call(*arguments)
 
 

@@ -6,6 +6,7 @@ measurement says itself when it is too noisy to be trusted.
 
 from __future__ import annotations
 
+import functools
 import statistics
 import time
 from collections import deque
@@ -146,22 +147,48 @@ def capture_graph(call: Call, copies: int = 1) -> torch.cuda.CUDAGraph:
         MeasurementError: the call does something that a CUDA graph cannot hold. The process is then unfit to draw
             random numbers on CUDA, and should be replaced.
     """
-    stream = torch.cuda.Stream()
+    stream, first, _ = _first_capture()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(2):
             call()
-    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     try:
-        with torch.cuda.graph(graph):
-            for _ in range(copies):
-                call()
+        with torch.cuda.stream(stream):
+            graph.capture_begin(pool=first.pool())
+            try:
+                for _ in range(copies):
+                    call()
+            finally:
+                graph.capture_end()
     except RuntimeError as error:
         if shortage := _shortage(error):
             raise shortage from None
         raise MeasurementError(f"{NOT_CAPTURABLE}: {str(error).partition(chr(10))[0]}") from error
+    torch.cuda.current_stream().wait_stream(stream)
     return graph
+
+
+@functools.cache
+def _first_capture() -> tuple[torch.cuda.Stream, torch.cuda.CUDAGraph, torch.Tensor]:
+    """The stream that graphs are captured on, and a graph in whose pool the others get their memory.
+
+    With a pool of its own for each graph, as `torch.cuda.graph` has it, all cached memory goes back to the driver
+    before a capture and has to be asked for again: most of the time that measuring a small kernel took.
+    """
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        graph.capture_begin()
+        result = torch.zeros(1, device="cuda")
+        graph.capture_end()
+    return stream, graph, result
+
+
+def release_memory() -> None:
+    """Gives cached device memory back to the driver, that of captured graphs included; no graph may be in use."""
+    _first_capture.cache_clear()
+    torch.cuda.empty_cache()
 
 
 def _shortage(error: BaseException | None) -> torch.OutOfMemoryError | None:

@@ -1,11 +1,13 @@
 """Throughput of a sweep (compiles in parallel, measures alone) against the loop that one would write first.
 
-python scripts/benchmark_sweep.py --device cuda --units 1000 --naive-seconds 180 -o docs/sweep_h200.json
+python scripts/benchmark_sweep.py --workload conv --units 300 --naive-seconds 120 -o docs/sweep_h200.json
 
-Both measure the same units, drawn by lot from a profile's dataset, with the same timing, on the same device, in turn.
-Each runs in a process of its own, with empty Inductor and Triton caches, and its clock starts before Python does. The
-loop takes one case after the other in one process: torch.compile where it is to be compiled, the first call, timing.
-It may be given less time: as the order is by lot, its rate holds for the rest.
+Both measure the same units on the same device, in turn: whole convolution units in every way, or what a profile's
+dataset is made of, drawn by lot. Each runs in a process of its own, with empty Inductor and Triton caches, and its
+clock starts before Python does. The loop takes one case after the other in one process: torch.compile where it is to
+be compiled, and the timing that is usual in such a loop, `triton.testing.do_bench` (`torch.utils.benchmark` on a CPU);
+it checks nothing, and does not time the host. It may be given less time: as the order is by lot, its rate holds for
+the rest.
 """
 
 from __future__ import annotations
@@ -23,29 +25,50 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import fx
+from torch.utils.benchmark import Timer
 
 from collectors.cases import Case, read_cases, write_cases
 from collectors.environment import environment
 from collectors.ledger import Ledger
 from collectors.pool import default_processes
 from collectors.process import die_with_parent
-from collectors.sample import quick_units, sample_units
+from collectors.run import make_tensor
+from collectors.sample import conv_units, quick_units, sample_units
 from collectors.supervise import Progress
 from collectors.sweep import Settings, sweep
 from collectors.throughput import apart, rate, report, results
 from collectors.worker import RECYCLE, attempt
+from costmodel.emit import build_module
 from costmodel.errors import MeasurementError
+from costmodel.ir import parse
 
 CONTENDERS = ("naive", "sweep")
+WORKLOADS = ("dataset", "conv")
 QUICK_UNITS = 6
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
-def by_torch_compile(module: fx.GraphModule, _arguments: list[torch.Tensor]) -> Callable[..., Any]:
-    """The compiler of the naive loop; it compiles at the first call."""
-    torch._dynamo.reset()
-    return torch.compile(module)
+def measure_naively(case: Case, device: str) -> tuple[str, dict[str, Any]]:
+    """Status and record of a case, as a first loop would have them."""
+    graph = parse(case.graph)
+    arguments = [make_tensor(value.type, device) for value in graph.values]
+    function: Callable[..., Any] = build_module(graph)
+    with torch.no_grad():
+        if case.runner == "inductor":
+            torch._dynamo.reset()
+            function = torch.compile(function)
+        return "ok", {"device_us": _quantiles_us(lambda: function(*arguments), device)}
+
+
+def _quantiles_us(call: Callable[[], Any], device: str) -> list[float]:
+    if device.startswith("cuda"):
+        from triton.testing import do_bench
+
+        return [1e3 * milliseconds for milliseconds in do_bench(call, quantiles=list(QUANTILES))]
+    found = Timer("call()", globals={"call": call}).blocked_autorange()
+    return [1e6 * float(seconds) for seconds in np.quantile(found.times, QUANTILES)]
 
 
 def naive_loop(cases: Sequence[Case], ledger: Ledger, device: str, end: float) -> bool:
@@ -55,7 +78,7 @@ def naive_loop(cases: Sequence[Case], ledger: Ledger, device: str, end: float) -
         if time.monotonic() > end:
             break
         if (case.key, case.unit) not in finished:
-            status, record, healthy = attempt(case, device, by_torch_compile)
+            status, record, healthy = attempt(case, device, measure_naively)
             ledger.finish(case, status, record)
             if not healthy:
                 return False
@@ -112,6 +135,8 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
     """Both contenders, the naive one first, and the ratio of their rates."""
     if args.quick:
         units = quick_units(QUICK_UNITS, args.device)
+    elif args.workload == "conv":
+        units = conv_units(args.units, args.seed)
     else:
         units = sample_units(args.hardware, args.units, args.seed, args.device)
     cases = [case for unit in units for case in unit]
@@ -119,7 +144,8 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
         ways = {name: run(name, cases, Path(place) / name, args) for name in CONTENDERS}
         naive, swept = (results(Path(place) / name / "ledger.sqlite") for name in CONTENDERS)
     sample = {"units": len(units), "cases": dict(Counter(case.runner for case in cases))}
-    sample |= {"drawn_from": "quick" if args.quick else args.hardware, "seed": args.seed}
+    source = {"dataset": f"the dataset of {args.hardware}", "conv": "convolution units in every way"}[args.workload]
+    sample |= {"drawn_from": "quick" if args.quick else source, "seed": args.seed}
     slow = ways["naive"]["units_per_minute"]
     return {
         "environment": environment(args.device),
@@ -135,7 +161,8 @@ def main() -> None:
     """Prints and writes the comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--hardware", default="nvidia-h200", help="the profile whose dataset the units are drawn from")
+    parser.add_argument("--workload", choices=WORKLOADS, default="dataset", help="what the units are drawn from")
+    parser.add_argument("--hardware", default="nvidia-h200", help="the profile whose dataset that is")
     parser.add_argument("--units", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=default_processes(), help="that compile at once in the sweep")
