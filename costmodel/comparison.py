@@ -44,8 +44,13 @@ def gain(record: Record, way: str = "plan") -> float | None:
     return record["modes"][best_mode(record)]["measured_ms"] / planned if planned else None
 
 
+def latest(records: Sequence[Record]) -> list[Record]:
+    """Of each case the record that was measured last, in the order in which cases were first measured."""
+    return list({tuple(record["case"]): record for record in records}.values())
+
+
 def lines(records: Sequence[Record]) -> list[str]:
-    """A line a case, and one on all of them."""
+    """A line a record, and one on all of them."""
     found = [_line(record) for record in records]
     gains = [value for record in records if (value := gain(record))]
     if gains:
@@ -70,8 +75,13 @@ def _line(record: Record) -> str:
 
 
 def comparison_markdown(records: Sequence[Record]) -> str:
-    """What the plans gained over the best mode, by model and setting, and how well that was predicted."""
-    known = [record for record in records if gain(record)]
+    """What the plans gained over the best mode, by model and setting, and how well that was predicted.
+
+    Of a case that was measured more than once, the last measurement counts; in the table of oracles the last one with
+    the study's.
+    """
+    usable = [record for record in records if gain(record)]
+    known = latest(usable)
     settings = list(dict.fromkeys((record["case"][1], record["case"][2]) for record in known))
     models = list(dict.fromkeys(record["case"][0] for record in known))
     by_case = {tuple(record["case"]): record for record in known}
@@ -88,7 +98,7 @@ def comparison_markdown(records: Sequence[Record]) -> str:
     )
     also = "Latencies as predicted before, by a profile that had seen kernels of these models and others:"
     parts = [text, markdown_table(head, rows), also, _errors(known)]
-    if studied := [record for record in known if gain(record, "published") and "theoretical_ms" in record]:
+    if studied := latest([one for one in usable if gain(one, "published") and "theoretical_ms" in one]):
         parts += [ORACLES_TEXT, markdown_table(ORACLES_HEAD, [_oracles(record) for record in studied])]
     return "\n\n".join(parts)
 
@@ -142,7 +152,7 @@ def other_machine_markdown(records: Sequence[Record], validation: Sequence[Mappi
     for mode in ("default", "reduce-overhead"):
         for batch in sorted({record["case"][1] for record in records}):
             found = []
-            for record in records:
+            for record in latest(records):
                 row = first.get(tuple(record["case"]), {})
                 here = row.get(f"measured_speedup/{mode}")
                 if record["case"][1] == batch and here and "modes" in record:

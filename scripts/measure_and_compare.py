@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from collectors.pool import ONE_THREAD, default_processes, in_parallel
-from costmodel.comparison import BEGIN, END, MODELS, UNFORKED, UNMERGED, UNSEARCHED, comparison_markdown, lines
+from costmodel.comparison import BEGIN, END, MODELS, UNFORKED, UNMERGED, UNSEARCHED, comparison_markdown, latest, lines
 from costmodel.errors import CostmodelError
 from costmodel.oracle import STRATEGIES
 from costmodel.plan import Plan
@@ -194,7 +194,7 @@ def main() -> None:
         print(f"{time.monotonic() - begin:.0f} s: {lines([record])[0]}", flush=True)
         if "CUDA error" in record.get("error", ""):
             sys.exit("CUDA has failed in this process; give the same command again to go on with the next case")
-    print("\n".join(lines(records)))
+    print("\n".join(lines(latest(records))))
     if args.write:
         args.write.write_text(replace_section(args.write, comparison_markdown(records), BEGIN, END), encoding="utf-8")
 

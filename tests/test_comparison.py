@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from costmodel.comparison import BEGIN, END, best_mode, comparison_markdown, gain, lines, other_machine_markdown
+from costmodel.comparison import BEGIN, END, best_mode, comparison_markdown, gain, latest, lines, other_machine_markdown
 from costmodel.scores import replace_section
 
 ROOT = Path(__file__).parent.parent
@@ -42,6 +42,16 @@ def test_table():
     assert "2 cases:\ngeometric mean 1.00, least 0.50." in text
     assert "| a | 2.00 (1.00) |" in text
     assert "| `plan` | 50.0 % | 0 % |" in text
+
+
+def test_of_a_case_that_was_measured_twice_the_last_counts_and_the_oracles_stay():
+    studied = record("a", 1, eager=8.0, default=4.0, reduce_overhead=5.0, published=2.0, plan=2.0)
+    again = record("a", 1, eager=8.0, default=4.0, reduce_overhead=5.0, plan=1.0)
+    text = comparison_markdown([studied | {"theoretical_ms": 1.0}, SLOW, again])
+    assert "2 cases:\ngeometric mean 1.41, least 0.50." in text
+    assert "| a | 4.00 (1.00) |" in text
+    assert "| a, 1, float32 | 2.00 (1.00) | (1.00) | 4.00 (1.00) | 4.00 (1.00) |" in text
+    assert latest([studied, SLOW, again]) == [again, SLOW]
 
 
 def test_two_machines():
