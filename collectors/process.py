@@ -31,6 +31,15 @@ def die_with_parent(parent: int) -> None:
         os._exit(0)
 
 
+def interruptions() -> int:
+    """How often so far a thread of this process had to leave its core to another process; 0 where nobody counts."""
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
 def describe_exit(returncode: int) -> str:
     """How a process ended, in words: `killed by SIGSEGV`, `exit status 1`."""
     if returncode >= 0:

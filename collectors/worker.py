@@ -9,14 +9,14 @@ import argparse
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from collectors.cases import Case, read_cases
 from collectors.environment import environment
 from collectors.ledger import Ledger
-from collectors.process import die_with_parent
+from collectors.process import die_with_parent, interruptions
 from costmodel.dataset import WORKSPACE
 from costmodel.errors import CostmodelError, MeasurementError
 from costmodel.ir import DTYPE_BYTES, Graph, parse
@@ -94,9 +94,23 @@ def measure_case(case: Case, device: str) -> tuple[str, dict[str, Any]]:
         device_us = _time(graph, calls, device, record)
     if case.runner == "inductor" and not record["relative_error"] < WRONG_ERROR:
         return "wrong", record
-    if device_us.complaint and (device.startswith("cuda") or device_us.spread > CPU_SCATTER):
-        return "noisy", {**record, "complaint": device_us.complaint}
+    if complaint := _complaint(device_us, device, record):
+        return "noisy", {**record, "complaint": complaint}
     return "ok", record
+
+
+def _complaint(device_us: Measurement, device: str, record: Mapping[str, Any]) -> str:
+    """Why the times are not to be trusted; empty if they are.
+
+    Another process on a CPU's cores need not show as scatter: threads that wait for one another then wait for the
+    scheduler, in every call alike.
+    """
+    if device.startswith("cuda"):
+        return device_us.complaint
+    if device_us.spread > CPU_SCATTER:
+        return device_us.complaint
+    often, samples = record["interruptions"], record["samples"]
+    return f"noisy: other processes took a core {often} times in {samples} samples" if often >= samples else ""
 
 
 def _time(graph: Graph, calls: Sequence[Callable[[], Any]], device: str, record: dict[str, Any]) -> Measurement:
@@ -110,8 +124,10 @@ def _time(graph: Graph, calls: Sequence[Callable[[], Any]], device: str, record:
         device_us = device_time(_rotate(calls), rounds=5, replays=replays, copies=copies, device=device)
         host_us = host_time(calls[0], repeats=12, device=device)
     else:
+        before = interruptions()
         device_us, copies = _time_on_cpu(calls)
         host_us = device_us
+        record["interruptions"] = interruptions() - before
     if device_us.median_us <= 0:
         raise MeasurementError("the clock saw no time pass")
     record |= {

@@ -9,6 +9,18 @@ from typing import Any
 from costmodel.errors import DatasetError
 
 BEGIN, END = "<!-- accuracy: made by scripts/accuracy_tables.py -->", "<!-- end of accuracy -->"
+CPU_BEGIN, CPU_END = "<!-- CPUs: made by scripts/accuracy_tables.py -->", "<!-- end of CPUs -->"
+CPU_HEAD = (
+    "profile",
+    "kernels",
+    "cases",
+    "speedup",
+    "constant",
+    "within 10 %",
+    "latency, `eager`",
+    "`default`",
+    "noise",
+)
 
 
 def accuracy_markdown(card: Mapping[str, Any], units: Mapping[str, Any]) -> str:
@@ -33,6 +45,19 @@ def accuracy_markdown(card: Mapping[str, Any], units: Mapping[str, Any]) -> str:
     if again := card.get("repeated"):
         parts.insert(5, REPEATED_TEXT.format(**{name: _figure(name, value) for name, value in again.items()}))
     return "\n\n".join(parts)
+
+
+def cpu_markdown(cards: Sequence[Mapping[str, Any]]) -> str:
+    """A line a CPU's profile: what it was trained on, errors with families left out, and how latencies repeat."""
+    rows = []
+    for card in cards:
+        (row,) = [row for row in card["scores"]["models"] if row["cases_of"] == "all"]
+        latency = {row["mode"]: percent(row["mean_error"]) for row in card["scores"]["latency"]}
+        errors = [percent(row[name]) for name in ("mean_error", "constant_mean_error", "within_10")]
+        noise = percent(max(card["models"]["noise"].values()))
+        about = [f"`{card['name']}`", f"{card['units']['trained_on']:,}", str(int(row["cases"]))]
+        rows.append([*about, *errors, latency["eager"], latency["default"], noise])
+    return markdown_table(CPU_HEAD, rows)
 
 
 def _figure(name: str, value: float) -> str:

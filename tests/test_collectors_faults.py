@@ -19,6 +19,7 @@ import pytest
 import torch
 
 import costmodel
+from collectors import worker
 from collectors.cases import Case, write_cases
 from collectors.environment import environment
 from collectors.ledger import Ledger
@@ -26,6 +27,7 @@ from collectors.supervise import Progress, locked
 from collectors.sweep import Settings, summary, sweep, tally
 from collectors.worker import attempt, measure_case
 from costmodel.errors import DatasetError, MeasurementError
+from costmodel.measure import Measurement
 
 ROOT = Path(costmodel.__file__).parent.parent
 HERE = {"device": "test"}
@@ -184,6 +186,18 @@ def random_sleeper() -> Callable[[], object]:
 
 class TestResult:
     """Rows 7 and 9: a number that is not to be trusted says so."""
+
+    @pytest.mark.parametrize(("each", "status"), [(0, "ok"), (1000, "noisy")])
+    def test_a_time_that_other_processes_stretch_is_noisy_however_even(
+        self, monkeypatch: pytest.MonkeyPatch, each: int, status: str
+    ):
+        count = iter(range(0, 10**9, each) if each else iter(int, 1))
+        monkeypatch.setattr(worker, "interruptions", lambda: next(count))
+        monkeypatch.setattr(worker, "_time_on_cpu", lambda _: (Measurement((100.0, 101.0, 102.0)), 1))
+        found, record = measure_case(case_of("relu"), "cpu")
+        assert found == status
+        if each:
+            assert record["complaint"] == "noisy: other processes took a core 1000 times in 3 samples"
 
     def test_a_time_that_jumps_is_noisy_and_says_why(self):
         keep = random_sleeper()

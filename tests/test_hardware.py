@@ -13,6 +13,8 @@ from costmodel import hardware
 from costmodel.errors import ProfileError, UnknownHardwareError
 from costmodel.hardware import DEFAULT, list_profiles, load_profile, resolve_default, shipped_directory, user_directory
 
+SHIPPED = ("amd-epyc-2-threads", "intel-xeon-16-threads", "nvidia-h200")
+
 
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -37,12 +39,20 @@ def test_the_shipped_profile_is_found():
     assert profile.predictor.multiprocessors == 132
 
 
+@pytest.mark.parametrize(("name", "threads"), [("amd-epyc-2-threads", 2), ("intel-xeon-16-threads", 16)])
+def test_the_shipped_profiles_of_cpus(name: str, threads: int):
+    profile = load_profile(name)
+    assert profile.on_cpu
+    assert profile.card["environment"]["threads"] == str(threads)
+    assert profile.predictor.multiprocessors == threads
+
+
 @pytest.mark.parametrize("name", ["nvidia-h2000", "", "../nvidia-h200", "/etc"])
 def test_an_unknown_name_lists_those_there_are(mine: Path, name: str):
     write_card(mine / "my-gpu")
     with pytest.raises(UnknownHardwareError) as caught:
         load_profile(name)
-    assert str(caught.value) == f"no hardware profile is called {name!r}; there are: nvidia-h200, my-gpu"
+    assert str(caught.value) == f"no hardware profile is called {name!r}; there are: {', '.join(SHIPPED)}, my-gpu"
 
 
 def test_without_any_profile_the_message_says_so(mine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -53,13 +63,13 @@ def test_without_any_profile_the_message_says_so(mine: Path, monkeypatch: pytest
 
 def test_a_users_profiles_come_after_those_that_ship(mine: Path):
     write_card(mine / "another")
-    assert list_profiles() == (DEFAULT, "another")
+    assert list_profiles() == (*SHIPPED, "another")
     assert load_profile("another").path == mine / "another"
 
 
 def test_a_users_directory_without_a_card_is_no_profile(mine: Path):
     (mine / "half").mkdir(parents=True)
-    assert list_profiles() == (DEFAULT,)
+    assert list_profiles() == SHIPPED
 
 
 def test_the_users_directory_is_below_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -70,7 +80,7 @@ def test_the_users_directory_is_below_home(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_name_that_ships_means_what_ships(mine: Path):
     write_card(mine / DEFAULT)
-    assert list_profiles() == (DEFAULT,)
+    assert list_profiles() == SHIPPED
     assert load_profile(DEFAULT).path == shipped_directory() / DEFAULT
 
 

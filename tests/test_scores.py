@@ -9,7 +9,7 @@ import pytest
 
 from costmodel.errors import DatasetError
 from costmodel.hardware import load_profile
-from costmodel.scores import accuracy_markdown, replace_section
+from costmodel.scores import CPU_BEGIN, CPU_END, accuracy_markdown, cpu_markdown, replace_section
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -18,6 +18,8 @@ def test_readme_shows_the_shipped_profiles_figures():
     profile = load_profile("nvidia-h200")
     units = json.loads((profile.path / "units_scores.json").read_text())
     assert replace_section(README, accuracy_markdown(profile.card, units)) == README.read_text()
+    cards = [load_profile(name).card for name in ("amd-epyc-2-threads", "intel-xeon-16-threads")]
+    assert replace_section(README, cpu_markdown(cards), CPU_BEGIN, CPU_END) == README.read_text()
 
 
 def test_a_file_without_the_marks_is_refused(tmp_path: Path):
