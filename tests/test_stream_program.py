@@ -422,15 +422,34 @@ class TestReplication:
             replicate_shared(graph)
         assert max(executions(graph).values()) > 2**21
 
+    def test_dead_operators_are_not_replicated(self) -> None:
+        operands = ("%x, %x", "%x, %0", "%x, %x", "%x, %0", "%1, %3", "%x, %4", "%1, %3")
+        lines = ["graph g {", "  input %x: float32[4]"]
+        for index, (one, other) in enumerate(pair.split(", ") for pair in operands):
+            lines.append(f"  %{index} = sub.Tensor(self={one}, other={other}) : float32[4]")
+        graph = parse("\n".join([*lines, "  return %0", "}"]))
+        assert [op.name for op in replicate_shared(graph).ops] == ["0"]
+        assert executions(graph) == {"0": 1}
+
+    def test_a_result_of_a_region_in_a_region_is_returned_once(self) -> None:
+        operands = {"0": "%x, %x", "1": "%0, %0", "3": "%x, %0", "4": "%1, %1", "6": "%4, %3", "7": "%6, %x"}
+        lines = ["graph g {", "  input %x: float32[4]"]
+        for name, (one, other) in ((name, pair.split(", ")) for name, pair in (operands | {"8": "%7, %6"}).items()):
+            lines.append(f"  %{name} = sub.Tensor(self={one}, other={other}) : float32[4]")
+        graph = parse("\n".join([*lines, "  return %0, %8, %6", "}"]))
+        # %6 is wanted by %7 and %8; each has its %1, %4 and %3, and %1 and %3 their own %0; one more is returned
+        assert executions(graph) == {"0": 5, "1": 2, "3": 2, "4": 2, "6": 2, "7": 1, "8": 1}
+        assert len({op.name for op in replicate_shared(graph).ops}) == 15
+
     @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.data())
     def test_any_graph_becomes_series_parallel(self, data: st.DataObject) -> None:
         lines = ["graph g {", "  input %x: float32[4]"]
-        for index in range(data.draw(st.integers(1, 8))):
+        for index in range(data.draw(st.integers(1, 10))):
             names = ["x", *map(str, range(index))]
             one, other = data.draw(st.sampled_from(names)), data.draw(st.sampled_from(names))
             lines.append(f"  %{index} = sub.Tensor(self=%{one}, other=%{other}) : float32[4]")
-        returned = data.draw(st.lists(st.sampled_from(names[1:] or ["0"]), min_size=1, max_size=2))
+        returned = data.draw(st.lists(st.sampled_from(names[1:] or ["0"]), min_size=1, max_size=3))
         graph = parse("\n".join([*lines, f"  return {', '.join(f'%{name}' for name in returned)}", "}"]))
         replicated = replicate_shared(graph)
         assert not any(isinstance(node, Dag) for node in nodes(operator_tree(replicated)))

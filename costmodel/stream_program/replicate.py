@@ -7,12 +7,15 @@ split-joins can say. The alternative, which `lower` takes, is to carry the resul
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from costmodel import ops
 from costmodel.errors import GraphError
 from costmodel.ir import Graph, Op, Ref
+from costmodel.passes import drop_dead_code
 from costmodel.stream_program.lower import constants, lower
 from costmodel.stream_program.schedule import schedule
 from costmodel.stream_program.types import Separator
@@ -45,7 +48,7 @@ class JoinCost:
 
 def join_cost(graph: Graph) -> JoinCost:
     """The cost of replicating shared results of a graph against that of carrying them."""
-    more = {name: count - 1 for name, count in executions(graph).items()}
+    more = {name: runs - 1 for name, runs in executions(graph).items()}
     flops = sum(more[op.name] * ops.flops(graph, op) for op in graph.ops if op.name in more)
     plan = schedule(lower(graph))
     actors = zip(plan.network.actors, plan.steady, strict=True)
@@ -54,7 +57,28 @@ def join_cost(graph: Graph) -> JoinCost:
 
 
 def executions(graph: Graph) -> dict[str, int]:
-    """How often each operator that depends on an input would run in the replicated graph."""
+    """How often each operator that depends on an input, and that a result depends on, would run if replicated.
+
+    Counted in the replicated graph; where that would have more than LIMIT operators, a bound from above.
+    """
+    graph = drop_dead_code(graph)
+    bound = _bound(graph)
+    if sum(bound.values()) > LIMIT:
+        return bound
+    known = {op.name for op in graph.ops}
+    made = Counter(_origin(op.name, known) for op in _unfold(graph).ops)
+    return {name: made[name] for name in bound}
+
+
+def _origin(name: str, known: set[str]) -> str:
+    """What a copy, or a copy of a copy, was made of."""
+    while name not in known:
+        name = name.rpartition(".copy")[0]
+    return name
+
+
+def _bound(graph: Graph) -> dict[str, int]:
+    """At most so often each operator runs: a result that a region in a region returns is counted for every copy."""
     users = _users(graph)
     fixed = {op.name for op in constants(graph)}
     found: dict[str, int] = {}
@@ -65,23 +89,28 @@ def executions(graph: Graph) -> dict[str, int]:
             found[node.item.name] = runs
             continue
         times = _runs(node, users) if isinstance(node, Dag) else [1] * len(children_of(node))
-        pending += [(child, runs * count) for child, count in zip(children_of(node), times, strict=True)]
+        pending += [(child, runs * often) for child, often in zip(children_of(node), times, strict=True)]
     return {name: runs for name, runs in found.items() if name not in fixed}
 
 
 def replicate_shared(graph: Graph, limit: int = LIMIT) -> Graph:
     """The graph with an operator for every use of a shared result, so that its stream tree has no general node.
 
-    Copies are called `NAME.copy1`, and so on.
+    Copies are called `NAME.copy1`, and so on. Dead code is left out.
 
     Raises:
         GraphError: it would have more operators than `limit`.
     """
-    count = sum(executions(graph).values())
-    if count > limit:
+    graph = drop_dead_code(graph)
+    number = sum(_bound(graph).values())
+    if number > limit:
         raise GraphError(
-            f"{graph.name}: replication would make {count} operators of {len(graph.ops)}; carry them instead"
+            f"{graph.name}: replication would make {number} operators of {len(graph.ops)}; carry them instead"
         )
+    return _unfold(graph)
+
+
+def _unfold(graph: Graph) -> Graph:
     fixed = {op.name for op in constants(graph)}
     while any(isinstance(node, Dag) for node in nodes(operator_tree(graph))):
         graph = _unfold_outermost(graph, fixed)
@@ -89,14 +118,14 @@ def replicate_shared(graph: Graph, limit: int = LIMIT) -> Graph:
 
 
 def _unfold_outermost(graph: Graph, fixed: set[str]) -> Graph:
-    users = _users(graph)
+    users, taken = _users(graph), {op.name for op in graph.ops}
     first = [op for op in graph.ops if op.name in fixed]
     made: list[Op] = []
     pending: list[Node[Op]] = [operator_tree(graph)]
     while pending:
         node = pending.pop()
         if isinstance(node, Dag):
-            made += _Unfolding(node, users, fixed).ops()
+            made += _Unfolding(node, users, fixed, taken).ops()
         elif isinstance(node, Leaf):
             made += [node.item] if node.item.name not in fixed else []
         else:
@@ -105,13 +134,14 @@ def _unfold_outermost(graph: Graph, fixed: set[str]) -> Graph:
 
 
 class _Unfolding:
-    """A general region as trees: one for each child that something outside reads."""
+    """A general region as trees: one for each child that something outside reads. `taken` takes in new names."""
 
-    def __init__(self, region: Dag[Op], users: Mapping[str, set[str]], fixed: set[str]) -> None:
+    def __init__(self, region: Dag[Op], users: Mapping[str, set[str]], fixed: set[str], taken: set[str]) -> None:
         self._children = [[op for op in leaves(child) if op.name not in fixed] for child in region.children]
         self._before = _before(region)
         self._returned = [index for index, read in enumerate(_read_outside(region, users)) if read]
-        self._copies: dict[str, int] = {op.name: 0 for index in self._returned for op in self._children[index]}
+        self._used = {op.name for index in self._returned for op in self._children[index]}
+        self._taken = taken
 
     def ops(self) -> Iterator[Op]:
         for index in self._returned:
@@ -129,9 +159,12 @@ class _Unfolding:
 
     def _fresh(self, name: str) -> str:
         """The name itself the first time, if nothing outside reads it, else that of a copy."""
-        count = self._copies.get(name)
-        self._copies[name] = 0 if count is None else count + 1
-        return name if count is None else f"{name}.copy{count + 1}"
+        if name not in self._used:
+            self._used.add(name)
+            return name
+        fresh = next(copy for number in count(1) if (copy := f"{name}.copy{number}") not in self._taken)
+        self._taken.add(fresh)
+        return fresh
 
 
 def _runs(region: Dag[Op], users: Mapping[str, set[str]]) -> list[int]:
