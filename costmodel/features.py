@@ -44,6 +44,12 @@ class Roofline:
         traffic = traffic_bytes(kernel.graph) / self.bytes_per_us
         return self.floor_us + max(traffic, anchor_flops(kernel) / self.peak_of(kernel))
 
+    def knows(self, kernel: Kernel) -> bool:
+        """Whether the device was measured in the precision of a kernel; integers are no precision."""
+        dtype = kernel.anchor.type.dtype
+        inexact = dtype.startswith(("float", "bfloat", "complex"))
+        return not inexact or any(name.rpartition(".")[2] == dtype for name in self.peak)
+
     def peak_of(self, kernel: Kernel) -> float:
         """The arithmetic ceiling of a kernel's anchor; infinite where arithmetic is not counted."""
         anchor = kernel.anchor

@@ -13,6 +13,7 @@ from costmodel.errors import CaptureError, ProfileError, RequestError
 from costmodel.hardware import Profile, load_profile, resolve_default
 from costmodel.hosts import resolve_host
 from costmodel.ir import Break, Graph, TensorType
+from costmodel.kernels import Kernel
 from costmodel.ops import Role
 from costmodel.predictor import Estimate
 from costmodel.program import Program, compile_counts, compiled_program, eager_program, origin_of
@@ -128,7 +129,10 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
         verdict=_verdict(modes, trusted),
         layers=layers,
         unsupported=unsupported,
-        warnings=_warnings(graph, (*eager_kernels, *compiled_kernels)),
+        warnings=(
+            *_unmeasured((*eager.kernels, *compiled.kernels), profile),
+            *_warnings(graph, (*eager_kernels, *compiled_kernels)),
+        ),
         partial=graph.partial,
     )
 
@@ -245,6 +249,14 @@ def _verdict(modes: Mapping[str, ModePrediction], trusted: bool) -> str:
     if best.speedup_low is not None and best.speedup_low > 1.0:
         return "compile"
     return "leave" if all((mode.speedup_high or 0.0) < 1.0 for mode in compiled) else "uncertain"
+
+
+def _unmeasured(kernels: Sequence[Kernel], profile: Profile) -> tuple[str, ...]:
+    """A line for precisions that nobody measured."""
+    unknown = {kernel.anchor.type.dtype for kernel in kernels if not profile.predictor.roofline.knows(kernel)}
+    names = ", ".join(sorted(unknown))
+    text = f"{names} was not measured on {profile.name}: every figure is a guess from other precisions"
+    return (text,) if unknown else ()
 
 
 def _warnings(graph: Graph, estimates: Sequence[Estimate]) -> tuple[str, ...]:

@@ -224,10 +224,10 @@ class Predictor:
         features = [featurize(kernel, self.roofline, self.multiprocessors, position) for kernel, position in chosen]
         ratio, nearest = model.log_ratio(model.vectors(features))
         estimates = []
-        for bound, log_ratio, distance in zip(bounds, ratio, nearest, strict=True):
+        for (kernel, _), bound, log_ratio, distance in zip(chosen, bounds, ratio, nearest, strict=True):
             us = bound * math.exp(min(6.0, max(-3.0, float(log_ratio))))
             width = float(model.widths[int(np.searchsorted(model.edges, us))])
-            in_range = bool(distance <= model.far)
+            in_range = bool(distance <= model.far) and self.roofline.knows(kernel)
             recalled = min(width, RECALLED_WIDTH) if distance < EXACT else width
             spread = math.exp(recalled if in_range else 3 * width)
             estimates.append(Estimate(us, us / spread, us * spread, in_range))

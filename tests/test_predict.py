@@ -175,6 +175,18 @@ def test_unknown_hardware_is_refused():
         costmodel.predict(nn.ReLU(), [torch.empty(2)], hardware="nvidia-h900")
 
 
+def test_a_precision_that_nobody_measured_is_named_and_never_in_range():
+    module, x = nn.Sequential(nn.Conv2d(64, 64, 3), nn.ReLU()).half(), torch.empty(1, 64, 56, 56).half()
+    report = costmodel.predict(module, (x,), hardware="amd-epyc-2-threads")
+    said = "float16 was not measured on amd-epyc-2-threads: every figure is a guess from other precisions"
+    assert report.warnings[0] == said
+    assert report.verdict == "uncertain"
+    assert not any(layer.in_range for layer in report.layers)
+    measured = costmodel.predict(module.float(), (x.float(),), hardware="amd-epyc-2-threads")
+    assert not any("measured on" in text for text in measured.warnings)
+    assert all(layer.in_range for layer in measured.layers)
+
+
 @pytest.fixture
 def copied(profile: Profile, tmp_path: Path) -> Profile:
     """The shipped profile with a predictor of its own."""
