@@ -105,9 +105,7 @@ def _complaint(device_us: Measurement, device: str, record: Mapping[str, Any]) -
     Another process on a CPU's cores need not show as scatter: threads that wait for one another then wait for the
     scheduler, in every call alike.
     """
-    if device.startswith("cuda"):
-        return device_us.complaint
-    if device_us.spread > CPU_SCATTER:
+    if device.startswith("cuda") or device_us.spread > CPU_SCATTER:
         return device_us.complaint
     often, samples = record["interruptions"], record["samples"]
     return f"noisy: other processes took a core {often} times in {samples} samples" if often >= samples else ""

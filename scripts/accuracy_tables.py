@@ -1,4 +1,4 @@
-"""Prints a profile's accuracy tables, and that of CPUs' profiles; with --write, puts them into README.md."""
+"""Prints a profile's accuracy tables, and that of the CPUs that ship; with --write, puts them into README.md."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ import json
 from pathlib import Path
 
 from costmodel.comparison import OTHER_BEGIN, OTHER_END, other_machine_markdown
-from costmodel.hardware import load_profile
+from costmodel.hardware import list_profiles, load_profile, shipped_directory
 from costmodel.scores import CPU_BEGIN, CPU_END, accuracy_markdown, cpu_markdown, replace_section
-
-CPUS = ("amd-epyc-2-threads", "intel-xeon-16-threads")
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--hardware", default="nvidia-h200")
 parser.add_argument("--other", type=Path, default=Path("docs/compared_h200.jsonl"), help="measured on another machine")
-parser.add_argument("--cpu", action="append", default=[], help="a CPU's profile; default: those that ship")
 parser.add_argument("--write", type=Path, metavar="README.md")
 args = parser.parse_args()
 
@@ -26,7 +23,8 @@ text = accuracy_markdown(profile.card, units)
 records = [json.loads(line) for line in args.other.read_text(encoding="utf-8").splitlines()]
 with (profile.path / "validation.csv").open(encoding="utf-8", newline="") as file:
     other = other_machine_markdown(records, list(csv.DictReader(file)))
-cpus = cpu_markdown([load_profile(name).card for name in args.cpu or CPUS])
+shipped = [load_profile(name) for name in list_profiles() if (shipped_directory() / name).is_dir()]
+cpus = cpu_markdown([one.card for one in shipped if one.on_cpu])
 if args.write:
     args.write.write_text(replace_section(args.write, cpus, CPU_BEGIN, CPU_END), encoding="utf-8")
     args.write.write_text(replace_section(args.write, text), encoding="utf-8")

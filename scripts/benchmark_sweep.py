@@ -1,6 +1,6 @@
 """Throughput of a sweep (compiles in parallel, measures alone) against the loop that one would write first.
 
-python scripts/benchmark_sweep.py --workload conv --units 300 --naive-seconds 120 -o docs/sweep_h200.json
+python scripts/benchmark_sweep.py --workload conv --units 260 --naive-seconds 90 -o docs/sweep_h200.json
 
 Both measure the same units on the same device, in turn: whole convolution units in every way, or what a profile's
 dataset is made of, drawn by lot. Each runs in a process of its own, with empty Inductor and Triton caches, and its
@@ -25,7 +25,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.benchmark import Timer
 
@@ -43,11 +42,11 @@ from collectors.worker import RECYCLE, attempt
 from costmodel.emit import build_module
 from costmodel.errors import MeasurementError
 from costmodel.ir import parse
+from costmodel.measure import Measurement
 
 CONTENDERS = ("naive", "sweep")
 WORKLOADS = ("dataset", "conv")
 QUICK_UNITS = 6
-QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 def measure_naively(case: Case, device: str) -> tuple[str, dict[str, Any]]:
@@ -59,16 +58,16 @@ def measure_naively(case: Case, device: str) -> tuple[str, dict[str, Any]]:
         if case.runner == "inductor":
             torch._dynamo.reset()
             function = torch.compile(function)
-        return "ok", {"device_us": _quantiles_us(lambda: function(*arguments), device)}
+        samples_us = _samples_us(lambda: function(*arguments), device)
+    return "ok", {"device_us": Measurement(samples_us).quantiles_us()}
 
 
-def _quantiles_us(call: Callable[[], Any], device: str) -> list[float]:
+def _samples_us(call: Callable[[], Any], device: str) -> tuple[float, ...]:
     if device.startswith("cuda"):
         from triton.testing import do_bench
 
-        return [1e3 * milliseconds for milliseconds in do_bench(call, quantiles=list(QUANTILES))]
-    found = Timer("call()", globals={"call": call}).blocked_autorange()
-    return [1e6 * float(seconds) for seconds in np.quantile(found.times, QUANTILES)]
+        return tuple(1e3 * milliseconds for milliseconds in do_bench(call, return_mode="all"))
+    return tuple(1e6 * seconds for seconds in Timer("call()", globals={"call": call}).blocked_autorange().times)
 
 
 def naive_loop(cases: Sequence[Case], ledger: Ledger, device: str, end: float) -> bool:

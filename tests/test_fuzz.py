@@ -24,6 +24,7 @@ from costmodel.stream_program.aten import run_graph
 from costmodel.stream_program.lower import constants
 from costmodel.tree import stream_tree, units_of
 from costmodel.units import group_units
+from tests.balance import left_in_channels
 
 SEARCH = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 ALONE = [Program(((name, 1, 0), ("relu", 2, 0)), 2, "dict") for name in sorted(STEPS)]
@@ -62,12 +63,7 @@ def check_streamed(graph: Graph) -> None:
     assert sorted(stream.op.name for stream in filters(program) if stream.op is not None) == sorted(varying)
     assert rates(program) == Rates(len(graph.inputs), len(graph.inputs), len(graph.outputs))
     plan = schedule(program)
-    change = [0] * plan.network.channels
-    for actor, runs in zip(plan.network.actors, plan.steady, strict=True):
-        for port in actor.outputs:
-            change[port.channel] += runs * port.items
-        for port in actor.inputs:
-            change[port.channel] -= runs * port.items
+    change = left_in_channels(plan)
     assert change == [-len(graph.inputs), len(graph.outputs), *[0] * (len(change) - 2)]
 
 

@@ -35,6 +35,7 @@ from costmodel.stream_program.network import INPUT, OUTPUT
 from costmodel.stream_program.rates import pipeline_rates
 from costmodel.stream_program.replicate import executions, join_cost, replicate_shared
 from costmodel.streams import Dag, nodes, operator_tree
+from tests.balance import left_in_channels
 
 
 def rated(pop: int, push: int, peek: int | None = None) -> Filter:
@@ -121,12 +122,7 @@ class TestSchedule:
     @given(programs())
     def test_channels_hold_after_a_pass_what_they_held_before(self, program: Stream) -> None:
         plan = schedule(program)
-        change = [0] * plan.network.channels
-        for actor, runs in zip(plan.network.actors, plan.steady, strict=True):
-            for port in actor.outputs:
-                change[port.channel] += runs * port.items
-            for port in actor.inputs:
-                change[port.channel] -= runs * port.items
+        change = left_in_channels(plan)
         found = rates(program)  # by the equations, the schedule by the balance of all channels at once
         assert change == [-found.pop, found.push, *[0] * (len(change) - 2)]
         assert math.gcd(*plan.steady) == 1

@@ -1,0 +1,16 @@
+"""What a steady pass of a schedule leaves in each channel."""
+
+from __future__ import annotations
+
+from costmodel.stream_program.schedule import Schedule
+
+
+def left_in_channels(plan: Schedule) -> list[int]:
+    """Items that all actors together push into each channel, less those that they pop; the program's own ends too."""
+    change = [0] * plan.network.channels
+    for actor, runs in zip(plan.network.actors, plan.steady, strict=True):
+        for port in actor.outputs:
+            change[port.channel] += runs * port.items
+        for port in actor.inputs:
+            change[port.channel] -= runs * port.items
+    return change
