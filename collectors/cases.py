@@ -11,7 +11,7 @@ from typing import Literal
 
 from costmodel.errors import DatasetError
 
-Runner = Literal["aten", "inductor"]
+Runner = Literal["aten", "inductor", "autotune"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,8 @@ class Case:
 
     Attributes:
         graph: the text of an `ir.Graph` with canonical names.
-        runner: `aten` (operator after operator) or `inductor` (compiled as one graph).
+        runner: `aten` (operator after operator), `inductor` (compiled as one graph) or `autotune` (likewise, Triton
+            templates timed beside the library's kernels).
         unit: cases of one unit run the same layer in different ways (eager, folded, fused); "" for a lone kernel.
         way: which way of running the unit this is.
         position: where in its model the unit lies, from 0 (input) to 1 (output); None for a synthetic one.
@@ -40,6 +41,11 @@ class Case:
     def key(self) -> str:
         """Identifies what is measured, whatever it was taken from."""
         return hashlib.sha256(f"{self.runner}\n{self.graph}".encode()).hexdigest()[:24]
+
+    @property
+    def compiled(self) -> bool:
+        """Whether it has to be compiled before it can be measured."""
+        return self.runner != "aten"
 
 
 def write_cases(path: Path, cases: Iterable[Case]) -> None:

@@ -98,7 +98,7 @@ def _compile(client: Client, todo: Sequence[Case], settings: Settings, report: R
     begin = time.monotonic()
     end = begin + settings.seconds * settings.compile_share
     hosts = sorted({worker["host"] for worker in client.scheduler_info()["workers"].values()})
-    cold = [case for case in todo if case.runner == "inductor"]
+    cold = [case for case in todo if case.compiled]
     shares = {host: deque(cold[number :: len(hosts)]) for number, host in enumerate(hosts)}
     compiled: dict[str, str] = {}
     flying: dict[Future[list[str]], tuple[str, list[Case]]] = {}
@@ -185,7 +185,7 @@ class _Sweep:
 
     def _submit(self, case: Case) -> None:
         """Rather to the host that has compiled it; to another one if that is gone."""
-        host = self.hosts.get(case.key) if case.runner == "inductor" else None
+        host = self.hosts.get(case.key) if case.compiled else None
         where = {"workers": [host], "allow_other_workers": True} if host else {}
         self.flying[self.client.submit(measure, case, pure=False, **where)] = case
 

@@ -100,7 +100,10 @@ def warm(job: tuple[Case, str]) -> dict[str, float]:
     """Compiles one case in every mode in this process; seconds that each took, its first call included."""
     import torch
 
+    from costmodel.inductor import share_cache
+
     case, device = job
+    share_cache()
     module, x = build(case, device)
     seconds = {}
     for mode, option in modes_on(device).items():

@@ -63,14 +63,14 @@ def callables(
 
     Args:
         graph: what is computed.
-        runner: `aten`, or `inductor` for what that makes of it.
+        runner: `aten`, or `inductor` for what that makes of it, or `autotune` for the best that it can make of it.
         device: where.
     """
     module = build_module(graph)
     sets = argument_sets(graph, device)
     function: Callable[..., Any] = module
-    if runner == "inductor":
-        function = compile_module(module, sets[0])
+    if runner != "aten":
+        function = compile_module(module, sets[0], templates=runner == "autotune")
     return [_bind(function, arguments) for arguments in sets], module, sets[0]
 
 

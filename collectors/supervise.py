@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,6 +79,7 @@ def supervise(
     end: float,
     report: Report,
     hang_seconds: float = HANG_SECONDS,
+    first: subprocess.Popen[bytes] | None = None,
 ) -> None:
     """Runs workers one after another until `end` (monotonic seconds) or until nothing is left to do.
 
@@ -90,12 +91,12 @@ def supervise(
         end: no case is started later.
         report: told how far it is, several times a second.
         hang_seconds: a worker that ends no case for so long is killed.
+        first: a worker that `waiting_worker` has started for this work.
 
     Raises:
         MeasurementError: workers end before they measure anything; the message has their last words.
         DatasetError: the ledger cannot be used.
     """
-    variables, name = pinned(device)
     log = ledger_path.with_suffix(".log")
     with Ledger(ledger_path, environment(device)) as ledger:
         ledger.settle("crashed", "the sweep was killed while it was measured")
@@ -103,9 +104,9 @@ def supervise(
         idle = 0
         while time.monotonic() < end and idle < STARTS_WITHOUT_PROGRESS:
             before = ledger.last_row()
-            command = [sys.executable, "-m", "collectors.worker", str(work), str(ledger_path), "--device", name]
-            command += ["--seconds", str(end - time.monotonic()), "--parent", str(os.getpid())]
-            with _interruptible(ledger), running(command, variables, log) as worker:
+            start = _worker(work, ledger_path, device, end) if first is None else nullcontext(first)
+            first = None
+            with _interruptible(ledger), start as worker:
                 status, error = watch.until_it_ends(worker)
             if status:
                 ledger.settle(status, error)
@@ -118,6 +119,29 @@ def supervise(
             idle = idle + 1 if ledger.last_row() == before else 0
         if idle:
             raise MeasurementError(f"workers end before they measure anything ({error}): {last_words(log)}; see {log}")
+
+
+def waiting_worker(
+    work: Path, ledger_path: Path, device: str, end: float
+) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """A worker that makes itself ready to compile and measure while others still compile; it waits for its work list.
+
+    Args:
+        work: where the list will be; nothing may lie there yet.
+        ledger_path: where results will go.
+        device: `cpu`, `cuda` or `cuda:N`.
+        end: monotonic seconds; no case is started later.
+    """
+    return _worker(work, ledger_path, device, end, "--wait")
+
+
+def _worker(
+    work: Path, ledger_path: Path, device: str, end: float, *options: str
+) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    variables, name = pinned(device)
+    command = [sys.executable, "-m", "collectors.worker", str(work), str(ledger_path), "--device", name, *options]
+    command += ["--seconds", str(end - time.monotonic()), "--parent", str(os.getpid())]
+    return running(command, variables, ledger_path.with_suffix(".log"))
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from collectors.environment import environment
 from collectors.ledger import Ledger
 from collectors.pool import default_processes
 from collectors.precompile import precompile
-from collectors.supervise import HANG_SECONDS, Progress, Report, locked, supervise
+from collectors.supervise import HANG_SECONDS, Progress, Report, locked, supervise, waiting_worker
 from costmodel.errors import CostmodelError
 
 
@@ -57,14 +58,27 @@ def sweep(cases: Sequence[Case], ledger_path: Path, settings: Settings, report: 
         with Ledger(ledger_path, environment(settings.device)) as ledger:
             finished = ledger.finished()
         todo = [case for case in cases if (case.key, case.unit) not in finished][: settings.limit]
-        compiled = _compile(todo, ledger_path.with_suffix(".compiled"), settings, begin, report)
-        ready = [case for case in todo if case.runner == "aten" or case.key in compiled]
         work = ledger_path.with_suffix(".work.jsonl")
-        write_cases(work, ready)
-        end = begin + settings.seconds
-        if ready:
-            supervise(work, len(ready), ledger_path, settings.device, end, report, settings.hang_seconds)
         work.unlink(missing_ok=True)
+        end = begin + settings.seconds
+        done = ledger_path.with_suffix(".compiled")
+        with ExitStack() as stack:
+            first = None
+            if _cold(todo, done):
+                first = stack.enter_context(waiting_worker(work, ledger_path, settings.device, end))
+            compiled = _compile(todo, done, settings, begin, report)
+            ready = [case for case in todo if not case.compiled or case.key in compiled]
+            write_cases(work, ready)
+            if ready:
+                hang_seconds = settings.hang_seconds
+                supervise(work, len(ready), ledger_path, settings.device, end, report, hang_seconds, first)
+        work.unlink(missing_ok=True)
+
+
+def _cold(todo: Sequence[Case], path: Path) -> list[Case]:
+    """What has to be compiled and has never been here."""
+    known = set(path.read_text().split()) if path.exists() else set()
+    return [case for case in todo if case.compiled and case.key not in known]
 
 
 def _compile(todo: Sequence[Case], path: Path, settings: Settings, begin: float, report: Report) -> set[str]:
@@ -73,7 +87,7 @@ def _compile(todo: Sequence[Case], path: Path, settings: Settings, begin: float,
     A case that failed is measured all the same: the worker, alone and supervised, finds out and records why.
     """
     known = set(path.read_text().split()) if path.exists() else set()
-    cold = [case for case in todo if case.runner == "inductor" and case.key not in known]
+    cold = _cold(todo, path)
     start = time.monotonic()
     end = begin + settings.seconds * settings.compile_share
     try:

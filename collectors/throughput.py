@@ -31,15 +31,25 @@ def results(ledger_path: Path) -> dict[tuple[str, str], dict[str, Any]]:
         return {(row["key"], row["unit"]): row for row in ledger.rows()}
 
 
-def rate(cases: Sequence[Case], found: Results, seconds: float) -> dict[str, Any]:
-    """Units of which every case has ended, a minute; how many cases ended how."""
-    whole = [unit for unit in by_unit(list(cases)) if all((case.key, case.unit) in found for case in unit)]
+def rate(cases: Sequence[Case], found: Results, seconds: float, start_seconds: float = 0.0) -> dict[str, Any]:
+    """Units of which every case has ended, a minute; how many cases ended how.
+
+    Args:
+        cases: all that were to be measured.
+        found: what was.
+        seconds: how long it took.
+        start_seconds: the part of that before the first case; `units_per_minute` has it once for all the units, also
+            where the time was up before they were done.
+    """
+    units = by_unit(list(cases))
+    whole = [unit for unit in units if all((case.key, case.unit) in found for case in unit)]
     ends = Counter(f"{row['runner']} {row['status']}" for row in found.values())
+    whole_seconds = start_seconds + (seconds - start_seconds) * len(units) / max(1, len(whole))
     return {
         "seconds": round(seconds, 1),
         "units": len(whole),
         "cases": dict(sorted(ends.items())),
-        "units_per_minute": round(60 * len(whole) / seconds, 2),
+        "units_per_minute": round(60 * len(units) / whole_seconds, 2) if whole else 0.0,
     }
 
 

@@ -122,6 +122,9 @@ def _compile(
     import torch
     from torch._dynamo.utils import counters
 
+    from costmodel.inductor import share_cache
+
+    share_cache()
     torch._dynamo.reset()
     counters.clear()
     start = time.perf_counter()

@@ -38,6 +38,7 @@ TARGET_US = 300.0
 """About how long one captured graph should run, so that its launch weighs little."""
 CPU_SAMPLE_US, CPU_ROUND_US = 1500.0, 40e3
 """About how long a sample on a CPU should take, and all samples of a try, so that interruptions weigh little."""
+LOOK_SECONDS = 0.1
 CPU_TRIES = 3
 """So often a CPU is asked for samples if they scatter; all of them count."""
 CPU_SCATTER = 0.12
@@ -86,13 +87,13 @@ def measure_case(case: Case, device: str) -> tuple[str, dict[str, Any]]:
         calls, reference, arguments = callables(graph, case.runner, device)
         result = calls[0]()
         record["setup_s"] = round(time.perf_counter() - start, 3)
-        if case.runner == "inductor":
+        if case.compiled:
             record["relative_error"] = relative_error(result, reference(*arguments))
         del result
         if device.startswith("cuda") and case.runner == "aten" and lone_convolution(graph):
             record[WORKSPACE] = workspace_bytes(calls[0])
         device_us = _time(graph, calls, device, record)
-    if case.runner == "inductor" and not record["relative_error"] < WRONG_ERROR:
+    if case.compiled and not record["relative_error"] < WRONG_ERROR:
         return "wrong", record
     if complaint := _complaint(device_us, device, record):
         return "noisy", {**record, "complaint": complaint}
@@ -118,7 +119,7 @@ def _time(graph: Graph, calls: Sequence[Callable[[], Any]], device: str, record:
     if device.startswith("cuda"):
         estimate = estimate_us(graph)
         copies = max(len(calls) if estimate < 100 else 1, min(20, int(TARGET_US / estimate)), 1)
-        replays = max(1, min(10, int(4 * TARGET_US / (estimate * copies))))
+        replays = max(1, min(10, int(2 * TARGET_US / (estimate * copies))))
         device_us = device_time(_rotate(calls), rounds=5, replays=replays, copies=copies, device=device)
         host_us = host_time(calls[0], repeats=12, device=device)
     else:
@@ -204,7 +205,8 @@ def tidy(count: int, device: str) -> None:
     short = on_cuda and torch.cuda.memory_reserved() > MOST_RESERVED * torch.cuda.get_device_properties(0).total_memory
     if count % 50 and not short:
         return
-    torch._dynamo.reset()
+    if "torch._dynamo" in sys.modules:  # importing it takes seconds, and aten cases do without
+        torch._dynamo.reset()
     if on_cuda:
         release_memory()
 
@@ -212,6 +214,7 @@ def tidy(count: int, device: str) -> None:
 def warm(job: tuple[Case, str]) -> None:
     """Compiles one case in this process, so that the cache on disk holds it."""
     import torch
+    from torch._inductor import config
 
     from collectors.run import make_tensor
     from costmodel.emit import build_module
@@ -223,13 +226,25 @@ def warm(job: tuple[Case, str]) -> None:
     if size_bytes(graph) > MOST_BYTES:
         return
     arguments = [make_tensor(value.type, device) for value in graph.values]
-    with torch.no_grad():
-        compiled = compile_module(build_module(graph), arguments)
+    tuned = case.runner == "autotune"
+    choices_kept = not tuned  # made while others use the device, they are no good: only the kernels are kept
+    with torch.no_grad(), config.patch(fx_graph_cache=choices_kept, autotune_local_cache=choices_kept):
+        compiled = compile_module(build_module(graph), arguments, templates=tuned)
         if device.startswith("cuda"):
             compiled(*arguments)
     if device.startswith("cuda"):
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
+
+
+def make_ready(device: str) -> None:
+    """Does what the first case would wait for: imports of torch's compiler, the start of the device."""
+    import torch
+    import torch._inductor.compile_fx
+
+    import collectors.run  # noqa: F401
+
+    torch.zeros(1, device=device)
 
 
 def main() -> int:
@@ -240,11 +255,16 @@ def main() -> int:
     parser.add_argument("--device", required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--wait", action="store_true", help="for the work list, having made ready to compile")
     args = parser.parse_args()
     die_with_parent(args.parent)
     settle(args.device)
     end = time.monotonic() + args.seconds
     warnings.filterwarnings("ignore")
+    if args.wait:
+        make_ready(args.device)
+        while not args.work.exists():
+            time.sleep(LOOK_SECONDS)
     try:
         with Ledger(args.ledger, environment(args.device)) as ledger:
             finished = ledger.finished()

@@ -206,7 +206,7 @@ def device_time(call: Call, rounds: int = 5, replays: int = 10, copies: int = 1,
     if not device.startswith("cuda"):
         return _wall_time(call, rounds, copies)
     graph = capture_graph(call, copies)
-    for _ in range(3):
+    for _ in range(2):
         graph.replay()
     samples: list[float] = []
     for _ in range(rounds):

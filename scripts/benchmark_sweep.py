@@ -1,13 +1,13 @@
 """Throughput of a sweep (compiles in parallel, measures alone) against the loop that one would write first.
 
-python scripts/benchmark_sweep.py --workload conv --units 260 --naive-seconds 90 -o docs/sweep_h200.json
+python scripts/benchmark_sweep.py --units 4000 --naive-seconds 100 --seconds 220 -o docs/sweep_h200.json
 
 Both measure the same units on the same device, in turn: whole convolution units in every way, or what a profile's
 dataset is made of, drawn by lot. Each runs in a process of its own, with empty Inductor and Triton caches, and its
 clock starts before Python does. The loop takes one case after the other in one process: torch.compile where it is to
 be compiled, and the timing that is usual in such a loop, `triton.testing.do_bench` (`torch.utils.benchmark` on a CPU);
 it checks nothing, and does not time the host. It may be given less time: as the order is by lot, its rate holds for
-the rest.
+the rest. What it takes to start (imports, the device) is counted once, however long it goes on.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from collectors.sample import conv_units, quick_units, sample_units
 from collectors.supervise import Progress
 from collectors.sweep import Settings, sweep
 from collectors.throughput import apart, rate, report, results
-from collectors.worker import RECYCLE, attempt
+from collectors.worker import RECYCLE, attempt, make_ready
 from costmodel.emit import build_module
 from costmodel.errors import MeasurementError
 from costmodel.ir import parse
@@ -85,11 +85,13 @@ def naive_loop(cases: Sequence[Case], ledger: Ledger, device: str, end: float) -
 
 
 def contend(args: argparse.Namespace) -> int:
-    """In a process of its own: one of the two; prints how long the phases of a sweep took."""
+    """In a process of its own: one of the two; prints how long its start, or the phases of the sweep, took."""
     die_with_parent(args.parent)
     cases = list(read_cases(args.cases))
     if args.contender == "naive":
         warnings.filterwarnings("ignore")
+        make_ready(args.device)
+        print(json.dumps({"start_s": round(time.monotonic() - args.begun, 1)}), flush=True)
         with Ledger(args.ledger, environment(args.device)) as ledger:
             return 0 if naive_loop(cases, ledger, args.device, time.monotonic() + args.seconds) else RECYCLE
     phases: dict[str, float] = {}
@@ -113,21 +115,24 @@ def run(contender: str, cases: Sequence[Case], place: Path, args: argparse.Names
     caches = {"TORCHINDUCTOR_CACHE_DIR": str(place / "inductor"), "TRITON_CACHE_DIR": str(place / "triton")}
     command = [sys.executable, __file__, "--contender", contender, "--cases", str(place / "cases.jsonl")]
     command += ["--ledger", str(place / "ledger.sqlite"), "--device", args.device, "--parent", str(os.getpid())]
-    command += ["--processes", str(args.processes), "--seconds"]
+    command += ["--processes", str(args.processes)]
     start = time.monotonic()
+    command += ["--begun", str(start)]
+    printed: list[str] = []
     end = start + (args.naive_seconds if contender == "naive" else args.seconds)
     while True:
         left = str(max(0.0, end - time.monotonic()))
         done = subprocess.run(
-            [*command, left], env={**os.environ, **caches}, capture_output=True, text=True, check=False
+            [*command, "--seconds", left], env={**os.environ, **caches}, capture_output=True, text=True, check=False
         )
+        printed += done.stdout.splitlines()
         if done.returncode != RECYCLE:
             break
     seconds = time.monotonic() - start
     if done.returncode:
         raise MeasurementError(f"{contender} failed: {done.stderr.strip().rpartition(chr(10))[2]}")
-    phases = json.loads(done.stdout.splitlines()[-1]) if done.stdout.strip() else {}
-    return {**rate(cases, results(place / "ledger.sqlite"), seconds), **phases}
+    told: dict[str, float] = json.loads(printed[0]) if printed else {}
+    return {**rate(cases, results(place / "ledger.sqlite"), seconds, told.get("start_s", 0.0)), **told}
 
 
 def compare(args: argparse.Namespace) -> dict[str, Any]:
@@ -173,6 +178,7 @@ def main() -> None:
     parser.add_argument("--cases", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--ledger", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--begun", type=float, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.contender:
         sys.exit(contend(args))

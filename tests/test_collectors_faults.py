@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -23,7 +24,7 @@ from collectors import worker
 from collectors.cases import Case, write_cases
 from collectors.environment import environment
 from collectors.ledger import Ledger
-from collectors.supervise import Progress, locked
+from collectors.supervise import Progress, locked, supervise, waiting_worker
 from collectors.sweep import Settings, summary, sweep, tally
 from collectors.worker import attempt, measure_case
 from costmodel.errors import DatasetError, MeasurementError
@@ -266,6 +267,27 @@ class TestSupervisor:
     def test_a_ledger_that_cannot_be_written_is_refused(self, tmp_path: Path):
         with pytest.raises(DatasetError, match="cannot be written"):
             sweep([case_of("relu")], tmp_path / "none" / "ledger.sqlite", Settings("cpu", 10.0), unheard)
+
+    @pytest.mark.slow
+    def test_a_worker_that_has_waited_measures_what_comes(self, tmp_path: Path):
+        work, ledger = tmp_path / "work.jsonl", tmp_path / "ledger.sqlite"
+        end = time.monotonic() + 120
+        with waiting_worker(work, ledger, "cpu", end) as first:
+            with pytest.raises(subprocess.TimeoutExpired):
+                first.wait(3.0)
+            write_cases(work, [case_of("relu")])
+            supervise(work, 1, ledger, "cpu", end, unheard, first=first)
+            assert first.returncode == 0  # and no other has been started
+        (status,) = ends(ledger)
+        assert status in ("ok", "noisy")
+
+    @pytest.mark.slow
+    def test_a_worker_waits_no_longer_than_who_compiles(self, tmp_path: Path):
+        ledger = tmp_path / "ledger.sqlite"
+        waiting = waiting_worker(tmp_path / "work.jsonl", ledger, "cpu", time.monotonic() + 120)
+        with pytest.raises(KeyboardInterrupt), waiting as first:
+            raise KeyboardInterrupt
+        assert first.returncode == -signal.SIGKILL
 
     def test_nothing_left_to_do_starts_no_worker(self, tmp_path: Path):
         path = tmp_path / "ledger.sqlite"

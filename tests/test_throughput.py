@@ -21,8 +21,16 @@ def test_only_whole_units_count():
         "seconds": 30.0,
         "units": 2,  # of the first unit a case is missing
         "cases": {"aten ok": 2, "inductor ok": 1},
-        "units_per_minute": 4.0,
+        "units_per_minute": 4.0,  # all three would have taken 45 seconds
     }
+
+
+def test_a_start_counts_once_however_few_units_there_was_time_for():
+    cases = [case_of(name) for name in "abcd"]
+    found = {(case.key, case.unit): {"runner": "aten", "status": "ok"} for case in cases[:2]}
+    measured = rate(cases, found, 30.0, start_seconds=10.0)
+    assert measured["units_per_minute"] == 4.8  # four would have taken 10 + 2 x 20 seconds
+    assert rate(cases, {}, 30.0)["units_per_minute"] == 0.0
 
 
 def test_what_is_compared_is_what_both_trust():
