@@ -45,7 +45,7 @@ def test_what_was_compiled_before_comes_from_the_cache(tmp_path: Path, monkeypat
 
 
 EARLY = "import types; early = sys.modules['e'] = types.ModuleType('e'); import torch; early.torch = torch"
-"""Torch, and before it a module that holds it, as the main module of a process that multiprocessing has spawned does."""
+"""Torch, and before it a module that holds it, as the main module of a process that multiprocessing spawned does."""
 
 
 @pytest.mark.slow
