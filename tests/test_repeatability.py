@@ -1,0 +1,49 @@
+"""How far processes differ, by hand; README's table is that of the file."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pandas as pd
+import pytest
+
+from costmodel.measured import Measured, read_measured
+from costmodel.scores import replace_section
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("repeatability", ROOT / "scripts" / "repeatability.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def measured(model: str, eager_us: float, compiled_us: float) -> Measured:
+    medians = {"eager_us/default": eager_us, "default_us": compiled_us}
+    return Measured(model, 1, "float32", "nchw", medians, {})
+
+
+def test_by_hand(script: ModuleType):
+    again = [measured("a", 100.0, 50.0), measured("a", 100.0, 40.0), measured("b", 90.0, 30.0), measured("c", 1.0, 1.0)]
+    again += [measured("c", 2.0, 2.0)]
+    rows = [("a", 1.8, 2.7), ("b", 3.0, 3.0), ("c", None, 5.0)]
+    validation = pd.DataFrame(rows, columns=["model", "measured_speedup/default", "speedup/default"])
+    validation = validation.assign(batch_size=1, precision="float32", layout="nchw")
+    found = script.compare(again, validation, "default")
+    assert found == pytest.approx(  # only a was measured in several processes, and before: 2 and 2.5, the median 2.25
+        {"cases": 1, "processes": 2, "two processes": 0.22314, "measured once before": 0.2, "predicted": 0.2}, rel=1e-4
+    )
+
+
+def test_readme_has_the_table_of_the_file(script: ModuleType):
+    again, _ = read_measured(ROOT / "docs" / "again_h200.jsonl")
+    text = script.table(again, pd.read_csv(ROOT / "trained_models" / "nvidia-h200" / "validation.csv"))
+    readme = ROOT / "README.md"
+    assert replace_section(readme, text, script.BEGIN, script.END) == readme.read_text(encoding="utf-8")
