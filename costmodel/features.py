@@ -7,19 +7,21 @@ binary logarithms, so that a network sees ratios.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from costmodel import ops
 from costmodel.compile import split_reduction
 from costmodel.ir import DTYPE_BYTES, Graph, Op, Ref, TensorType
-from costmodel.kernels import Kernel
+from costmodel.kernels import Kernel, grouping
 from costmodel.ops import Role
 from costmodel.strides import walk_of
 
 Features = Mapping[str, float]
 OPTIONAL = frozenset({"position"})
 """Features that a predictor may go without: an ablation decides whether they are worth having."""
+TILT = 0.02
+"""How much more a flat kernel's width counts than its height."""
 LONG_RUN = 1024
 """Elements in a row beyond which a longer row makes no difference."""
 
@@ -160,6 +162,21 @@ def _number(value: object, default: float = 0.0) -> float:
     return float(value) if isinstance(value, (int, float)) else default
 
 
+def _odd(size: int) -> float:
+    """How far rows of so many elements keep a kernel from loads of several at once: 0 for multiples of 8, 3 if odd."""
+    return float(size % 8 != 0) + float(size % 4 != 0) + float(size % 2 != 0)
+
+
+def _side(sizes: Sequence[int]) -> float:
+    """The side of a square kernel of the same area; a wide one counts a little more than a tall one, to be told apart.
+
+    A little, because only few families have kernels that are not square, and what a network has not seen it guesses.
+    """
+    height, width = sizes[0], sizes[-1]
+    side: float = math.prod(sizes) ** (1 / len(sizes))
+    return side * (1 + TILT * (width - height) / (width + height))
+
+
 def _tiling(rows: int, columns: int, inner: int, batch: int, multiprocessors: int) -> dict[str, float]:
     """A product's dimensions and how its tiles of 128 x 128 and 64 x 64 fill the device."""
     named = {"log_m": _log(rows), "log_n": _log(columns), "log_k": _log(inner), "log_products": _log(batch)}
@@ -168,7 +185,7 @@ def _tiling(rows: int, columns: int, inner: int, batch: int, multiprocessors: in
         named[f"log_waves_{tile}"] = math.log2(waves)
         named[f"wave_loss_{tile}"] = math.ceil(waves) / waves if waves > 1 else 1.0
     for name, size in (("n", columns), ("k", inner)):
-        named[f"{name}_odd"] = float(size % 8 != 0) + float(size % 4 != 0) + float(size % 2 != 0)
+        named[f"{name}_odd"] = _odd(size)
         named[f"{name}_by_32"] = float(size % 32 == 0)
     return named
 
@@ -181,6 +198,7 @@ def _conv_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
     inner = math.prod(weight.shape[1:])
     columns = op.type.shape[1] // groups
     kernel_sizes = weight.shape[2:] or (1,)
+    kind = grouping(groups, weight.shape[1], columns)
     return {
         "log_weight_bytes": _log(weight.nbytes),
         "fused": float(op.base != "convolution"),
@@ -190,8 +208,8 @@ def _conv_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         "log_out_channels": _log(op.type.shape[1]),
         "log_in_pixels": _log(math.prod(source.shape[2:])),
         "log_out_pixels": _log(spatial),
-        "kernel_h": float(kernel_sizes[0]),
-        "kernel_w": float(kernel_sizes[-1]),
+        "kernel_size": _side(kernel_sizes),
+        "oblong": float(kind == "depthwise" and kernel_sizes[0] != kernel_sizes[-1]),
         "pointwise": float(math.prod(kernel_sizes) == 1),
         "stride": _number(op.arg("stride"), 1),
         "padding": _number(op.arg("padding")),
@@ -199,13 +217,19 @@ def _conv_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         "log_groups": _log(groups),
         "depthwise": float(weight.shape[1] == 1 and groups > 1),
         "grouped": float(weight.shape[1] > 1 and groups > 1),
+        "uneven_groups": float(kind == "uneven"),
+        "multiplied": float(kind == "multiplied"),
         "transposed": float(bool(op.arg("transposed"))),
         "bias": float(isinstance(op.arg("bias"), Ref)),
         "in_nhwc": float(source.layout == "nhwc"),
         "in_strided": float(source.layout == "strided"),
+        "in_viewed": float(any(op.arg(name) == Ref(view.name) for view in graph.ops for name in ("input", "self"))),
+        "out_nhwc": float(op.type.layout == "nhwc"),
         "weight_nhwc": float(weight.layout == "nhwc"),
         "dims": float(len(kernel_sizes)),
         "in_channels_odd": float(weight.shape[1] % 4 != 0) + float(weight.shape[1] % 8 != 0),
+        "in_pixels_odd": _odd(math.prod(source.shape[2:])),
+        "out_pixels_odd": _odd(spatial),
         **_tiling(source.shape[0] * spatial, columns, inner, groups, multiprocessors),
     }
 

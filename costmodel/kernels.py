@@ -86,6 +86,25 @@ def choose_libraries(graph: Graph) -> Graph:
     return Graph(graph.name, graph.values, tuple(choose(op) for op in graph.ops), graph.outputs, graph.module_calls)
 
 
+def grouping(groups: int, inputs: int, outputs: int) -> str:
+    """How a convolution's channels are grouped, as far as cuDNN's kernels tell it apart; empty for one group.
+
+    On an H200 it has fast kernels for groups of 4, 8, 16, ... channels (`even`); others (`uneven`) take several times as
+    long, and are issued at twice the cost. Depthwise ones that make several channels of one (`multiplied`) are often
+    issued one by one.
+
+    Args:
+        groups: how many.
+        inputs: channels that each reads.
+        outputs: channels that each makes.
+    """
+    if groups == 1:
+        return ""
+    if inputs == 1:
+        return "depthwise" if outputs == 1 else "multiplied"
+    return "even" if inputs.bit_count() == outputs.bit_count() == 1 and inputs > 2 else "uneven"
+
+
 class Extractor:
     """Takes groups of operators out of one graph as graphs of their own, in canonical names.
 

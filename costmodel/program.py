@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from costmodel import ops
 from costmodel.compile import compiled_kernels
 from costmodel.ir import Graph, Op, Ref
-from costmodel.kernels import Kernel, eager_kernels
+from costmodel.kernels import Kernel, eager_kernels, grouping
 from costmodel.ops import Role
 
 
@@ -97,7 +97,7 @@ def _shape_class(graph: Graph, op: Op) -> str:
     groups = op.arg("groups", 1)
     bias = "+bias" if isinstance(op.arg("bias"), Ref) else ""
     if isinstance(groups, int) and groups > 1:
-        return ("depthwise" if weight[1] == 1 else "grouped") + bias
+        return grouping(groups, weight[1], op.type.shape[1] // groups) + bias
     if math.prod(weight[2:]) > 1:
         return "spatial" + bias
     return ("one_pixel" if math.prod(op.type.shape[2:]) == 1 else "pointwise") + bias
