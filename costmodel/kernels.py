@@ -89,9 +89,9 @@ def choose_libraries(graph: Graph) -> Graph:
 def grouping(groups: int, inputs: int, outputs: int) -> str:
     """How a convolution's channels are grouped, as far as cuDNN's kernels tell it apart; empty for one group.
 
-    On an H200 it has fast kernels for groups of 4, 8, 16, ... channels (`even`); others (`uneven`) take several times as
-    long, and are issued at twice the cost. Depthwise ones that make several channels of one (`multiplied`) are often
-    issued one by one.
+    On an H200 it has fast kernels for groups of 4, 8, 16, ... channels (`even`); others (`uneven`) take several times
+    as long, and the host twice as long to issue. Depthwise ones that make several channels of one (`multiplied`) are
+    often issued one by one.
 
     Args:
         groups: how many.

@@ -8,7 +8,7 @@ from torch import nn
 
 from costmodel.capture import capture
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
-from costmodel.kernels import Extractor, Kernel, choose_libraries, eager_kernels
+from costmodel.kernels import Extractor, Kernel, choose_libraries, eager_kernels, grouping
 
 T = TensorType("float32", (2, 6))
 HALF = TensorType("float32", (2, 3), "strided")
@@ -104,3 +104,19 @@ def test_the_anchor_is_what_costs_most() -> None:
     pointwise = chain(op("a", "relu", "x"), op("b", "neg", "a"), op("v", "view", "b"))
     assert Kernel("triton", pointwise, ()).anchor.name == "b"
     assert Kernel("triton", pointwise, ()).kind == "neg"
+
+
+@pytest.mark.parametrize(
+    ("channels", "kind"),
+    [
+        ((1, 64, 64), ""),
+        ((32, 1, 1), "depthwise"),
+        ((32, 1, 2), "multiplied"),
+        ((32, 4, 8), "even"),
+        ((2, 2, 2), "uneven"),
+        ((7, 24, 24), "uneven"),
+        ((8, 32, 24), "uneven"),
+    ],
+)
+def test_how_channels_are_grouped(channels: tuple[int, int, int], kind: str) -> None:
+    assert grouping(*channels) == kind
