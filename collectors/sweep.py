@@ -11,8 +11,8 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,16 +58,16 @@ def sweep(cases: Sequence[Case], ledger_path: Path, settings: Settings, report: 
         with Ledger(ledger_path, environment(settings.device)) as ledger:
             finished = ledger.finished()
         todo = [case for case in cases if (case.key, case.unit) not in finished][: settings.limit]
+        record = ledger_path.with_suffix(".compiled")
+        known = set(record.read_text().split()) if record.exists() else set()
+        cold = [case for case in todo if case.compiled and case.key not in known]
         work = ledger_path.with_suffix(".work.jsonl")
         work.unlink(missing_ok=True)
         end = begin + settings.seconds
-        done = ledger_path.with_suffix(".compiled")
-        with ExitStack() as stack:
-            first = None
-            if _cold(todo, done):
-                first = stack.enter_context(waiting_worker(work, ledger_path, settings.device, end))
-            compiled = _compile(todo, done, settings, begin, report)
-            ready = [case for case in todo if not case.compiled or case.key in compiled]
+        waiting = waiting_worker(work, ledger_path, settings.device, end) if cold else nullcontext()
+        with waiting as first:
+            known |= _compile(cold, known, record, settings, begin, report)
+            ready = [case for case in todo if not case.compiled or case.key in known]
             write_cases(work, ready)
             if ready:
                 hang_seconds = settings.hang_seconds
@@ -75,28 +75,31 @@ def sweep(cases: Sequence[Case], ledger_path: Path, settings: Settings, report: 
         work.unlink(missing_ok=True)
 
 
-def _cold(todo: Sequence[Case], path: Path) -> list[Case]:
-    """What has to be compiled and has never been here."""
-    known = set(path.read_text().split()) if path.exists() else set()
-    return [case for case in todo if case.compiled and case.key not in known]
-
-
-def _compile(todo: Sequence[Case], path: Path, settings: Settings, begin: float, report: Report) -> set[str]:
-    """Fills Inductor's cache in parallel; keys of all cases ever compiled here, those that failed included.
+def _compile(
+    cold: Sequence[Case], known: Collection[str], record: Path, settings: Settings, begin: float, report: Report
+) -> set[str]:
+    """Fills Inductor's cache in parallel; keys of the cases that were compiled now, those that failed included.
 
     A case that failed is measured all the same: the worker, alone and supervised, finds out and records why.
+
+    Args:
+        cold: what is to be compiled.
+        known: keys of all that was, before.
+        record: the file that keeps them.
+        settings: of the sweep.
+        begin: monotonic seconds; when the sweep did.
+        report: told how far it is.
     """
-    known = set(path.read_text().split()) if path.exists() else set()
-    cold = _cold(todo, path)
+    made: set[str] = set()
     start = time.monotonic()
     end = begin + settings.seconds * settings.compile_share
     try:
         for count, case in enumerate(precompile(cold, settings.device, settings.processes, end), 1):
-            known.add(case.key)
+            made.add(case.key)
             report(Progress("compiling", count, len(cold), time.monotonic() - start, count))
     finally:
-        write_whole(path, "\n".join(sorted(known)))
-    return known
+        write_whole(record, "\n".join(sorted({*known, *made})))
+    return made
 
 
 def tally(ledger_path: Path) -> tuple[int, Counter[str]]:

@@ -10,12 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from costmodel import ops
-from costmodel.attention import unrolled
-from costmodel.compile import schedule
-from costmodel.decompose import decompose
+from costmodel.compile import lowered, schedule
 from costmodel.ir import Graph, Op, Ref
 from costmodel.kernels import Extractor, Kernel
-from costmodel.layouts import lay_out
 from costmodel.ops import Role
 
 PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm"})
@@ -24,10 +21,11 @@ EPILOGUE = frozenset({Role.POINTWISE, Role.VIEW})
 
 def templated_kernels(graph: Graph) -> tuple[Kernel, ...]:
     """The kernel calls of `torch.compile(model, mode="max-autotune")`, in order; those of templates are `template`."""
-    lowered = lay_out(decompose(unrolled(graph)))
-    kernels = schedule(lowered)
-    extractor = Extractor(lowered)
-    position = {op.name: index for index, op in enumerate(lowered.ops)}
+    main = lowered(graph)
+    kernels = schedule(main)
+    extractor, users = Extractor(main), main.users()
+    position = {op.name: index for index, op in enumerate(main.ops)}
+    home = {name: number for number, kernel in enumerate(kernels) for name in kernel.ops}
     made: list[Kernel] = []
     taken: set[int] = set()
     for number, kernel in enumerate(kernels):
@@ -36,9 +34,14 @@ def templated_kernels(graph: Graph) -> tuple[Kernel, ...]:
         if not has_template(kernel):
             made.append(kernel)
             continue
-        later = _epilogue(lowered, kernels, number, taken)
+        readers = _readers(main, users, home, kernel.ops[-1])
         names = kernel.ops
-        if later is not None:
+        later = readers.pop() if len(readers) == 1 else None
+        if (
+            later is not None
+            and later not in taken
+            and _is_epilogue(kernels[later], main.type_of(Ref(names[-1])).numel)
+        ):
             taken.add(later)
             names = tuple(sorted((*names, *kernels[later].ops), key=position.__getitem__))
         made.append(Kernel("template", extractor.extract(names), names))
@@ -57,23 +60,18 @@ def has_template(kernel: Kernel) -> bool:
     return op.base == "convolution" and len(op.type.shape) == 4 and dense
 
 
-def _epilogue(graph: Graph, kernels: Sequence[Kernel], number: int, taken: set[int]) -> int | None:
-    """The number of the kernel that a template's could compute as well: elementwise, and alone in reading it."""
-    result = kernels[number].ops[-1]
-    users = graph.users()
-    if any(ref.name == result for ref in graph.outputs):
-        return None
-    home = {name: index for index, kernel in enumerate(kernels) for name in kernel.ops}
-    readers = {home[op.name] for op in _through_views(users, result) if op.name in home}
-    if len(readers) != 1:
-        return None
-    later = readers.pop()
-    kernel = kernels[later]
-    whole = kernel.backend == "triton" and kernel.launches == 1 and later not in taken
-    plain = all(ops.lookup(op).role in EPILOGUE for op in kernel.graph.ops)
-    size = graph.type_of(Ref(result)).numel
-    computed = [op.type.numel for op in kernel.graph.ops if ops.lookup(op).role is Role.POINTWISE]
-    return later if whole and plain and all(numel == size for numel in computed) else None
+def _readers(graph: Graph, users: Mapping[str, Sequence[Op]], home: Mapping[str, int], name: str) -> set[int]:
+    """The numbers of the kernels that read a value; none if the graph returns it."""
+    if any(ref.name == name for ref in graph.outputs):
+        return set()
+    return {home[op.name] for op in _through_views(users, name) if op.name in home}
+
+
+def _is_epilogue(kernel: Kernel, size: int) -> bool:
+    """Whether a template that makes so many elements could compute a kernel as well: elementwise, one for one."""
+    roles = {ops.lookup(op).role for op in kernel.graph.ops}
+    computed = {op.type.numel for op in kernel.graph.ops if ops.lookup(op).role is Role.POINTWISE}
+    return kernel.backend == "triton" and kernel.launches == 1 and roles <= EPILOGUE and computed <= {size}
 
 
 def _through_views(users: Mapping[str, Sequence[Op]], name: str) -> list[Op]:

@@ -15,12 +15,17 @@ from costmodel.kernels import Extractor, Kernel
 from costmodel.layouts import lay_out, prefers_channels_last
 from costmodel.realize import realize, split_reduction
 
-__all__ = ["compiled_kernels", "lay_out", "prefers_channels_last", "schedule", "split_reduction"]
+__all__ = ["compiled_kernels", "lay_out", "lowered", "prefers_channels_last", "schedule", "split_reduction"]
 
 
 def compiled_kernels(graph: Graph, on_cpu: bool = False) -> tuple[Kernel, ...]:
     """The kernel calls of one forward pass of `torch.compile(model)`, in order."""
-    return schedule(lay_out(decompose(unrolled(graph), on_cpu), on_cpu), on_cpu)
+    return schedule(lowered(graph, on_cpu), on_cpu)
+
+
+def lowered(graph: Graph, on_cpu: bool = False) -> Graph:
+    """The graph as Inductor schedules it: composite operators taken apart, memory orders decided."""
+    return lay_out(decompose(unrolled(graph), on_cpu), on_cpu)
 
 
 def schedule(graph: Graph, on_cpu: bool = False) -> tuple[Kernel, ...]:

@@ -19,6 +19,7 @@ from costmodel.errors import RequestError
 from costmodel.gate import random_like, worst_error
 from costmodel.hardware import load_profile, resolve_default
 from costmodel.hosts import speed_of
+from costmodel.inductor import share_cache
 from costmodel.measure import host_probe, latency
 from costmodel.plan import Plan
 from costmodel.predict import predict
@@ -129,6 +130,7 @@ def validate(
     chosen = hardware or resolve_default()[0]
     load_profile(chosen)  # what is wrong with it is said before anything is measured
     example = tuple(random_like(item, device) if isinstance(item, torch.Tensor) else item for item in inputs)
+    share_cache()
     with torch.no_grad():
         runs = {"eager": _Run.of(lambda: module, example, device)}
         for mode in modes:

@@ -59,6 +59,7 @@ def prepare(case: Case) -> dict[str, float]:
 
     from costmodel.apply import apply
     from costmodel.gate import random_like
+    from costmodel.inductor import share_cache
     from costmodel.planning import plan, theoretical_ms
     from costmodel.validate import resolve_device
     from costmodel.zoo import load_real
@@ -89,6 +90,7 @@ def prepare(case: Case) -> dict[str, float]:
     passed("plan")
     for variant, one in made.items():
         one.save(case.path(variant))
+    share_cache()
     example = tuple(random_like(item, device) for item in loaded.inputs if isinstance(item, torch.Tensor))
     with torch.no_grad():
         for mode in ("default", *case.modes):

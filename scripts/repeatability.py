@@ -34,7 +34,7 @@ def speedup(case: Measured, mode: str) -> float:
 
 
 def compare(again: Sequence[Measured], validation: pd.DataFrame, mode: str) -> dict[str, float]:
-    """Mean absolute differences, relative to the smaller of two processes or to a case's median.
+    """Mean absolute differences: of logarithms between two processes, else relative to a case's median.
 
     Args:
         again: cases, some of them several times.

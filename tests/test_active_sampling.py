@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -13,19 +11,14 @@ import pytest
 
 from costmodel.scores import replace_section
 from costmodel.train import Settings, Table
+from tests.scripts import load_script
 
 ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("active_sampling", ROOT / "scripts" / "active_sampling.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["active_sampling"] = module  # where its data classes look for their types
-    spec.loader.exec_module(module)
-    return module
+    return load_script("active_sampling")
 
 
 def table(rows: int, seed: int) -> Table:

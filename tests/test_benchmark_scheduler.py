@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from collectors.cases import Case
+from tests.scripts import load_script
 
 ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("benchmark_scheduler", ROOT / "scripts" / "benchmark_scheduler.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["benchmark_scheduler"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("benchmark_scheduler")
 
 
 def rows(place: str, **medians: float) -> dict[str, dict[str, object]]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import shutil
-import sys
 import time
 from pathlib import Path
 from types import ModuleType
@@ -17,19 +15,14 @@ from collectors.cases import Case
 from collectors.ledger import Ledger
 from collectors.sample import by_unit, conv_units, sample_units
 from costmodel.errors import MeasurementError, RequestError
+from tests.scripts import load_script
 
 ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("benchmark_sweep", ROOT / "scripts" / "benchmark_sweep.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["benchmark_sweep"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("benchmark_sweep")
 
 
 def case_of(size: int, runner: str = "aten", unit: str = "") -> Case:

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from costmodel.scores import replace_section
+from tests.scripts import load_script
 
 ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("regret", ROOT / "scripts" / "regret.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["regret"] = module  # where its data classes look for their types
-    spec.loader.exec_module(module)
-    return module
+    return load_script("regret")
 
 
 def test_by_hand(script: ModuleType):

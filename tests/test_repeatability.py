@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
@@ -11,18 +10,14 @@ import pytest
 
 from costmodel.measured import Measured, read_measured
 from costmodel.scores import replace_section
+from tests.scripts import load_script
 
 ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("repeatability", ROOT / "scripts" / "repeatability.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("repeatability")
 
 
 def measured(model: str, eager_us: float, compiled_us: float) -> Measured:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 from pathlib import Path
@@ -23,6 +22,8 @@ from costmodel.kernels import Kernel
 from costmodel.moves import rewrite
 from costmodel.scores import replace_section
 from costmodel.zoo import load
+from tests.scripts import load_script
+from tests.test_inductor import PRODUCT
 
 ROOT = Path(__file__).parent.parent
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler on a CPU")
@@ -36,12 +37,6 @@ output_padding=[0, 0], groups={groups}) : float32[1,8,4,4] nhwc
   %1 = relu(self=%0) : float32[1,8,4,4] nhwc
   return %1
 }}"""
-PRODUCT = """graph _ {
-  input %a0: float32[4,8]
-  param %p0: float32[8,3]
-  %0 = mm(self=%a0, mat2=%p0) : float32[4,3]
-  return %0
-}"""
 
 
 def convolution(groups: int = 1) -> Graph:
@@ -110,12 +105,7 @@ class TestMeasuring:
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("benchmark_templates", ROOT / "scripts" / "benchmark_templates.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("benchmark_templates")
 
 
 def test_readme_has_the_table_of_the_file(script: ModuleType):
