@@ -18,7 +18,7 @@ def environment(device: str) -> dict[str, str]:
     import torch
 
     found = {"python": platform.python_version(), "torch": torch.__version__, "host_cpu": _cpu_name()}
-    found |= {"cores": str(os.cpu_count()), "method": METHOD}
+    found |= {"cores": str(os.cpu_count()), "method": METHOD, "python_stack": "with room"}
     with contextlib.suppress(ImportError):
         import triton
 

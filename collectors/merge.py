@@ -2,8 +2,10 @@
 
     python -m collectors.merge units.parquet gpu0.parquet gpu1.parquet -o units.parquet
     python -m collectors.merge models.jsonl again.jsonl -o models.jsonl
+    python -m collectors.merge again.jsonl process1.jsonl process2.jsonl --every-process -o again.jsonl
 
-A later file's row takes the place of an earlier one's for the same case, unless only the earlier one is to be trusted.
+A later file's row takes the place of an earlier one's for the same case, unless only the earlier one is to be trusted;
+or whole models are kept as every process measured them, one process a file, to tell how far processes differ.
 """
 
 from __future__ import annotations
@@ -58,29 +60,33 @@ def merge_units(paths: Sequence[Path], out: Path) -> int:
     return len(rows)
 
 
-def merge_models(paths: Sequence[Path], out: Path) -> int:
-    """Merges records of whole models; how many cases there are then. The first file's first line may be a header.
+def merge_models(paths: Sequence[Path], out: Path, every_process: bool = False) -> int:
+    """Merges records of whole models; how many there are then. The first file's first line may be a header.
 
-    Each record's `environment` is the number of what it was taken on in the header's `environments`.
+    Each record's `environment` is the number of what it was taken on in the header's `environments`. Where every
+    process's record is kept, its `process` counts on from file to file.
 
     Raises:
         DatasetError: a file cannot be read, or was taken on other hardware or software than the first.
     """
     header: dict[str, Any] = {}
-    records: dict[str, dict[str, Any]] = {}
+    records: dict[tuple[str, int], dict[str, Any]] = {}
     environments: list[dict[str, str]] = []
     for path in paths:
         lines = _lines(path)
+        before = max((process for _, process in records), default=0)
         here = _environments_of(path, lines)
         environments = _distinct([*environments, *here])
         for record in lines:
             if "schema" in record:
                 header = header or record
             elif "error" not in record:
-                key = case_key({**record, "model": record["model"].removeprefix("tv:")})
+                numbers = {"environment": environments.index(here[record.get("environment", 0)])} if here else {}
+                if every_process:
+                    numbers["process"] = before + record.get("process", 1)
+                key = case_key({**record, "model": record["model"].removeprefix("tv:")}), numbers.get("process", 0)
                 if record.get("latency_us") or key not in records:
-                    number = {"environment": environments.index(here[record.get("environment", 0)])} if here else {}
-                    records[key] = record | number
+                    records[key] = record | numbers
         if here:
             check_same(path, environments[0], here[-1])
     header = {"schema": SCHEMA} | header | {"environments": environments}
@@ -125,10 +131,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--every-process", action="store_true", help="keep what every process measured, one a file")
     args = parser.parse_args()
     try:
-        merge = merge_units if args.files[0].suffix == ".parquet" else merge_models
-        print(f"{merge(args.files, args.output)} cases in {args.output}")
+        if args.files[0].suffix == ".parquet":
+            found = merge_units(args.files, args.output)
+        else:
+            found = merge_models(args.files, args.output, args.every_process)
+        print(f"{found} cases in {args.output}")
     except CostmodelError as error:
         parser.error(str(error))
 

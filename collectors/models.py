@@ -15,7 +15,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 from collectors.environment import differences, environment
 from collectors.pool import compiling, default_processes, in_parallel
 from collectors.process import die_with_parent, pinned
-from collectors.whole_model import Case, build, case_key, measure_modes, modes_on, synchronize
+from collectors.whole_model import MODES, Case, build, case_key, measure_modes, modes_on, synchronize
 from costmodel.errors import CostmodelError, DatasetError
 from costmodel.settle import settle
 
@@ -39,6 +39,7 @@ class Settings:
         processes: how many compile at once.
         cases_at_once: how many unfinished cases are taken.
         no_device: leave device times out.
+        modes: of torch.compile, which are measured.
         cold: of how many cases, the first ones, to take the compile time with an empty cache too.
     """
 
@@ -48,6 +49,7 @@ class Settings:
     processes: int = default_processes()
     cases_at_once: int = 60
     no_device: bool = False
+    modes: tuple[str, ...] = tuple(MODES)
     cold: int = 0
 
 
@@ -83,7 +85,7 @@ def _measure(case: Case, out: Path, device: str, settings: Settings, contended_s
     if device.startswith("cuda"):
         release_memory()
     try:
-        record = measure_modes(case, device, with_device=not settings.no_device)
+        record = measure_modes(case, device, with_device=not settings.no_device, modes=settings.modes)
         if cold:
             record["cold_compile_s"] = round(cold_compile(case, device), 2)
     except Exception as error:  # noqa: BLE001 - whatever a model raises is its result
@@ -96,17 +98,17 @@ def _measure(case: Case, out: Path, device: str, settings: Settings, contended_s
     append(out, record)
 
 
-def warm(job: tuple[Case, str]) -> dict[str, float]:
-    """Compiles one case in every mode in this process; seconds that each took, its first call included."""
+def warm(job: tuple[Case, str, Collection[str]]) -> dict[str, float]:
+    """Compiles one case in some modes in this process; seconds that each took, its first call included."""
     import torch
 
     from costmodel.inductor import share_cache
 
-    case, device = job
+    case, device, modes = job
     share_cache()
     module, x = build(case, device)
     seconds = {}
-    for mode, option in modes_on(device).items():
+    for mode, option in modes_on(device, modes).items():
         torch._dynamo.reset()
         start = time.perf_counter()
         with torch.no_grad():
@@ -125,8 +127,8 @@ def _fill_cache(
 ) -> dict[str, dict[str, float]]:
     """Compiles cases in parallel until `end`; contended seconds by case key and mode."""
     seconds: dict[str, dict[str, float]] = {}
-    jobs = [(case, device) for case in todo]
-    for (case, _), outcome in in_parallel(warm, jobs, settings.processes, end, compiling(device, variables)):
+    jobs = [(case, device, settings.modes) for case in todo]
+    for (case, *_), outcome in in_parallel(warm, jobs, settings.processes, end, compiling(device, variables)):
         if isinstance(outcome, BaseException):
             print(f"compile failed: {case_key(case)}: {type(outcome).__name__}: {outcome}"[:200], flush=True)
         else:
@@ -203,6 +205,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=default_processes())
     parser.add_argument("--cases-at-once", type=int, default=60)
     parser.add_argument("--no-device", action="store_true", help="leave device times out")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=tuple(MODES), help="of torch.compile")
     parser.add_argument("--cold", type=int, default=0, help="cold compile times of so many cases, the first ones")
     parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -210,6 +213,7 @@ def main() -> None:
         die_with_parent(args.parent)
     settle(args.device)
     options = {key: value for key, value in vars(args).items() if key not in ("cases", "out", "parent")}
+    options["modes"] = tuple(args.modes)
     try:
         collect(json.loads(args.cases.read_text()), args.out, Settings(**options))
     except (CostmodelError, OSError, ValueError) as error:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from costmodel.errors import MeasurementError, RequestError
@@ -30,9 +30,10 @@ def case_key(case: Case) -> str:
     return f"{case['model']}@{case['batch_size']} {case['precision']} {case['layout']}{size}"
 
 
-def modes_on(device: str) -> Mapping[str, str | None]:
-    """The modes that differ on a device: CUDA graphs are for CUDA."""
-    return MODES if device.startswith("cuda") else {"default": None}
+def modes_on(device: str, wanted: Collection[str] = tuple(MODES)) -> Mapping[str, str | None]:
+    """The modes among those wanted that differ on a device: CUDA graphs are for CUDA."""
+    chosen = {mode: option for mode, option in MODES.items() if mode in wanted}
+    return chosen if device.startswith("cuda") else {"default": None}
 
 
 def synchronize(device: str) -> None:
@@ -88,7 +89,9 @@ def _real_module(spec: str) -> torch.nn.Module:
     return module
 
 
-def measure_modes(case: Case, device: str, with_device: bool = True) -> dict[str, Any]:
+def measure_modes(
+    case: Case, device: str, with_device: bool = True, modes: Collection[str] = tuple(MODES)
+) -> dict[str, Any]:
     """One case measured, eager and compiled in turn; latencies in microseconds, quantiles of raw samples.
 
     `unstable` in the record names modes in which the model was compiled again while it was timed, `graph_breaks` how
@@ -102,7 +105,7 @@ def measure_modes(case: Case, device: str, with_device: bool = True) -> dict[str
     with torch.no_grad():
         reference = _first(module(x))
         eager: Callable[[], Any] = functools.partial(module, x)
-        for mode, option in modes_on(device).items():
+        for mode, option in modes_on(device, modes).items():
             compiled = _compile(module, x, mode, option, device, reference, record)
             _time_mode(mode, eager, compiled, device, record, rounds, with_device and mode == "default")
     record["latency_us"] = dict(rounds)

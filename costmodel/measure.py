@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 
 from costmodel.errors import MeasurementError
+from costmodel.python_stack import with_room
 
 NOISY_IQR = 0.05
 """A measurement whose interquartile range exceeds this share of its median is called noisy."""
@@ -71,6 +72,7 @@ class Measurement:
 Call = Callable[[], object]
 
 
+@with_room
 def latency(call: Call, seconds: float = 0.15, least: int = 10, device: str = "cuda") -> Measurement:
     """Wall time of one synchronised call, sampled for about `seconds` and at least `least` times."""
     synchronize = _synchronizer(device)
@@ -87,6 +89,7 @@ def latency(call: Call, seconds: float = 0.15, least: int = 10, device: str = "c
     return Measurement(tuple(samples))
 
 
+@with_room
 def host_time(call: Call, repeats: int = 30, device: str = "cuda") -> Measurement:
     """Wall time until a call returns, the device idle at its start: what the CPU spends issuing it."""
     synchronize = _synchronizer(device)
@@ -100,6 +103,7 @@ def host_time(call: Call, repeats: int = 30, device: str = "cuda") -> Measuremen
     return Measurement(tuple(samples))
 
 
+@with_room
 def host_probe(device: str = "cuda") -> float:
     """How fast this host issues now: microseconds a launch of a one-element addition, median of 20 x 100.
 
@@ -220,6 +224,7 @@ def device_time(call: Call, rounds: int = 5, replays: int = 10, copies: int = 1,
     return Measurement(tuple(samples))
 
 
+@with_room
 def _wall_time(call: Call, rounds: int, copies: int) -> Measurement:
     call()
     samples: list[float] = []

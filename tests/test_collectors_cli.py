@@ -228,6 +228,12 @@ def test_a_model_is_timed_in_turn_and_a_graph_break_is_named(monkeypatch: pytest
     assert record["input_shape"] == [4, 8]
 
 
+def test_modes_are_those_wanted_and_a_cpu_has_one():
+    assert list(whole_model.modes_on("cuda:1")) == ["default", "reduce-overhead"]
+    assert whole_model.modes_on("cuda", ("reduce-overhead",)) == {"reduce-overhead": "reduce-overhead"}
+    assert whole_model.modes_on("cpu", ("reduce-overhead",)) == {"default": None}
+
+
 @pytest.mark.parametrize("name", ["resnet18", "tv:resnet18"])
 def test_a_model_is_built_with_real_weights_as_the_case_says(name: str):
     module, x = build({**CASE, "model": name, "layout": "nhwc", "precision": "bfloat16"}, "cpu")

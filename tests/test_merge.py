@@ -80,6 +80,21 @@ def test_whole_models_keep_the_latest_record_that_has_a_latency(tmp_path, capsys
     assert again.read_text().splitlines()[1:] == (tmp_path / "out.jsonl").read_text().splitlines()[1:]
 
 
+def test_every_process_keeps_its_record_and_the_processes_count_on(tmp_path, capsys, monkeypatch):
+    for name, cores, lines in (("a", "16", [1.0]), ("b", "32", [2.0]), ("c", "16", [3.0])):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(case("vgg11", latency) for latency in lines))
+        (tmp_path / f"{name}.env.json").write_text(json.dumps(HERE | {"cores": cores}))
+    both = tmp_path / "both.jsonl"
+    assert merge_models([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], both, every_process=True) == 2
+    arguments = ["merge", str(both), str(tmp_path / "c.jsonl"), "--every-process", "-o", str(both)]
+    monkeypatch.setattr("sys.argv", arguments)
+    main()
+    assert capsys.readouterr().out == f"3 cases in {both}\n"
+    _, *rows = map(json.loads, both.read_text().splitlines())
+    found = [(row["process"], row["environment"], row["latency_us"]["default"][0][0]) for row in rows]
+    assert found == [(1, 0, 1.0), (2, 1, 2.0), (3, 0, 3.0)]
+
+
 def test_the_command_says_in_one_line_what_is_wrong(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["merge", str(tmp_path / "none.parquet"), "-o", str(tmp_path / "out.parquet")])
     with pytest.raises(SystemExit) as caught:

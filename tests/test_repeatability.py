@@ -20,9 +20,9 @@ def script() -> ModuleType:
     return load_script("repeatability")
 
 
-def measured(model: str, eager_us: float, compiled_us: float) -> Measured:
+def measured(model: str, eager_us: float, compiled_us: float, machine: int = 0) -> Measured:
     medians = {"eager_us/default": eager_us, "default_us": compiled_us}
-    return Measured(model, 1, "float32", "nchw", medians, {})
+    return Measured(model, 1, "float32", "nchw", medians, {"environment": machine})
 
 
 def test_by_hand(script: ModuleType):
@@ -33,8 +33,25 @@ def test_by_hand(script: ModuleType):
     validation = validation.assign(batch_size=1, precision="float32", layout="nchw")
     found = script.compare(again, validation, "default")
     assert found == pytest.approx(  # only a was measured in several processes, and before: 2 and 2.5, the median 2.25
-        {"cases": 1, "processes": 2, "two processes": 0.22314, "measured once before": 0.2, "predicted": 0.2}, rel=1e-4
+        {
+            "cases": 1,
+            "processes": 2,
+            "two processes": 0.22314,
+            "two processes, median": 0.22314,
+            "measured once before": 0.2,
+            "predicted": 0.2,
+        },
+        rel=1e-4,
     )
+
+
+def test_machines_are_not_compared_with_one_another(script: ModuleType):
+    again = [measured("a", 100.0, 50.0), measured("a", 100.0, 40.0, machine=1), measured("a", 100.0, 20.0, machine=1)]
+    validation = pd.DataFrame([("a", 2.0, 2.0)], columns=["model", "measured_speedup/default", "speedup/default"])
+    validation = validation.assign(batch_size=1, precision="float32", layout="nchw")
+    found = script.compare(again, validation, "default")
+    assert found["two processes"] == pytest.approx(0.69315, rel=1e-4)  # ln(5 / 2.5): the pair of machine 1
+    assert found["predicted"] == pytest.approx(0.2)  # 2 for the median of 2, 2.5 and 5
 
 
 def test_readme_has_the_table_of_the_file(script: ModuleType):
