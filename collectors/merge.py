@@ -98,7 +98,7 @@ def _environments_of(path: Path, lines: Sequence[Mapping[str, Any]]) -> list[dic
     """What a file of records was taken on, by the numbers in its records: its header's, or the file beside it."""
     beside = path.with_suffix(".env.json")
     if lines and "schema" in lines[0]:
-        return list(lines[0].get("environments", [lines[0]["environment"]]))
+        return list(lines[0]["environments"] if "environments" in lines[0] else [lines[0]["environment"]])
     return [json.loads(beside.read_text(encoding="utf-8"))] if beside.exists() else []
 
 
