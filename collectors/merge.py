@@ -4,8 +4,9 @@
     python -m collectors.merge models.jsonl again.jsonl -o models.jsonl
     python -m collectors.merge again.jsonl process1.jsonl process2.jsonl --every-process -o again.jsonl
 
-A later file's row takes the place of an earlier one's for the same case, unless only the earlier one is to be trusted;
-or whole models are kept as every process measured them, one process a file, to tell how far processes differ.
+A later file's row takes the place of an earlier one's for the same case, unless only the earlier one is to be trusted.
+Whole models are kept by environment, for hosts differ; or even as every process measured them, one process a file, to
+tell how far processes differ.
 """
 
 from __future__ import annotations
@@ -70,11 +71,11 @@ def merge_models(paths: Sequence[Path], out: Path, every_process: bool = False) 
         DatasetError: a file cannot be read, or was taken on other hardware or software than the first.
     """
     header: dict[str, Any] = {}
-    records: dict[tuple[str, int], dict[str, Any]] = {}
+    records: dict[tuple[str, int, int], dict[str, Any]] = {}
     environments: list[dict[str, str]] = []
     for path in paths:
         lines = _lines(path)
-        before = max((process for _, process in records), default=0)
+        before = max((process for *_, process in records), default=0)
         here = _environments_of(path, lines)
         environments = _distinct([*environments, *here])
         for record in lines:
@@ -84,7 +85,8 @@ def merge_models(paths: Sequence[Path], out: Path, every_process: bool = False) 
                 numbers = {"environment": environments.index(here[record.get("environment", 0)])} if here else {}
                 if every_process:
                     numbers["process"] = before + record.get("process", 1)
-                key = case_key({**record, "model": record["model"].removeprefix("tv:")}), numbers.get("process", 0)
+                case = case_key({**record, "model": record["model"].removeprefix("tv:")})
+                key = case, numbers.get("environment", 0), numbers.get("process", 0)
                 if record.get("latency_us") or key not in records:
                     records[key] = record | numbers
         if here:

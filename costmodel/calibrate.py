@@ -53,13 +53,15 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
 }
 """From isolated calls and published profiles of torch.compile's overheads; microseconds a count, but factors for kinds
 of kernels on a CPU. There a loop alone is called through a wrapper of its own, which a model has once."""
+LAUNCHES: Mapping[str, float] = {"warm_launch": 0.1, "cold_launch": 0.45}
+"""Prior of what a launch takes inside a model beyond its kernel alone, microseconds."""
 CPU_COSTS: Mapping[str, tuple[str, ...]] = {name: tuple(PRIORS[name]) for name in (*SERIAL_MODES.values(), "compile")}
 """The tables of costs that a CPU's profile must have, and what each must tell."""
 COSTS: Mapping[str, tuple[str, ...]] = {
     "dispatch": ("other",),
-    "eager_device": ("cold_launch",),
+    "eager_device": timeline.LAUNCH_COSTS,
     "eager_wall": ("gap", "synchronise"),
-    "default_device": ("cold_launch",),
+    "default_device": timeline.LAUNCH_COSTS,
     "default_wall": ("gap", "synchronise"),
     **{name: tuple(PRIORS[name]) for name in ("eager_host", "default_host", "graph_host", "compile")},
 }
@@ -69,6 +71,7 @@ STRENGTH = {
     "eager_host": 0.1,
     "default_host": 0.3,
     "graph_host": 0.1,
+    "launches": 0.02,
     "eager_serial": 0.03,
     "default_serial": 0.03,
 }
@@ -94,9 +97,13 @@ class Case:
 
 
 def ridge(
-    rows: Sequence[Mapping[str, float]], target: Sequence[float], prior: Mapping[str, float], strength: float
+    rows: Sequence[Mapping[str, float]],
+    target: Sequence[float],
+    prior: Mapping[str, float],
+    strength: float,
+    given: Sequence[float] | None = None,
 ) -> dict[str, float]:
-    """Costs by name that make sum(count x cost) the target, in relative terms, near `prior`.
+    """Costs by name that make sum(count x cost), and what is given, the target, in relative terms, near `prior`.
 
     Minimises sum of Huber(relative error) + strength x sum of ((cost - prior) / prior)^2 by iterated least squares.
     """
@@ -107,13 +114,14 @@ def ridge(
     counts = np.array([[row[name] for name in names] for row in rows], dtype=float).reshape(len(rows), len(names))
     design = counts / y[:, None] * scale
     pull = np.sqrt(strength) * np.eye(len(names))
-    goal = np.concatenate([np.ones(len(y)), np.sqrt(strength) * start / scale])
+    part = np.ones(len(y)) if given is None else 1.0 - np.asarray(given, dtype=float) / y
+    goal = np.concatenate([part, np.sqrt(strength) * start / scale])
     weight = np.ones(len(y))
     solution = start / scale
     for _ in range(10):
         full = np.concatenate([weight, np.ones(len(names))])
         solution = np.linalg.lstsq(np.vstack([design, pull]) * full[:, None], goal * full, rcond=None)[0]
-        error = np.abs(design @ solution - 1.0)
+        error = np.abs(design @ solution - part)
         weight = np.sqrt(1.0 / np.maximum(1.0, error / OUTLIER))
     return dict(zip(names, (solution * scale).tolist(), strict=True))
 
@@ -161,7 +169,7 @@ def fit_tables(cases: Sequence[Case], dispatch: Mapping[str, float] | None) -> d
         rows = [counts(_program(case, way), dispatch) for case in chosen]
         target = [case.measured[f"{way}_host_us"] * case.host_speed for case in chosen]
         tables[f"{way}_host"] = ridge(rows, target, PRIORS[f"{way}_host"], STRENGTH[f"{way}_host"])
-        tables[f"{way}_device"] = {"cold_launch": _fit_cold(cases, way)}
+        tables[f"{way}_device"] = _fit_launches(cases, way)
         tables[f"{way}_wall"] = _fit_wall(chosen, way, tables)
     tables["graph_host"] = _fit_graph(cases)
     return tables
@@ -183,16 +191,18 @@ def _kernel_us(case: Case, way: str) -> Sequence[float]:
     return case.eager_kernel_us if way == "eager" else case.compiled_kernel_us
 
 
-def _fit_cold(cases: Sequence[Case], way: str) -> float:
-    """Median extra device time a launch, over the models that outgrow the cache and whose kernels are short."""
-    extra = []
+def _fit_launches(cases: Sequence[Case], way: str) -> dict[str, float]:
+    """What a model's launches take beyond their kernels alone, from the models whose device time was measured."""
+    rows, given, target = [], [], []
     for case in cases:
         program, measured = _program(case, way), case.measured.get(f"{way}_device_us")
-        launches = sum(kernel.launches for kernel in program.kernels)
-        cold = timeline.coldness(program.footprint)
-        if measured and cold > 0.3 and measured / max(1, launches) < 12.0:
-            extra.append((measured - sum(_kernel_us(case, way))) / (launches * cold))
-    return float(np.clip(np.median(extra), 0.0, 1.5)) if extra else 0.0
+        if measured:
+            launches, cold = sum(kernel.launches for kernel in program.kernels), timeline.coldness(program.footprint)
+            rows.append({"warm_launch": launches * (1.0 - cold), "cold_launch": launches * cold})
+            given.append(sum(_kernel_us(case, way)))
+            target.append(measured)
+    found = ridge(rows, target, LAUNCHES, STRENGTH["launches"], given)
+    return {name: float(np.clip(us, 0.0, 1.5)) for name, us in found.items()}
 
 
 def _fit_wall(cases: Sequence[Case], way: str, tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:

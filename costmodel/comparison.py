@@ -147,7 +147,8 @@ def other_machine_markdown(records: Sequence[Record], validation: Sequence[Mappi
         records: of the comparison, measured on the second machine.
         validation: rows of the profile's `validation.csv`: measured on the first, and predicted with families left out.
     """
-    first = {(row["model"], int(row["batch_size"]), row["precision"]): row for row in validation}
+    on_first = [row for row in validation if row["environment"] == "0"]
+    first = {(row["model"], int(row["batch_size"]), row["precision"]): row for row in on_first}
     rows = []
     for mode in ("default", "reduce-overhead"):
         for batch in sorted({record["case"][1] for record in records}):
@@ -157,8 +158,8 @@ def other_machine_markdown(records: Sequence[Record], validation: Sequence[Mappi
                 here = row.get(f"measured_speedup/{mode}")
                 if record["case"][1] == batch and here and "modes" in record:
                     there = record["modes"]["eager"]["measured_ms"] / record["modes"][mode]["measured_ms"]
-                    predicted = float(row[f"speedup/{mode}"])
-                    ratios = (float(here) / there, predicted / float(here), predicted / there)
+                    told, untold = (float(row[f"{name}/{mode}"]) for name in ("probed_speedup", "speedup"))
+                    ratios = (float(here) / there, told / float(here), untold / there)
                     found.append([abs(ratio - 1) for ratio in ratios])
             means = [percent(statistics.mean(column)) for column in zip(*found, strict=True)]
             rows.append([f"`{mode}`", str(batch), str(len(found)), *means])

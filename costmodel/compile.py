@@ -7,13 +7,15 @@ They are checked against the kernels that compiled models really launch (see the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from costmodel.attention import unrolled
 from costmodel.decompose import decompose
 from costmodel.fuse import fuse
 from costmodel.ir import Graph
 from costmodel.kernels import Extractor, Kernel
 from costmodel.layouts import lay_out, prefers_channels_last
-from costmodel.realize import realize, split_reduction
+from costmodel.realize import Lowering, Node, realize, split_reduction
 
 __all__ = ["compiled_kernels", "lay_out", "lowered", "prefers_channels_last", "schedule", "split_reduction"]
 
@@ -31,8 +33,24 @@ def lowered(graph: Graph, on_cpu: bool = False) -> Graph:
 def schedule(graph: Graph, on_cpu: bool = False) -> tuple[Kernel, ...]:
     """Realises values as Inductor's lowering does, fuses as its scheduler does, and returns the kernels in order."""
     lowering = realize(graph, on_cpu)
+    nodes = fuse(lowering.nodes, lowering.writers)
+    written = _written(nodes, lowering)
     extractor = Extractor(graph)
     return tuple(
-        Kernel("aten" if node.extern else "triton", extractor.extract(node.ops), tuple(node.ops), node.launches)
-        for node in fuse(lowering.nodes, lowering.writers)
+        Kernel(
+            "aten" if node.extern else "triton", extractor.extract(node.ops, written), tuple(node.ops), node.launches
+        )
+        for node in nodes
     )
+
+
+def _written(nodes: Sequence[Node], lowering: Lowering) -> set[str]:
+    """The operators whose results reach memory: those that another kernel reads, or that the graph returns.
+
+    What is computed anew wherever it is used never does, and what only its own kernel reads stays in registers.
+    """
+    written = lowering.returned()
+    for node in nodes:
+        read = {made for name, _ in node.reads for made in lowering.made_by(name)}
+        written |= read.difference(node.makes)
+    return written

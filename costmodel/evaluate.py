@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 MODES = ("default", "reduce-overhead")
 COLUMNS = {"eager": "eager", "default": "default", "reduce-overhead": "graph"}
 """Begin the names of a mode's columns."""
-ELSEWHERE, PROBED = "another machine: ", "another machine, its host probed: "
-"""Begin the names of sets of cases that were not measured where the profile's host costs were."""
+UNTOLD = "host not told: "
+"""Begins the names of sets of cases that are predicted for the profile's own host, not for the one that measured."""
 
 
 def programs(case: Measured, on_cpu: bool = False) -> tuple[Program, Program]:
@@ -157,6 +157,7 @@ def evaluate_case(case: Measured, known: calibrate.Case, tables: Mapping[str, Ma
         name = COLUMNS[mode]
         row[f"{name}_us"], row[f"{name}_host_us"] = timing.latency_us, timing.host_us
         row[f"{name}_device_us"] = timing.device_us
+        row[f"probed_{name}_us"] = probed[mode].latency_us
     row |= {f"measured_{name}": value for name, value in case.medians.items()}
     for mode in (mode for mode in MODES if mode in timings):
         row[f"speedup/{mode}"] = timings["eager"].latency_us / timings[mode].latency_us
@@ -193,13 +194,13 @@ def score(frame: pd.DataFrame, mode: str, predicted: str = "speedup") -> dict[st
 def score_table(frame: pd.DataFrame, on_cpu: bool = False) -> list[dict[str, Any]]:
     """Scores by mode and set of cases: batch 1 and 32 in float32, other batch sizes, float16, all; and by machine.
 
-    On a CPU batch 8 takes the place of 32.
+    Every case is predicted for the host that measured it, as its probe then was; where there are several machines, also
+    for the profile's own host (`UNTOLD`). On a CPU batch 8 takes the place of 32.
     """
-    home = frame["environment"] == 0
     large, others = (8, [4, 32]) if on_cpu else (32, [8, 128])
     common = (frame["precision"] == "float32") & frame["batch_size"].isin([1, large])
     other = (frame["precision"] == "float32") & frame["batch_size"].isin(others)
-    subsets: Iterable[tuple[str, Any]] = (
+    subsets: tuple[tuple[str, Any], ...] = (
         (f"float32, batch 1 and {large}", common),
         ("float32, batch 1", common & (frame["batch_size"] == 1)),
         (f"float32, batch {large}", common & (frame["batch_size"] == large)),
@@ -207,25 +208,28 @@ def score_table(frame: pd.DataFrame, on_cpu: bool = False) -> list[dict[str, Any
         ("float16", frame["precision"] == "float16"),
         ("all", frame["batch_size"] > 0),
     )
-    places = (("", home, "speedup"), (ELSEWHERE, ~home, "speedup"), (PROBED, ~home, "probed_speedup"))
+    sets = [(name, mask, "probed_speedup") for name, mask in subsets]
+    machines = sorted(set(frame["environment"]))
+    if len(machines) > 1:
+        at_home = [(f"machine {number}", frame["environment"] == one) for number, one in enumerate(machines, 1)]
+        sets += [(f"{name}: {sets[0][0]}", common & mask, "probed_speedup") for name, mask in at_home]
+        sets += [(UNTOLD + name, mask, "speedup") for name, mask in subsets]
     rows = []
     for mode in MODES:
-        for prefix, place, predicted in places:
-            for name, mask in subsets:
-                chosen = frame[mask & place]
-                if f"measured_speedup/{mode}" in frame and chosen[f"measured_speedup/{mode}"].notna().any():
-                    rows.append({"mode": mode, "cases_of": prefix + name, **score(chosen, mode, predicted)})
+        for name, mask, predicted in sets:
+            chosen = frame[mask]
+            if f"measured_speedup/{mode}" in frame and chosen[f"measured_speedup/{mode}"].notna().any():
+                rows.append({"mode": mode, "cases_of": name, **score(chosen, mode, predicted)})
     return rows
 
 
 def latency_scores(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Errors of the predicted latency by mode, of the cases that were measured where the profile's costs were."""
+    """Errors of the predicted latency by mode, of every case for the host that measured it."""
     rows = []
-    home = frame[frame["environment"] == 0]
     for mode, name in COLUMNS.items():
-        seen = home[home[f"measured_{name}_us"].notna()] if f"measured_{name}_us" in home else home.iloc[:0]
+        seen = frame[frame[f"measured_{name}_us"].notna()] if f"measured_{name}_us" in frame else frame.iloc[:0]
         if not seen.empty:
-            error = (seen[f"{name}_us"] / seen[f"measured_{name}_us"] - 1).abs()
+            error = (seen[f"probed_{name}_us"] / seen[f"measured_{name}_us"] - 1).abs()
             found = {"mean_error": error.mean(), "median_error": error.median(), "within_10": (error <= 0.1).mean()}
             rows.append({"mode": mode, "cases": len(seen), **{key: float(value) for key, value in found.items()}})
     return rows

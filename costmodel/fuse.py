@@ -72,6 +72,7 @@ class _Scheduler:
         """Puts a node into a group; what comes before it comes before every group that follows the group."""
         group = self.groups[target]
         group.ops = list(dict.fromkeys([*group.ops, *node.ops]))
+        group.makes = [*group.makes, *node.makes]
         group.reads |= node.reads
         group.ancestors |= ancestors & ~(1 << target)
         if node.inner > 1:

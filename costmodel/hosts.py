@@ -23,7 +23,7 @@ SLOWEST, FASTEST = 0.05, 20.0
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host by name, and its speed: 0.8 takes a quarter longer than the one that the profile was measured on."""
+    """A host by name, and its speed: 0.8 takes a quarter longer than the profile's own."""
 
     name: str
     speed: float = 1.0
@@ -33,7 +33,8 @@ def resolve_host(wanted: str | None, profile: Profile) -> Host:
     """The host that a prediction is for.
 
     Args:
-        wanted: a host's name, a speed such as `0.8`, or None for the host that the profile was measured on.
+        wanted: a host's name, a speed such as `0.8`, or None for the profile's own: the middle one of the machines that
+            it was measured on.
         profile: whose host costs are to be scaled.
 
     Raises:
@@ -68,6 +69,9 @@ def speed_of(probe_us: float, profile: Profile) -> float:
 
 
 def _own_name(profile: Profile) -> str:
+    machines = profile.card.get("host", {}).get("machines", 1)
+    if machines > 1:
+        return f"the middle one of {machines} machines"
     taken_on = profile.card.get("environment", {})
     known = isinstance(taken_on, Mapping) and {"host_cpu", "cores"} <= taken_on.keys()
     return f"{taken_on['host_cpu']}, {taken_on['cores']} cores" if known else ""

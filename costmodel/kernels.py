@@ -6,7 +6,7 @@ the same type, so that one predictor serves both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from costmodel import ops
@@ -123,8 +123,14 @@ class Extractor:
                 self._users.setdefault(ref.name, []).append(op.name)
         self._returned = {ref.name for ref in graph.outputs}
 
-    def extract(self, names: Iterable[str]) -> Graph:
-        """The group's graph. Its outputs are what something outside the group reads."""
+    def extract(self, names: Iterable[str], written: Collection[str] | None = None) -> Graph:
+        """The group's graph. Its outputs are what something outside the group reads.
+
+        Args:
+            names: of the group's operators.
+            written: names of the operators whose results reach memory, if not all of them do: what another group
+                computes anew is no output.
+        """
         computed = set(names)
         group = self._with_views(computed)
         order = sorted(group, key=self._position.__getitem__)
@@ -140,7 +146,7 @@ class Extractor:
             moved = op.reading(lambda ref: _renamed(ref, renamed))
             renamed[name] = str(len(new_ops))
             new_ops.append(Op(renamed[name], op.op, moved.args, op.types))
-        outputs = self._outputs(order, computed)
+        outputs = self._outputs(order, computed, written)
         return Graph("", tuple(values), tuple(new_ops), tuple(Ref(renamed[r.name], r.index) for r in outputs))
 
     def _add_value(self, ref: Ref, renamed: dict[str, str], values: list[Value], counts: dict[str, int]) -> None:
@@ -166,14 +172,14 @@ class Extractor:
                     pending.append(op.name)
         return group
 
-    def _outputs(self, order: Sequence[str], computed: set[str]) -> list[Ref]:
-        outside = [
-            name
-            for name in order
-            if name in computed
-            and (name in self._returned or any(user not in computed for user in self._users.get(name, [])))
-        ]
-        return [Ref(name) for name in outside or [order[-1]]]
+    def _outputs(self, order: Sequence[str], computed: set[str], written: Collection[str] | None) -> list[Ref]:
+        if written is None:
+            written = {name for name in computed if name in self._returned or self._users_of(name) - computed}
+        outputs = [name for name in order if name in computed and name in written]
+        return [Ref(name) for name in outputs or [order[-1]]]
+
+    def _users_of(self, name: str) -> set[str]:
+        return set(self._users.get(name, ()))
 
 
 def _renamed(ref: Ref, names: dict[str, str]) -> Ref:

@@ -62,6 +62,7 @@ def in_channels_last(graph: Graph, runnable: bool = True, only: Collection[str] 
     return Graph(graph.name, graph.values, tuple(conversion.ops), graph.outputs, graph.module_calls)
 
 
+ATTENTION = "scaled_dot_product_attention"
 STRIDED = frozenset({"as_strided", "as_strided_scatter", "as_strided_copy", "view_as_complex", "view.dtype"})
 """Operators, or their overloads, that go by where elements lie in memory, and so hold for one layout."""
 
@@ -97,6 +98,7 @@ class _Conversion:
         self._types: dict[str, tuple[TensorType, ...]] = {value.name: (value.type,) for value in graph.values}
         self._params = {value.name for value in graph.values if value.role == "param"}
         self._converted: dict[tuple[Ref, str], Ref] = {}
+        self._attended = {ref.name for op in graph.ops if op.base == ATTENTION for ref in op.refs()}
 
     def add(self, op: Op) -> None:
         """One more operator: a convolution in the order that is wanted of it, another as its inputs lie."""
@@ -107,8 +109,15 @@ class _Conversion:
         elif self._runnable and is_strided(op):
             args = tuple((key, self._as_it_was(op, value)) for key, value in op.args)
             self._append(replace(op, args=args))
+        elif self._contiguous(op):
+            self._append(op)
         else:
             self._append(replace(_as_reshape(op), types=_propagated(op, self._types)))
+
+    def _contiguous(self, op: Op) -> bool:
+        """Whether a copy in plain order stays one: Inductor forgets what order was asked for, but for attention."""
+        plain = op.base == "clone" and op.arg("memory_format") == "torch.contiguous_format"
+        return plain and (self._runnable or op.name in self._attended)
 
     def _append(self, op: Op) -> None:
         self._types[op.name] = op.types

@@ -21,7 +21,7 @@ from costmodel.errors import DatasetError
 from costmodel.features import OPTIONAL, Roofline
 from costmodel.folds import Folds, by_family
 from costmodel.hardware import CARD_SCHEMA
-from costmodel.measured import FOLDS, Measured, noise, own_probe_us, read_measured, spread, unstable
+from costmodel.measured import FOLDS, Measured, noise, read_measured, spread, unstable, usual_probe_us
 from costmodel.predictor import Array, save_predictor
 from costmodel.program import Program
 from costmodel.train import Settings, Table, drop, fit_roofline, tabulate, trusted
@@ -56,7 +56,7 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
     roofline = fit_roofline(kernels, kept["device_us_p50"].tolist())
     everything = tabulate(kernels, kept, roofline, multiprocessors)
     tables = {group: drop(table, OPTIONAL) for group, table in everything.items()}
-    cases, counts, probe_us = _stable_cases(directory / "models.jsonl", settings.most_cases, say)
+    cases, counts, host = _stable_cases(directory / "models.jsonl", settings.most_cases, say)
     issued = Parallel(n_jobs=jobs)(delayed(evaluate.programs)(case, on_cpu) for case in cases)
     origins = evaluate.table_origins(kernels, kept["source"].tolist())
     banned = evaluate.banned_kernels(cases, issued)
@@ -80,7 +80,7 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
         "training": {"folds": FOLDS, **asdict(settings)},
         "roofline": _describe(roofline),
         "models": counts | {"noise": noise(cases)},
-        "host": {"probe_us": probe_us} if probe_us and not on_cpu else {},
+        "host": {} if on_cpu else host,
         **({"repeated": agreement(kept, again)} if (again := _again(directory)) is not None else {}),
         **_whole_models(directory, cases, issued, fit, dispatch, say, jobs),
     }
@@ -90,14 +90,16 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
     return card
 
 
-def _stable_cases(path: Path, most: int, say: Say) -> tuple[list[Measured], dict[str, int], float | None]:
-    """The whole-model cases to learn from, how many there are, and the probe of the profile's own host."""
+def _stable_cases(path: Path, most: int, say: Say) -> tuple[list[Measured], dict[str, int], dict[str, float]]:
+    """The whole-model cases to learn from, how many there are, and what the card says of hosts."""
     everything = read_measured(path)[0] if path.exists() else []
     stable = [case for case in everything if not unstable(case)]
     chosen = spread(stable, most)
     say(f"{len(chosen)} whole-model cases of {len(stable)} ({len(everything) - len(stable)} unstable ones left out)")
     counts = {"cases": len(chosen), "measured": len(everything), "unstable": len(everything) - len(stable)}
-    return chosen, counts, own_probe_us(everything)
+    probe_us = usual_probe_us(everything)
+    machines = len({case.environment for case in everything})
+    return chosen, counts, {"probe_us": probe_us, "machines": machines} if probe_us else {}
 
 
 def _again(directory: Path) -> pd.DataFrame | None:

@@ -44,7 +44,7 @@ UNSTABLE = 1.25
 class Measured:
     """A whole-model case as it was measured: what it is, and medians in microseconds by name.
 
-    `host_speed` is how fast the host was then, against `own_probe_us` of all cases; 1 where it was not probed.
+    `host_speed` is how fast the host was then, against `usual_probe_us` of all cases; 1 where it was not probed.
     """
 
     model: str
@@ -62,7 +62,7 @@ class Measured:
 
     @property
     def environment(self) -> int:
-        """Which of the file's environments it was measured in; 0 is the one whose costs the profile tells."""
+        """Which of the file's environments, or machines, it was measured in."""
         return int(self.record.get("environment", 0))
 
     @property
@@ -96,20 +96,23 @@ def read_measured(path: Path) -> tuple[list[Measured], dict[str, Any]]:
         about = rows.pop(0) if "schema" in rows[0] else {}
         rows = [row for row in rows if "error" not in row]
         cases = [_measured(row) for row in rows]
-        own = own_probe_us(cases)
-        speeds = [own / float(row.get("probe_us", own)) if own else 1.0 for row in rows]
+        usual = usual_probe_us(cases)
+        speeds = [usual / float(row.get("probe_us", usual)) if usual else 1.0 for row in rows]
         return [replace(case, host_speed=speed) for case, speed in zip(cases, speeds, strict=True)], about
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise DatasetError(f"{path}: not a file of whole-model measurements: {error}") from error
 
 
-def own_probe_us(cases: Sequence[Measured]) -> float | None:
-    """What a launch took where the profile's host costs were measured: the median, to two digits, as it is no steadier.
+def usual_probe_us(cases: Sequence[Measured]) -> float | None:
+    """What a launch takes on the middle one of the machines, to two digits, as it is no steadier: a profile's own host.
 
-    None where no case was probed.
+    The median of the machines' medians; None where no case was probed.
     """
-    probes = [float(case.record["probe_us"]) for case in cases if case.environment == 0 and "probe_us" in case.record]
-    return float(f"{np.median(probes):.2g}") if probes else None
+    probes: dict[int, list[float]] = {}
+    for case in cases:
+        if "probe_us" in case.record:
+            probes.setdefault(case.environment, []).append(float(case.record["probe_us"]))
+    return float(f"{np.median([np.median(found) for found in probes.values()]):.2g}") if probes else None
 
 
 def _measured(row: Mapping[str, Any]) -> Measured:

@@ -63,8 +63,8 @@ class Prices:
         self.main = main
         self._cutter, self._predictor = Cutter(main), profile.predictor
         self._on_cpu = profile.on_cpu
-        cold = 0.0 if profile.on_cpu else profile.costs("default_device", ("cold_launch",))["cold_launch"]
-        self._cold_us = cold * timeline.coldness(footprint_of(main))
+        costs = {} if profile.on_cpu else profile.costs("default_device", timeline.LAUNCH_COSTS)
+        self._launch_us = timeline.launch_us(footprint_of(main), costs) if costs else 0.0
         self._compile_costs = profile.costs("compile")
         self._kernels: dict[tuple[str, tuple[str, ...]], tuple[Kernel, ...]] = {}
         self._parts: dict[tuple[str, str], tuple[Kernel, ...]] = other._parts if other else {}
@@ -93,11 +93,11 @@ class Prices:
         self._us.update((kernel.key, estimate.us) for kernel, estimate in zip(new, estimates, strict=True))
 
     def us(self, backend: str, ops: Sequence[str]) -> float:
-        """Device time of a region, with what its launches find cold."""
+        """Device time of a region, with what its launches take inside the model."""
         key = (backend, tuple(ops))
         if key not in self._total_us:
             self.learn([key])
-            times = [self._us[kernel.key] + self._cold_us * kernel.launches for kernel in self._kernels[key]]
+            times = [self._us[kernel.key] + self._launch_us * kernel.launches for kernel in self._kernels[key]]
             self._total_us[key] = sum(times)
         return self._total_us[key]
 

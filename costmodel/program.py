@@ -23,7 +23,7 @@ class Program:
         views: operators that cost host time and launch nothing.
         module_calls: calls of submodules; 0 where a compiler has flattened them.
         parameters: tensors that a compiled call checks and passes (parameters and buffers).
-        footprint: bytes of everything that one pass touches: parameters, inputs and results.
+        footprint: bytes that every pass comes back to: parameters, inputs, and the memory that results take turns in.
     """
 
     kernels: tuple[Kernel, ...]
@@ -51,9 +51,12 @@ def _program(graph: Graph, kernels: tuple[Kernel, ...], views: int, module_calls
 
 
 def footprint_of(graph: Graph) -> int:
-    """Bytes of all that one pass touches: parameters, inputs, and first results of what is no view."""
-    results = sum(op.type.nbytes for op in graph.ops if ops.lookup(op).role is not Role.VIEW)
-    return sum(value.type.nbytes for value in graph.values) + results
+    """Bytes that every pass comes back to: parameters, inputs, and twice the largest result of what is no view.
+
+    An allocator gives freed memory out again, so that results take turns in what the largest operator reads and writes.
+    """
+    largest = max((op.type.nbytes for op in graph.ops if ops.lookup(op).role is not Role.VIEW), default=0)
+    return sum(value.type.nbytes for value in graph.values) + 2 * largest
 
 
 def positions(graph: Graph, kernels: tuple[Kernel, ...]) -> tuple[float, ...]:

@@ -50,6 +50,7 @@ class Node:
     Attributes:
         ops: names of the operators that it computes.
         reads: what it reads from memory, and in which orders.
+        makes: names of the operators whose results are realised: one, and more where nodes have been joined.
         outer: independent results; `inner` elements are reduced to each, one where nothing is reduced.
         extern: whether it is a library call.
         launches: kernels that it takes; two where a reduction is split.
@@ -59,6 +60,7 @@ class Node:
 
     ops: list[str]
     reads: set[Read]
+    makes: list[str]
     outer: int
     inner: int = 1
     extern: bool = False
@@ -106,7 +108,7 @@ class Lowering:
             for ref in op.refs():
                 self.realize(ref.name)
         if row.role is Role.EXTERN:
-            self._emit(op, Node([op.name], set(self._joined(op).reads), op.type.numel, extern=True))
+            self._emit(op, Node([op.name], set(self._joined(op).reads), [op.name], op.type.numel, extern=True))
         elif row.role is Role.REDUCTION:
             self._lower_reduction(op)
         elif row.role is Role.JOINED:
@@ -121,7 +123,16 @@ class Lowering:
         op = self._ops.get(name)
         expr = self._exprs[name]
         if op is not None and expr.ops:
-            self._emit(op, Node([*expr.ops], set(expr.reads), op.type.numel))
+            self._emit(op, Node([*expr.ops], set(expr.reads), [op.name], op.type.numel))
+
+    def made_by(self, name: str) -> list[str]:
+        """The operators whose results make up a value in memory: itself, or what was joined in it; none of an input."""
+        return [made for node in self.writers.get(name, ()) for made in self.nodes[node].makes]
+
+    def returned(self) -> set[str]:
+        """The operators whose results the graph returns, as they are or through views."""
+        buffers = {name for ref in self.graph.outputs for name, _ in self._exprs[ref.name].reads}
+        return {made for name in buffers for made in self.made_by(name)}
 
     def _emit(self, op: Op, node: Node) -> None:
         self.writers[op.name] = (len(self.nodes),)
@@ -183,7 +194,7 @@ class Lowering:
         inner = max(1, source.numel // max(1, outer))
         joined = self._joined(op)
         launches = 2 if not self._on_cpu and split_reduction(self.graph, op) else 1
-        self._emit(op, Node([*joined.ops, op.name], set(joined.reads), outer, inner, launches=launches))
+        self._emit(op, Node([*joined.ops, op.name], set(joined.reads), [op.name], outer, inner, launches=launches))
 
     def _join_in_place(self, op: Op) -> None:
         """The inputs have been copied into their places by kernels of their own; joining them costs nothing."""

@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from costmodel.program import Program, dispatch_class
 from costmodel.serial import BETWEEN, SERIAL_MODES, kernel_counts
 
-CACHE_BYTES = 60e6
-"""Second-level cache of the H100 and H200. What a pass touches beyond it is fetched anew by the next pass."""
+CACHE_BYTES = 50e6
+"""Second-level cache of the H100 and H200. What a pass comes back to beyond it is fetched anew by the next pass."""
+
+LAUNCH_COSTS = ("warm_launch", "cold_launch")
+"""What a launch takes in a model beyond its kernel alone, where the cache keeps all from pass to pass, or nothing."""
 
 Costs = Mapping[str, float]
 
@@ -73,14 +76,20 @@ class Queue:
 
 
 def coldness(footprint: float) -> float:
-    """How much of what a kernel reads the cache has lost since the last pass: 0 if all fits, 1 from twice its size."""
-    return min(1.0, max(0.0, (footprint - 0.5 * CACHE_BYTES) / (1.5 * CACHE_BYTES)))
+    """How much of what a kernel reads the cache has lost since the last pass: 0 up to half its size, then up to 1."""
+    return min(1.0, max(0.0, (footprint - 0.5 * CACHE_BYTES) / (0.5 * CACHE_BYTES)))
+
+
+def launch_us(footprint: float, costs: Costs) -> float:
+    """What a launch takes in a model beyond its kernel alone, which finds all that it reads in the cache; in us."""
+    cold = coldness(footprint)
+    return costs["warm_launch"] * (1.0 - cold) + costs["cold_launch"] * cold
 
 
 def device_times(program: Program, kernel_us: Sequence[float], costs: Costs) -> list[float]:
-    """Device time of each kernel inside its model: alone, plus what a cold cache costs a launch; microseconds."""
-    cold = costs["cold_launch"] * coldness(program.footprint)
-    return [us + cold * kernel.launches for us, kernel in zip(kernel_us, program.kernels, strict=True)]
+    """Device time of each kernel inside its model: alone, plus what its launches take there; microseconds."""
+    more = launch_us(program.footprint, costs)
+    return [us + more * kernel.launches for us, kernel in zip(kernel_us, program.kernels, strict=True)]
 
 
 def eager_counts(program: Program, dispatch: Costs) -> dict[str, float]:

@@ -41,7 +41,8 @@ def compare(again: Sequence[Measured], validation: pd.DataFrame, mode: str) -> d
         validation: the profile's measurements and predictions.
         mode: of torch.compile.
     """
-    known = validation.dropna(subset=[f"measured_speedup/{mode}"]).set_index(CASE)
+    measured = validation.dropna(subset=[f"measured_speedup/{mode}"]).drop_duplicates(CASE)  # the first machine's
+    known = measured.set_index(CASE)
     together: dict[tuple[object, ...], list[tuple[int, float]]] = defaultdict(list)
     for case in again:
         if WALLS[mode] in case.medians and not unstable(case):
