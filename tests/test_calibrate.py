@@ -103,10 +103,10 @@ DISPATCH = {"other": 5.0}
 TABLES = {
     "dispatch": DISPATCH,
     "eager_host": {**PRIORS["eager_host"], "call": 1.0, "start": 55.0},
-    "eager_device": {"cold_launch": 0.0},
+    "eager_device": {"warm_launch": 0.0, "cold_launch": 0.0},
     "eager_wall": {"gap": 0.6, "synchronise": 30.0},
     "default_host": {**PRIORS["default_host"], "triton": 11.0},
-    "default_device": {"cold_launch": 0.0},
+    "default_device": {"warm_launch": 0.0, "cold_launch": 0.0},
     "default_wall": {"gap": 0.0, "synchronise": 15.0},
     "graph_host": {"parameter": 0.5, "node": 0.1, "start": 90.0},
 }
@@ -154,10 +154,18 @@ def test_a_faster_host_at_the_time_is_taken_out():
     assert left["eager_host"] == pytest.approx(right["eager_host"])
 
 
-def test_what_a_cold_cache_costs_a_launch():
-    cold = program(10, 0, 0, footprint=int(3 * timeline.CACHE_BYTES))
-    case = Case(cold, cold, [5.0] * 10, [5.0] * 10, {"eager_device_us": 58.0})
-    assert fit_tables([case], DISPATCH)["eager_device"] == {"cold_launch": pytest.approx(0.8)}
+def test_what_a_warm_and_a_cold_cache_cost_a_launch():
+    cold, warm = (program(10, 0, 0, footprint=int(share * timeline.CACHE_BYTES)) for share in (3, 0))
+    known = [Case(cold, cold, [5.0] * 10, [5.0] * 10, {"eager_device_us": 58.0})] * 9
+    known += [Case(warm, warm, [5.0] * 10, [5.0] * 10, {"eager_device_us": 52.0})] * 9
+    found = fit_tables(known, DISPATCH)["eager_device"]
+    # 9 x (10 / 52)^2 x 0.2 + 0.02 / 0.1^2 x 0.1 over the sum of both weights; 0.8 and 0.45 of 58 us likewise
+    assert found == pytest.approx({"warm_launch": 0.11427, "cold_launch": 0.70559}, rel=1e-3)
+
+
+def test_what_is_given_is_taken_from_the_target():
+    rows = [{"a": 1.0}, {"a": 2.0}]
+    assert ridge(rows, [5.0, 7.0], {"a": 1.0}, 1e-9, given=[3.0, 3.0])["a"] == pytest.approx(2.0)  # 3 + 2, 3 + 4
 
 
 def test_without_a_model_every_table_is_there():

@@ -13,6 +13,7 @@ from costmodel.capture import capture
 from costmodel.compile import compiled_kernels, prefers_channels_last, split_reduction
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
 from costmodel.kernels import Kernel
+from costmodel.layouts import in_channels_last
 from costmodel.ops import Role, lookup
 from costmodel.realize import split_count
 from costmodel.zoo import load
@@ -28,6 +29,11 @@ def kernels_of(module: nn.Module, *shapes: tuple[int, ...], on_cpu: bool = False
         capture(module, [x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs]),
         on_cpu,
     )
+
+
+def lowered_in_channels_last(module: nn.Module, shape: tuple[int, ...]) -> Graph:
+    """A module as Inductor lays it out where it prefers that order."""
+    return in_channels_last(capture(module.eval(), [torch.empty(shape, device="meta")]), runnable=False)
 
 
 def summary(kernels: tuple[Kernel, ...]) -> list[tuple[str, list[str]]]:
@@ -74,7 +80,61 @@ class SqueezeExcite(nn.Module):
         return x * torch.sigmoid(self.up(torch.relu(self.down(self.pool(x)))))
 
 
+class Twice(nn.Module):
+    """Two convolutions of what comes first."""
+
+    def __init__(self, first: nn.Module) -> None:
+        super().__init__()
+        self.first = first
+        self.one, self.other = (nn.Conv2d(16, 16, 3, padding=1, bias=False) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = self.first(x)
+        return self.one(x), self.other(x)
+
+
+class Halves(nn.Module):
+    """Two halves of one result, each copied into an order of its own, and their product."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first, second = torch.relu(x).view(8, 16, 2, 16).permute(2, 0, 1, 3).unbind()
+        return torch.bmm(first.contiguous(), second.transpose(1, 2).contiguous())
+
+
+class BiasedAttention(nn.Module):
+    """Attention of pixels with a bias that lies turned round in its table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Conv2d(16, 3 * 16, 1, bias=False)
+        self.table = nn.Parameter(torch.zeros(16, 16, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = self.qkv(x).view(8, 3, 4, 4, 16).transpose(-2, -1).unbind(1)
+        bias = self.table.permute(2, 0, 1).unsqueeze(0).contiguous()
+        return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+
+
 class TestFusion:
+    def test_what_is_computed_anew_reaches_no_memory(self) -> None:
+        copies = [kernel for kernel in kernels_of(Halves(), (8, 16, 32)) if kernel.backend == "triton"]
+        assert [[op.base for op in kernel.graph.ops][:3] for kernel in copies] == [["relu", "view", "permute"]] * 2
+        written = [[kernel.graph.type_of(ref).numel for ref in kernel.graph.outputs] for kernel in copies]
+        assert written == [[8 * 16 * 16], [8 * 16 * 16]]  # a half each, and not what both begin with
+
+    def test_what_two_kernels_read_is_written(self) -> None:
+        shared = nn.Sequential(nn.Conv2d(16, 16, 3, padding=1, bias=False), nn.ReLU())
+        kernels = kernels_of(Twice(shared))
+        assert summary(kernels)[:2] == [("aten", ["convolution"]), ("triton", ["relu"])]
+        assert [len(kernel.graph.outputs) for kernel in kernels] == [1] * len(kernels)
+
+    def test_attention_gets_its_bias_in_plain_order(self) -> None:
+        graph = lowered_in_channels_last(BiasedAttention(), (8, 16, 4, 4))
+        (attention,) = (op for op in graph.ops if op.base == "scaled_dot_product_attention")
+        bias = attention.arg("attn_mask")
+        assert isinstance(bias, Ref)
+        assert graph.type_of(bias).layout == "nchw"
+
     def test_convolution_batch_norm_relu(self) -> None:
         module = nn.Sequential(nn.Conv2d(16, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU())
         assert summary(kernels_of(module)) == [("aten", ["convolution"]), ("triton", ["native_batch_norm", "relu"])]

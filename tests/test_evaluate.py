@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from costmodel import evaluate
-from costmodel.measured import Measured, family_of, noise, own_probe_us, read_measured, spread
+from costmodel.measured import Measured, family_of, noise, read_measured, spread, usual_probe_us
 
 
 @pytest.mark.parametrize(
@@ -43,18 +43,19 @@ def case(probe_us: float | None, environment: int) -> str:
     return json.dumps(record | ({"probe_us": probe_us} if probe_us else {}))
 
 
-def test_hosts_are_compared_with_the_median_of_the_profiles_own(tmp_path):
-    lines = ['{"schema": 1}', case(4.0, 0), case(5.04, 0), case(8.0, 0), case(10.0, 1), case(None, 1)]
-    (tmp_path / "models.jsonl").write_text("\n".join(lines))
+def test_hosts_are_compared_with_the_middle_one_of_the_machines(tmp_path):
+    probed = [case(4.0, 0), case(5.04, 0), case(8.0, 0), case(10.0, 1), case(None, 1), case(6.0, 2)]
+    (tmp_path / "models.jsonl").write_text("\n".join(['{"schema": 1}', *probed]))
     cases, _ = read_measured(tmp_path / "models.jsonl")
-    assert own_probe_us(cases) == 5.0
-    assert [one.host_speed for one in cases] == pytest.approx([1.25, 5 / 5.04, 0.625, 0.5, 1.0])
+    assert usual_probe_us(cases) == 6.0  # of 5.04, 10 and 6
+    assert [one.host_speed for one in cases] == pytest.approx([1.5, 6 / 5.04, 0.75, 0.6, 1.0, 1.0])
+    assert usual_probe_us(cases[:3]) == 5.0  # two digits
 
 
 def test_without_a_probe_every_host_is_alike(tmp_path):
-    (tmp_path / "models.jsonl").write_text("\n".join(['{"schema": 1}', case(None, 0), case(8.0, 1)]))
+    (tmp_path / "models.jsonl").write_text("\n".join(['{"schema": 1}', case(None, 0), case(None, 1)]))
     cases, _ = read_measured(tmp_path / "models.jsonl")
-    assert own_probe_us(cases) is None
+    assert usual_probe_us(cases) is None
     assert [one.host_speed for one in cases] == [1.0, 1.0]
 
 
@@ -64,14 +65,13 @@ def test_scores_tell_machines_apart():
     away = [row | {"family": family, "environment": 1, "measured_speedup/default": 1.0} for family in "ab"]
     rows = evaluate.score_table(pd.DataFrame([*home, *away]))
     found = {row["cases_of"]: row["mean_error"] for row in rows if row["cases_of"].endswith("float32, batch 1")}
-    assert found == pytest.approx(
-        {
-            "float32, batch 1": 0.0,
-            "another machine: float32, batch 1": 1.0,
-            "another machine, its host probed: float32, batch 1": 0.1,
-        }
-    )
+    assert found == pytest.approx({"float32, batch 1": 0.275, "host not told: float32, batch 1": 0.5})
+    by_machine = {row["cases_of"]: row["mean_error"] for row in rows if row["cases_of"].startswith("machine")}
+    whole = "float32, batch 1 and 32"
+    assert by_machine == pytest.approx({f"machine 1: {whole}": 0.45, f"machine 2: {whole}": 0.1})
     assert {row["mode"] for row in rows} == {"default"}
+    alone = evaluate.score_table(pd.DataFrame(home))
+    assert {row["cases_of"] for row in alone} == {whole, "float32, batch 1", "all"}
 
 
 def test_at_most_so_many_cases_are_taken_of_every_family_alike():
@@ -105,8 +105,8 @@ def test_noise_is_half_the_range_of_the_rounds():
 
 
 def test_errors_of_latency_by_hand():
-    row = {"environment": 0, "eager_us": 10.5, "measured_eager_us": 10.0, "default_us": 9.0}
-    frame = pd.DataFrame([row, row | {"eager_us": 13.5}, row | {"eager_us": 99.0, "environment": 1}])
+    row = {"probed_eager_us": 10.5, "measured_eager_us": 10.0, "probed_default_us": 9.0}
+    frame = pd.DataFrame([row, row | {"probed_eager_us": 13.5}, row | {"measured_eager_us": None}])
     (found,) = evaluate.latency_scores(frame)
     assert found == pytest.approx(
         {"mode": "eager", "cases": 2, "mean_error": 0.2, "median_error": 0.2, "within_10": 0.5}

@@ -26,6 +26,11 @@ def test_the_profiles_own_host_is_the_default(profile):
     assert resolve_host(None, profile) == Host("a CPU, 16 cores", 1.0)
 
 
+def test_of_several_machines_it_is_the_middle_one(profile):
+    several = replace(profile, card=profile.card | {"host": {"probe_us": 6.3, "machines": 3}})
+    assert resolve_host(None, several) == Host("the middle one of 3 machines", 1.0)
+
+
 def test_a_slower_host_is_kept_under_its_name(profile):
     save_host("lab", 6.25)
     save_host("desk", 2.5)

@@ -66,18 +66,26 @@ def test_whole_models_keep_the_latest_record_that_has_a_latency(tmp_path, capsys
     )
     failed = json.dumps({**json.loads(case("resnet18", None)), "error": "x"})
     (tmp_path / "b.jsonl").write_text("\n".join([case("vgg11", 3.0), case("alexnet", None), case("vit", 4.0), failed]))
-    (tmp_path / "b.env.json").write_text(json.dumps(HERE | {"cores": "32"}))
+    (tmp_path / "b.env.json").write_text(json.dumps(HERE))
     assert merge_models([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], tmp_path / "out.jsonl") == 3
-    about, *rows = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    _, *rows = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
     found = {row["model"]: row["latency_us"]["default"][0][2] for row in rows}
     assert found == {"vgg11": 3.0, "alexnet": 2.0, "vit": 4.0}
-    assert [one["cores"] for one in about["environments"]] == ["16", "32"]
-    assert {row["model"]: row["environment"] for row in rows} == {"vgg11": 1, "alexnet": 0, "vit": 1}
     merge_models([tmp_path / "b.jsonl"], tmp_path / "alone.jsonl")  # a sweep's own file has no first line yet
     assert json.loads((tmp_path / "alone.jsonl").read_text().splitlines()[0])["schema"] == 1
     again = tmp_path / "again.jsonl"
     merge_models([tmp_path / "out.jsonl", tmp_path / "b.jsonl"], again)
     assert again.read_text().splitlines()[1:] == (tmp_path / "out.jsonl").read_text().splitlines()[1:]
+
+
+def test_machines_keep_their_records_of_a_case(tmp_path):
+    for name, cores, latency in (("a", "16", 1.0), ("b", "32", 2.0)):
+        (tmp_path / f"{name}.jsonl").write_text(case("vgg11", latency))
+        (tmp_path / f"{name}.env.json").write_text(json.dumps(HERE | {"cores": cores}))
+    assert merge_models([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], tmp_path / "out.jsonl") == 2
+    about, *rows = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert [one["cores"] for one in about["environments"]] == ["16", "32"]
+    assert [(row["environment"], row["latency_us"]["default"][0][0]) for row in rows] == [(0, 1.0), (1, 2.0)]
 
 
 def test_every_process_keeps_its_record_and_the_processes_count_on(tmp_path, capsys, monkeypatch):
