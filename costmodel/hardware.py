@@ -26,6 +26,10 @@ DEVICE_NAMES: Mapping[str, str] = {"NVIDIA H200": "nvidia-h200"}
 """torch's device name -> the shipped profile that was measured on such a device."""
 
 
+TOLD = "_told"
+"""Ends the names of intervals for a host whose speed is known."""
+
+
 @dataclass(frozen=True)
 class Profile:
     """One hardware profile; the predictor is read on first use.
@@ -34,13 +38,15 @@ class Profile:
         name: what it is called.
         path: the folder that it lies in.
         card: what its card says.
-        host_speed: of the host that is predicted for, against the one that was measured; its costs are scaled by it.
+        host_speed: of the host that is predicted for, against the profile's own; its costs are scaled by it.
+        host_told: whether that is known of the host, and not only the best guess.
     """
 
     name: str
     path: Path
     card: Mapping[str, Any]
     host_speed: float = 1.0
+    host_told: bool = False
 
     @cached_property
     def predictor(self) -> Predictor:
@@ -79,10 +85,14 @@ class Profile:
     def intervals(self, name: str) -> Mapping[str, float]:
         """Half-widths of the 90 % interval of the logarithm of `latency` or `speedup`, by mode.
 
+        They are narrower for a host whose speed is known, if the profile was measured on several machines.
+
         Raises:
             ProfileError: the card has no such table.
         """
-        return self._numbers("intervals", name)
+        found = self.card.get("intervals")
+        known = self.host_told and isinstance(found, Mapping) and name + TOLD in found
+        return self._numbers("intervals", name + TOLD if known else name)
 
     def _numbers(self, section: str, name: str) -> dict[str, float]:
         try:

@@ -20,7 +20,7 @@ from costmodel.dataset import kernel_of, read_frame
 from costmodel.errors import DatasetError
 from costmodel.features import OPTIONAL, Roofline
 from costmodel.folds import Folds, by_family
-from costmodel.hardware import CARD_SCHEMA
+from costmodel.hardware import CARD_SCHEMA, TOLD
 from costmodel.measured import FOLDS, Measured, noise, read_measured, spread, unstable, usual_probe_us
 from costmodel.predictor import Array, save_predictor
 from costmodel.program import Program
@@ -210,21 +210,29 @@ def _whole_models(
 def intervals(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
     """Half-widths of log latency and log speedup that hold 90 % of the left-out cases, by mode.
 
-    A mode that was never measured is left out.
+    They are of predictions for the profile's own host; where several machines measured, there are also those for the
+    host that each case was measured with (`TOLD`). A mode that was never measured is left out.
     """
+    found = _intervals(frame, "")
+    if frame["environment"].nunique() > 1:
+        found |= {name + TOLD: widths for name, widths in _intervals(frame, "probed_").items()}
+    return found
+
+
+def _intervals(frame: pd.DataFrame, predicted: str) -> dict[str, dict[str, float]]:
+    """The same of predictions in columns whose names begin so."""
     latency: dict[str, float] = {}
     speedup: dict[str, float] = {}
-    for mode, name in (("eager", "eager"), ("default", "default"), ("reduce-overhead", "graph")):
+    for mode, name in evaluate.COLUMNS.items():
         seen = _with(frame, f"measured_{name}_us")
-        if seen.empty:
-            continue
-        latency[mode] = calibrate.quantile_interval(_log_error(seen, f"{name}_us", f"measured_{name}_us"))
+        if not seen.empty:
+            error = _log_error(seen, f"{predicted}{name}_us", f"measured_{name}_us")
+            latency[mode] = calibrate.quantile_interval(error)
     for mode in evaluate.MODES:
         seen = _with(frame, f"measured_speedup/{mode}")
-        if seen.empty:
-            continue
-        error = _log_error(seen, f"speedup/{mode}", f"measured_speedup/{mode}")
-        speedup[mode] = calibrate.quantile_interval(error)
+        if not seen.empty:
+            error = _log_error(seen, f"{predicted}speedup/{mode}", f"measured_speedup/{mode}")
+            speedup[mode] = calibrate.quantile_interval(error)
     return {"latency": latency, "speedup": speedup}
 
 

@@ -63,7 +63,7 @@ def predict(
 
     profile = load_profile(hardware or resolve_default()[0])
     chosen = resolve_host(None if host is None else str(host), profile)
-    profile = replace(profile, host_speed=chosen.speed)
+    profile = replace(profile, host_speed=chosen.speed, host_told=host is not None)
     name = model_name or type(module).__name__
     cuts: tuple[Break, ...] = ()
     fragments: tuple[Fragment, ...] = ()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pandas as pd
 import pytest
 
 from costmodel import evaluate
+from costmodel.make_profile import intervals
 from costmodel.measured import Measured, family_of, noise, read_measured, spread, usual_probe_us
 
 
@@ -102,6 +104,15 @@ def test_noise_is_half_the_range_of_the_rounds():
     ]
     cases = [Measured("alexnet", 1, "float32", "nchw", {}, record) for record in records]
     assert noise(cases) == pytest.approx({"eager": 0.05, "default": 0.125})
+
+
+def test_intervals_are_told_apart_by_what_is_known_of_the_host():
+    one = {"environment": 0, "eager_us": 11.0, "probed_eager_us": 10.0, "measured_eager_us": 10.0}
+    other = {"environment": 1, "eager_us": 9.0, "probed_eager_us": 10.5, "measured_eager_us": 10.0}
+    found = intervals(pd.DataFrame([one, other]))  # with so few cases the widest error holds them
+    assert found["latency"] == pytest.approx({"eager": math.log(10 / 9)})
+    assert found["latency_told"] == pytest.approx({"eager": math.log(1.05)})
+    assert set(intervals(pd.DataFrame([one]))) == {"latency", "speedup"}
 
 
 def test_errors_of_latency_by_hand():
