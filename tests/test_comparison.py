@@ -56,10 +56,12 @@ def test_of_a_case_that_was_measured_twice_the_last_counts_and_the_oracles_stay(
 
 def test_two_machines():
     there = record("a", 1, eager=8.0, default=4.0, reduce_overhead=2.0, plan=2.0)
-    row = {"model": "a", "batch_size": "1", "precision": "float32"}
-    row |= {"measured_speedup/default": "1.6", "speedup/default": "2.4", "measured_speedup/reduce-overhead": "4"}
-    text = other_machine_markdown([there], [row | {"speedup/reduce-overhead": "5"}])
-    assert "| `default` | 1 | 1 | 20.0 % | 50.0 % | 20.0 % |" in text
+    row = {"model": "a", "batch_size": "1", "precision": "float32", "environment": "0"}
+    row |= {"measured_speedup/default": "1.6", "speedup/default": "2.4", "probed_speedup/default": "2.0"}
+    row |= {"measured_speedup/reduce-overhead": "4", "speedup/reduce-overhead": "5"}
+    row |= {"probed_speedup/reduce-overhead": "3"}
+    text = other_machine_markdown([there], [row, row | {"environment": "3", "measured_speedup/default": "9"}])
+    assert "| `default` | 1 | 1 | 20.0 % | 25.0 % | 20.0 % |" in text  # 1.6 for 2; 2 for 1.6; 2.4 for 2
     assert "| `reduce-overhead` | 1 | 1 | 0.0 % | 25.0 % | 25.0 % |" in text
 
 
