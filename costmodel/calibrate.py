@@ -53,7 +53,7 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
 }
 """From isolated calls and published profiles of torch.compile's overheads; microseconds a count, but factors for kinds
 of kernels on a CPU. There a loop alone is called through a wrapper of its own, which a model has once."""
-LAUNCHES: Mapping[str, float] = {"warm_launch": 0.1, "cold_launch": 0.45}
+LAUNCHES: Mapping[str, float] = dict(zip(timeline.LAUNCH_COSTS, (0.1, 0.45), strict=True))
 """Prior of what a launch takes inside a model beyond its kernel alone, microseconds."""
 CPU_COSTS: Mapping[str, tuple[str, ...]] = {name: tuple(PRIORS[name]) for name in (*SERIAL_MODES.values(), "compile")}
 """The tables of costs that a CPU's profile must have, and what each must tell."""

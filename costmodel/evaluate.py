@@ -211,8 +211,9 @@ def score_table(frame: pd.DataFrame, on_cpu: bool = False) -> list[dict[str, Any
     sets = [(name, mask, "probed_speedup") for name, mask in subsets]
     machines = sorted(set(frame["environment"]))
     if len(machines) > 1:
-        at_home = [(f"machine {number}", frame["environment"] == one) for number, one in enumerate(machines, 1)]
-        sets += [(f"{name}: {sets[0][0]}", common & mask, "probed_speedup") for name, mask in at_home]
+        for number, one in enumerate(machines, 1):
+            here = common & (frame["environment"] == one)
+            sets.append((f"machine {number}: {subsets[0][0]}", here, "probed_speedup"))
         sets += [(UNTOLD + name, mask, "speedup") for name, mask in subsets]
     rows = []
     for mode in MODES:

@@ -69,9 +69,10 @@ def speed_of(probe_us: float, profile: Profile) -> float:
 
 
 def _own_name(profile: Profile) -> str:
-    machines = profile.card.get("host", {}).get("machines", 1)
-    if machines > 1:
-        return f"the middle one of {machines} machines"
+    probed = profile.card.get("host")
+    machines = probed.get("machines_us") if isinstance(probed, Mapping) else None
+    if isinstance(machines, list) and len(machines) > 1:
+        return f"the middle one of {len(machines)} machines"
     taken_on = profile.card.get("environment", {})
     known = isinstance(taken_on, Mapping) and {"host_cpu", "cores"} <= taken_on.keys()
     return f"{taken_on['host_cpu']}, {taken_on['cores']} cores" if known else ""

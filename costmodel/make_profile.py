@@ -21,7 +21,16 @@ from costmodel.errors import DatasetError
 from costmodel.features import OPTIONAL, Roofline
 from costmodel.folds import Folds, by_family
 from costmodel.hardware import CARD_SCHEMA, TOLD
-from costmodel.measured import FOLDS, Measured, noise, read_measured, spread, unstable, usual_probe_us
+from costmodel.measured import (
+    FOLDS,
+    Measured,
+    machine_probes_us,
+    noise,
+    read_measured,
+    spread,
+    unstable,
+    usual_probe_us,
+)
 from costmodel.predictor import Array, save_predictor
 from costmodel.program import Program
 from costmodel.train import Settings, Table, drop, fit_roofline, tabulate, trusted
@@ -90,16 +99,15 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
     return card
 
 
-def _stable_cases(path: Path, most: int, say: Say) -> tuple[list[Measured], dict[str, int], dict[str, float]]:
+def _stable_cases(path: Path, most: int, say: Say) -> tuple[list[Measured], dict[str, int], dict[str, Any]]:
     """The whole-model cases to learn from, how many there are, and what the card says of hosts."""
     everything = read_measured(path)[0] if path.exists() else []
     stable = [case for case in everything if not unstable(case)]
     chosen = spread(stable, most)
     say(f"{len(chosen)} whole-model cases of {len(stable)} ({len(everything) - len(stable)} unstable ones left out)")
     counts = {"cases": len(chosen), "measured": len(everything), "unstable": len(everything) - len(stable)}
-    probe_us = usual_probe_us(everything)
-    machines = len({case.environment for case in everything})
-    return chosen, counts, {"probe_us": probe_us, "machines": machines} if probe_us else {}
+    machines = machine_probes_us(everything)
+    return chosen, counts, {"probe_us": usual_probe_us(everything), "machines_us": machines} if machines else {}
 
 
 def _again(directory: Path) -> pd.DataFrame | None:

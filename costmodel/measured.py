@@ -106,13 +106,19 @@ def read_measured(path: Path) -> tuple[list[Measured], dict[str, Any]]:
 def usual_probe_us(cases: Sequence[Measured]) -> float | None:
     """What a launch takes on the middle one of the machines, to two digits, as it is no steadier: a profile's own host.
 
-    The median of the machines' medians; None where no case was probed.
+    None where no case was probed.
     """
+    machines = machine_probes_us(cases)
+    return float(f"{np.median(machines):.2g}") if machines else None
+
+
+def machine_probes_us(cases: Sequence[Measured]) -> list[float]:
+    """What a launch took on each machine that was probed: the medians of its cases' probes, microseconds."""
     probes: dict[int, list[float]] = {}
     for case in cases:
         if "probe_us" in case.record:
             probes.setdefault(case.environment, []).append(float(case.record["probe_us"]))
-    return float(f"{np.median([np.median(found) for found in probes.values()]):.2g}") if probes else None
+    return [float(np.median(probes[machine])) for machine in sorted(probes)]
 
 
 def _measured(row: Mapping[str, Any]) -> Measured:

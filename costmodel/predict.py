@@ -51,7 +51,7 @@ def predict(
         explain: whether to give the reasons too.
         shapes: of the main input that the model will meet afterwards: with `explain`, what that recompiles.
         frontend: the way of capture, one of `costmodel.frontends.WAYS`.
-        host: the name of a host, or its speed against the one that the profile was measured on; None for that one.
+        host: the name of a host, or its speed against the profile's own; None for that one.
 
     Raises:
         UnknownHardwareError: there is no such profile.

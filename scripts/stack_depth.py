@@ -4,8 +4,8 @@
     python scripts/stack_depth.py                                                  # prints the table
     python scripts/stack_depth.py --write README.md                                # puts it between its marks there
 
-The depth grows by 32 slots (256 bytes) at a time, through two chunks of Python's stack; `costmodel.python_stack` says
-what happens at their ends.
+The depth grows by 32 slots (256 bytes) at a time, by a chunk of Python's stack in all; `costmodel.python_stack` says
+what happens at its end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from costmodel.scores import replace_section
 
 BEGIN, END = "<!-- stack depth: begin -->", "<!-- stack depth: end -->"
 SLOTS = tuple(range(10, 2058, 32))
-"""Depths: two chunks of 16 KiB, each of 2,048 slots, and the frames that are there anyway."""
+"""Depths: a chunk of 16 KiB has 2,048 slots, so that one of them is at its end."""
 CALLS = 7
 SLOW = 1.2
 """A depth is slow where a call takes so many times what it takes at most depths."""

@@ -27,7 +27,7 @@ def test_the_profiles_own_host_is_the_default(profile):
 
 
 def test_of_several_machines_it_is_the_middle_one(profile):
-    several = replace(profile, card=profile.card | {"host": {"probe_us": 6.3, "machines": 3}})
+    several = replace(profile, card=profile.card | {"host": {"probe_us": 6.3, "machines_us": [5.2, 6.3, 6.9]}})
     assert resolve_host(None, several) == Host("the middle one of 3 machines", 1.0)
 
 

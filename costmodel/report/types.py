@@ -109,7 +109,7 @@ class Report:
         warnings: one line each.
         partial: whether every figure is of a part of the model only, up to where it goes by data.
         explanation: the reasons, if they were asked for.
-        host: what issues the kernels, by name; the one that the profile was measured on, unless another was asked for.
+        host: what issues the kernels, by name; the profile's own, unless another was asked for.
         host_speed: how fast it is against that one.
     """
 
