@@ -23,6 +23,7 @@ from typing import Any
 from collectors.environment import differences, environment
 from collectors.pool import compiling, default_processes, in_parallel
 from collectors.process import die_with_parent, pinned
+from collectors.quiet import HostWatch, watch_host
 from collectors.whole_model import MODES, Case, build, case_key, measure_modes, modes_on, synchronize
 from costmodel.errors import CostmodelError, DatasetError
 from costmodel.settle import settle
@@ -69,13 +70,22 @@ def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
     seconds = _fill_cache(todo, name, variables, settings, begin + settings.seconds * settings.compile_share)
     print(f"{len(seconds)} of {len(todo)} cases compiled in {time.monotonic() - begin:.0f} s", flush=True)
     cold = {case_key(case) for case in cases[: settings.cold]}
+    watch = watch_host(name)
     for case in todo:
         key = case_key(case)
         if key in seconds and time.monotonic() < begin + settings.seconds:
-            _measure(case, out, name, settings, seconds[key], key in cold)
+            _measure(case, out, name, settings, seconds[key], key in cold, watch)
 
 
-def _measure(case: Case, out: Path, device: str, settings: Settings, contended_s: dict[str, float], cold: bool) -> None:
+def _measure(
+    case: Case,
+    out: Path,
+    device: str,
+    settings: Settings,
+    contended_s: dict[str, float],
+    cold: bool,
+    watch: HostWatch,
+) -> None:
     import torch
 
     from costmodel.measure import release_memory
@@ -85,7 +95,7 @@ def _measure(case: Case, out: Path, device: str, settings: Settings, contended_s
     if device.startswith("cuda"):
         release_memory()
     try:
-        record = measure_modes(case, device, with_device=not settings.no_device, modes=settings.modes)
+        record = measure_modes(case, device, with_device=not settings.no_device, modes=settings.modes, watch=watch)
         if cold:
             record["cold_compile_s"] = round(cold_compile(case, device), 2)
     except Exception as error:  # noqa: BLE001 - whatever a model raises is its result

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from collectors.quiet import HostWatch, watch_host
 from costmodel.errors import MeasurementError, RequestError
-from costmodel.measure import host_probe
 
 if TYPE_CHECKING:
     import torch
 
+Found = TypeVar("Found")
+Call = Callable[[], Any]
 Case = dict[str, Any]
 """`model` (a spec of costmodel.zoo), `batch_size`, `precision`, `layout`; `img_size` if it is not the model's own."""
 
@@ -90,25 +92,37 @@ def _real_module(spec: str) -> torch.nn.Module:
 
 
 def measure_modes(
-    case: Case, device: str, with_device: bool = True, modes: Collection[str] = tuple(MODES)
+    case: Case,
+    device: str,
+    with_device: bool = True,
+    modes: Collection[str] = tuple(MODES),
+    watch: HostWatch | None = None,
 ) -> dict[str, Any]:
     """One case measured, eager and compiled in turn; latencies in microseconds, quantiles of raw samples.
 
     `unstable` in the record names modes in which the model was compiled again while it was timed, `graph_breaks` how
-    often each was cut: such a mode's speedup is not that of one compiled graph.
+    often each was cut: such a mode's speedup is not that of one compiled graph. `disturbed` names what was timed while
+    the host was busy with something else, in spite of several tries.
+
+    Args:
+        case: what is measured.
+        device: where.
+        with_device: whether device times are taken too.
+        modes: of torch.compile.
+        watch: of the host, which knows what is usual there; a new one by default.
     """
     import torch
 
     module, x = build(case, device)
-    record: dict[str, Any] = dict(case, input_shape=list(x.shape), probe_us=host_probe(device))
-    rounds: dict[str, list[list[float]]] = defaultdict(list)
+    record: dict[str, Any] = dict(case, input_shape=list(x.shape), latency_us={}, disturbed=[])
+    timer = _Timer(device, watch or watch_host(device), record)
     with torch.no_grad():
         reference = _first(module(x))
-        eager: Callable[[], Any] = functools.partial(module, x)
+        eager: Call = partial(module, x)
         for mode, option in modes_on(device, modes).items():
             compiled = _compile(module, x, mode, option, device, reference, record)
-            _time_mode(mode, eager, compiled, device, record, rounds, with_device and mode == "default")
-    record["latency_us"] = dict(rounds)
+            timer.time_mode(mode, eager, compiled, with_device and mode == "default")
+    record["probe_us"] = round(timer.watch.usual_us, 4)
     return record
 
 
@@ -120,7 +134,7 @@ def _compile(
     device: str,
     reference: torch.Tensor,
     record: dict[str, Any],
-) -> Callable[[], Any]:
+) -> Call:
     """The compiled call after its warm-up; what compiling took and how far off the result is go into `record`."""
     import torch
     from torch._dynamo.utils import counters
@@ -131,7 +145,7 @@ def _compile(
     torch._dynamo.reset()
     counters.clear()
     start = time.perf_counter()
-    compiled = functools.partial(torch.compile(module, mode=option), x)
+    compiled = partial(torch.compile(module, mode=option), x)
     output = _first(compiled()).clone()
     for _ in range(2):
         compiled()
@@ -144,31 +158,47 @@ def _compile(
     return compiled
 
 
-def _time_mode(
-    mode: str,
-    eager: Callable[[], Any],
-    compiled: Callable[[], Any],
-    device: str,
-    record: dict[str, Any],
-    rounds: dict[str, list[list[float]]],
-    with_device: bool,
-) -> None:
-    from torch._dynamo.utils import counters
+@dataclass(frozen=True, slots=True)
+class _Timer:
+    """Times calls of one case on a watched host, into its record."""
 
-    from costmodel.measure import device_time, host_time, latency
+    device: str
+    watch: HostWatch
+    record: dict[str, Any]
 
-    graphs = counters["stats"]["unique_graphs"]
-    on_gpu = device.startswith("cuda")
-    seconds, least = (0.12, 10) if on_gpu else (CPU_SECONDS, CPU_LEAST)
-    for _ in range(INTERLEAVED if on_gpu else CPU_INTERLEAVED):
-        rounds[f"eager/{mode}"].append(latency(eager, seconds, least, device).quantiles_us())
-        rounds[mode].append(latency(compiled, seconds, least, device).quantiles_us())
-    for name, call in (("eager", eager), (mode, compiled)) if on_gpu else ():
-        record[f"{name}_host_us"] = host_time(call, device=device).quantiles_us()
-        if with_device:
-            record[f"{name}_device_us"] = device_time(call, device=device).quantiles_us()
-    if counters["stats"]["unique_graphs"] != graphs:
-        record.setdefault("unstable", []).append(mode)
+    def time_mode(self, mode: str, eager: Call, compiled: Call, with_device: bool) -> None:
+        """A mode's call and the eager one in turn; then, on a GPU, what each takes of the host and of the device."""
+        from torch._dynamo.utils import counters
+
+        from costmodel.measure import device_time, host_time
+
+        graphs = counters["stats"]["unique_graphs"]
+        on_gpu = self.device.startswith("cuda")
+        for _ in range(INTERLEAVED if on_gpu else CPU_INTERLEAVED):
+            taken = self._undisturbed(mode, partial(self._round, eager, compiled))
+            for name, quantiles in zip((f"eager/{mode}", mode), taken, strict=True):
+                self.record["latency_us"].setdefault(name, []).append(quantiles)
+        for name, call in (("eager", eager), (mode, compiled)) if on_gpu else ():
+            host = self._undisturbed(f"{name} host", partial(host_time, call, device=self.device))
+            self.record[f"{name}_host_us"] = host.quantiles_us()
+            if with_device:
+                self.record[f"{name}_device_us"] = device_time(call, device=self.device).quantiles_us()
+        if counters["stats"]["unique_graphs"] != graphs:
+            self.record.setdefault("unstable", []).append(mode)
+
+    def _round(self, *calls: Call) -> list[list[float]]:
+        """Latency of each call, in turn, as quantiles in microseconds."""
+        from costmodel.measure import latency
+
+        seconds, least = (0.12, 10) if self.device.startswith("cuda") else (CPU_SECONDS, CPU_LEAST)
+        return [latency(call, seconds, least, self.device).quantiles_us() for call in calls]
+
+    def _undisturbed(self, name: str, take: Callable[[], Found]) -> Found:
+        """What was taken while the host was quiet; if it never was, the record says so."""
+        found, quiet = self.watch.measure(take)
+        if not quiet and name not in self.record["disturbed"]:
+            self.record["disturbed"].append(name)
+        return found
 
 
 def _first(output: Any) -> torch.Tensor:

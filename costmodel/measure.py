@@ -104,15 +104,15 @@ def host_time(call: Call, repeats: int = 30, device: str = "cuda") -> Measuremen
 
 
 @with_room
-def host_probe(device: str = "cuda") -> float:
+def host_probe(device: str = "cuda", seconds: float = PROBE_SECONDS) -> float:
     """How fast this host issues now: microseconds a launch of a one-element addition, median of 20 x 100.
 
-    They are the last ones of PROBE_SECONDS: a new process on an idle machine issued up to 1.6 times slower at first.
+    They are the last ones of so many seconds: a new process on an idle machine issued up to 1.6 times slower at first.
     """
     synchronize = _synchronizer(device)
     x = torch.zeros(1, device=device)
     samples: deque[float] = deque(maxlen=20)
-    end = time.perf_counter() + PROBE_SECONDS
+    end = time.perf_counter() + seconds
     with torch.no_grad():
         while len(samples) < 20 or time.perf_counter() < end:
             synchronize()
