@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ FAMILIES = (
 )
 """What a model's name contains -> its family, the first that fits; any other is named after its first letters, without
 the number of a version."""
+WALLS: Mapping[str, str] = {"default": "default_us", "reduce-overhead": "graph_us"}
+"""Modes of torch.compile, and what the latency in each is called."""
 UNSTABLE = 1.25
 """A case whose rounds differ by more is marked, and kept out of scores and of training."""
 
@@ -59,6 +61,11 @@ class Measured:
     def family(self) -> str:
         """The family that is left out when this model is predicted."""
         return family_of(self.model)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What was measured, wherever it was."""
+        return self.model, self.batch_size, self.precision, self.layout, self.record.get("img_size")
 
     @property
     def environment(self) -> int:
@@ -95,12 +102,35 @@ def read_measured(path: Path) -> tuple[list[Measured], dict[str, Any]]:
         rows = [json.loads(line) for line in lines]
         about = rows.pop(0) if "schema" in rows[0] else {}
         rows = [row for row in rows if "error" not in row]
-        cases = [_measured(row) for row in rows]
+        cases = _prefer_room([_measured(row) for row in rows], about.get("environments", []))
         usual = usual_probe_us(cases)
         speeds = [usual / float(row.get("probe_us", usual)) if usual else 1.0 for row in rows]
         return [replace(case, host_speed=speed) for case, speed in zip(cases, speeds, strict=True)], about
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise DatasetError(f"{path}: not a file of whole-model measurements: {error}") from error
+
+
+def _prefer_room(cases: Sequence[Measured], environments: Sequence[Mapping[str, str]]) -> list[Measured]:
+    """The cases, where a mode was measured with room on Python's stack only as it was then, whatever the machine.
+
+    Without room (`costmodel.python_stack`) one case in ten has a host time that no other depth of the stack has.
+    """
+    roomy = [index for index, one in enumerate(environments) if "python_stack" in one]
+    modes = [
+        {mode for mode in WALLS if WALLS[mode] in case.medians and case.environment in roomy and not unstable(case)}
+        for case in cases
+    ]
+    with_room: dict[tuple[object, ...], set[str]] = {}
+    for case, found in zip(cases, modes, strict=True):
+        with_room.setdefault(case.key, set()).update(found)
+    return [_without(case, with_room[case.key] - found) for case, found in zip(cases, modes, strict=True)]
+
+
+def _without(case: Measured, modes: Collection[str]) -> Measured:
+    """A case as if some modes of it had not been timed; device times do not depend on a stack and stay."""
+    gone = {name for mode in modes for name in (WALLS[mode], f"eager_us/{mode}", f"{mode}_host_us")}
+    gone |= {"eager_us", "eager_host_us"} if "default" in modes else set()
+    return replace(case, medians={name: us for name, us in case.medians.items() if name not in gone})
 
 
 def usual_probe_us(cases: Sequence[Measured]) -> float | None:
@@ -124,14 +154,13 @@ def machine_probes_us(cases: Sequence[Measured]) -> list[float]:
 def _measured(row: Mapping[str, Any]) -> Measured:
     medians = {name: row[name][2] for name in row if name.endswith("_us") and isinstance(row[name], list)}
     latency = row.get("latency_us", {})
-    names = {"default": "default_us", "reduce-overhead": "graph_us"}
-    for mode, name in names.items():
+    for mode, name in WALLS.items():
         if mode in latency:
             medians[name] = float(np.median([quantiles[2] for quantiles in latency[mode]]))
             eager = [quantiles[2] for quantiles in latency[f"eager/{mode}"]]
             medians[f"eager_us/{mode}"] = float(np.median(eager))
     if latency:
-        medians["eager_us"] = float(np.median([medians[f"eager_us/{mode}"] for mode in names if mode in latency]))
+        medians["eager_us"] = float(np.median([medians[f"eager_us/{mode}"] for mode in WALLS if mode in latency]))
     return Measured(row["model"], row["batch_size"], row["precision"], row["layout"], medians, row)
 
 
@@ -147,7 +176,9 @@ def noise(cases: Sequence[Measured]) -> dict[str, float]:
 
 
 def unstable(case: Measured) -> bool:
-    """Whether the rounds of a mode differ so much that the host must have been disturbed between them."""
+    """Whether the host was disturbed: its collector says so, or the rounds of a mode differ too much."""
+    if case.record.get("disturbed"):
+        return True
     rounds = case.record.get("latency_us", {})
     medians = [[quantiles[2] for quantiles in found] for found in rounds.values()]
     eager = [value for name, found in zip(rounds, medians, strict=True) if name.startswith("eager") for value in found]
