@@ -26,7 +26,9 @@ TRIES = 4
 PATIENCE_S = 2.0
 """How long a disturbed host is waited for before a try."""
 PAUSE_S = 0.1
-"""Between two probes of a host that is waited for."""
+"""Between two probes of a host that is waited for, or looked at."""
+LOOK_S = 2.0
+"""How long a host is looked at before anything is measured."""
 
 
 @dataclass
@@ -50,6 +52,14 @@ class HostWatch:
         if not self.seen:
             self.slowness()
         return sorted(self.seen)[int(USUAL * (len(self.seen) - 1))]
+
+    def look(self, seconds: float) -> float:
+        """What a launch usually takes, microseconds, after probing for so long."""
+        end = self.clock() + seconds
+        while self.clock() < end:
+            self.slowness()
+            self.sleep(PAUSE_S)
+        return self.usual_us
 
     def slowness(self) -> float:
         """The host now, against what is usual: 1.3 if a launch takes 30 % longer."""
@@ -80,11 +90,12 @@ class HostWatch:
 
 
 def watch_host(device: str) -> HostWatch:
-    """A watch of the host that feeds a GPU. A CPU is its own, and always taken to be quiet: rounds tell of it."""
+    """A watch that knows the host that feeds a GPU. A CPU is its own, and taken to be quiet: rounds tell of it."""
     from costmodel.measure import host_probe
 
     if not device.startswith("cuda"):
         return HostWatch(lambda: 1.0)
     watch = HostWatch(partial(host_probe, device, seconds=0.0))
     host_probe(device)  # a new process issues slower at first
+    watch.look(LOOK_S)
     return watch

@@ -78,6 +78,14 @@ def test_what_is_usual_follows_a_host_that_becomes_slower_for_good():
     assert host.watch.usual_us == SLOW
 
 
+def test_a_host_is_looked_at_for_some_time_and_a_short_disturbance_does_not_count():
+    host = Host(busy=[(0.5, 1.5)])
+    host.watch.seen.clear()
+    assert host.watch.look(2.0) == QUICK
+    assert len(host.watch.seen) == pytest.approx(20, abs=1)
+    assert host.now == pytest.approx(2.0, abs=0.11)
+
+
 def test_a_watch_that_saw_nothing_probes():
     watch = HostWatch(lambda: 7.0)
     assert watch.usual_us == 7.0

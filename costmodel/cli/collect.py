@@ -131,13 +131,13 @@ def _collect_host(name: str | None, device: str) -> None:
     Raises:
         RequestError: the device is no GPU: a CPU issues nothing.
     """
+    from collectors.quiet import watch_host
     from costmodel.hosts import save_host
-    from costmodel.measure import host_probe
 
     if device == "cpu":
         raise RequestError("a host's speed shows on a GPU only; give --device cuda on a machine that has one")
     name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", platform.node()).lstrip("0123456789.-_") or "host"
-    probe_us = host_probe(device)
+    probe_us = watch_host(device).usual_us
     path = save_host(name, probe_us)
     print(f"host {name}: {probe_us:.2f} us a launch\nhosts: {path}\nnext: costmodel predict --host {name} MODEL")
 
