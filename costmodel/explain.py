@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from costmodel import ops
-from costmodel.features import group_of, traffic_bytes
+from costmodel.features import group_of
 from costmodel.hardware import Profile
 from costmodel.ir import Graph
 from costmodel.kernels import Kernel
@@ -17,6 +17,7 @@ from costmodel.predictor import Estimate
 from costmodel.program import Program, compiled_program, eager_program, origin_of
 from costmodel.recompile import recompilations
 from costmodel.report.types import ModePrediction, Reason, Report
+from costmodel.traffic import traffic_bytes
 from costmodel.units import Unit, group_units
 
 if TYPE_CHECKING:

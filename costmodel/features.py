@@ -16,6 +16,7 @@ from costmodel.ir import DTYPE_BYTES, Graph, Op, Ref, TensorType
 from costmodel.kernels import Kernel, grouping
 from costmodel.ops import Role
 from costmodel.strides import walk_of
+from costmodel.traffic import needed_elements, traffic_bytes
 
 Features = Mapping[str, float]
 OPTIONAL = frozenset({"position"})
@@ -63,24 +64,6 @@ def anchor_flops(kernel: Kernel) -> int:
     """Arithmetic of the library call in a kernel; 0 for a fused group."""
     anchor = kernel.anchor
     return ops.flops(kernel.graph, anchor) if ops.lookup(anchor).role is Role.EXTERN else 0
-
-
-def traffic_bytes(graph: Graph) -> int:
-    """Least memory traffic of a kernel: inputs that it really touches, each once, and outputs."""
-    touched = {ref.name: 0 for op in graph.ops for ref in op.refs()}
-    values = {value.name: value.type.nbytes for value in graph.values}
-    views = {op.name: op for op in graph.ops if ops.lookup(op).role is Role.VIEW}
-    for op in graph.ops:
-        if op.name in views:
-            continue
-        for ref in op.refs():
-            source, size = ref.name, graph.type_of(ref).nbytes
-            while source in views:
-                first = views[source].refs()[0]
-                source, size = first.name, min(size, graph.type_of(first).nbytes)
-            if source in values:
-                touched[source] = min(values[source], touched[source] + size)
-    return sum(touched.values()) + sum(graph.type_of(ref).nbytes for ref in graph.outputs)
 
 
 _PRODUCTS = (ops.matmul_flops, ops.attention_flops)
@@ -296,6 +279,7 @@ _ATEN_KINDS = (
     "index",
     "sum",
     "adaptive_avg_pool2d",
+    "upsample",
 )
 
 
@@ -304,9 +288,10 @@ def _aten_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
     sources = [graph.type_of(ref) for ref in op.refs()]
     largest = max([op.type, *sources], key=lambda kind: kind.numel)
     row = ops.lookup(op)
-    named = {f"is_{kind}": float(row.kind == kind) for kind in _ATEN_KINDS}
+    kind = "upsample" if "upsample" in op.base else row.kind
+    named = {f"is_{one}": float(kind == one) for one in _ATEN_KINDS}
     return named | {
-        "other_kind": float(row.kind not in _ATEN_KINDS),
+        "other_kind": float(kind not in _ATEN_KINDS),
         "inputs": float(len(sources)),
         "log_largest": _log(largest.numel),
         "log_out": _log(op.type.numel),
@@ -319,8 +304,22 @@ def _aten_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         "log_window": _log(_window(op)),
         "work": float(row.work),
         "blocks": _log(largest.numel / 1024 / multiprocessors),
+        "log_alone": _log(_one_by_one(op)),
         **_order(graph, op),
     }
+
+
+def _one_by_one(op: Op) -> int:
+    """Elements that PyTorch's kernel takes one after another, however much of the device is idle; 0 where it does not.
+
+    A group norm gives each group to one block; a smooth upsampling gives each pixel of all images and channels to one
+    thread, unless channels lie last (aten/src/ATen/native/cuda, group_norm_kernel.cu and UpSampleBilinear2d.cu).
+    """
+    shape = op.type.shape
+    if op.base == "native_group_norm":
+        return op.type.numel // max(1, int(_number(op.arg("N"), 1)) * int(_number(op.arg("group"), 1)))
+    smooth = "upsample" in op.base and "nearest" not in op.base
+    return math.prod(shape[:2]) if smooth and op.type.layout != "nhwc" else 0
 
 
 def _order(graph: Graph, op: Op) -> dict[str, float]:
@@ -345,10 +344,10 @@ def _triton_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
     views = [op for op in graph.ops if ops.lookup(op).role is Role.VIEW]
     reductions = [op for op in computing if ops.lookup(op).role is Role.REDUCTION]
     outputs = [graph.type_of(ref) for ref in graph.outputs]
-    domain = max(
-        [kind.numel for op in computing for kind in op.types]
-        + [graph.type_of(r).numel for op in reductions for r in op.refs()]
-    )
+    needed = needed_elements(graph)
+    results = (Ref(op.name, index) for op in computing for index in range(len(op.types)))
+    reduced = (ref for op in reductions for ref in op.refs())
+    domain = max(needed.get(ref, 0.0) for ref in (*results, *reduced))
     outer = min((op.type.numel for op in reductions), default=domain)
     inputs = [value.type for value in graph.values]
     anchor = kernel.anchor

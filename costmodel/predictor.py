@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.errors import ProfileError
-from costmodel.features import OPTIONAL, Roofline, featurize, group_of, traffic_bytes
+from costmodel.features import OPTIONAL, Roofline, featurize, group_of
 from costmodel.kernels import Kernel
+from costmodel.traffic import traffic_bytes
 
 SCHEMA = 1
 Array = npt.NDArray[np.float32]

@@ -18,9 +18,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from costmodel.dataset import TRUSTED, WORKSPACE
-from costmodel.features import CONVOLUTIONS, GROUPS, Roofline, anchor_flops, featurize, group_of, traffic_bytes
+from costmodel.features import CONVOLUTIONS, GROUPS, Roofline, anchor_flops, featurize, group_of
 from costmodel.kernels import Kernel
 from costmodel.predictor import UNMEASURED, Array, GroupModel, Network, distances, none_measured, scaled
+from costmodel.traffic import traffic_bytes
 
 LEAST_ROWS = 30
 """A group with fewer measured kernels gets no model of its own; its kernels are out of range."""

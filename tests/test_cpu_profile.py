@@ -14,13 +14,14 @@ from collectors.cases import Case, distinct
 from collectors.harvest import harvest
 from costmodel.capture import capture
 from costmodel.dataset import kernel_of, units_frame, write_frame
-from costmodel.features import anchor_flops, traffic_bytes
+from costmodel.features import anchor_flops
 from costmodel.hardware import load_profile
 from costmodel.kernels import Kernel
 from costmodel.make_profile import make_profile
 from costmodel.predict import predict_graph
 from costmodel.program import compiled_program, eager_program
 from costmodel.timeline import serial_timing
+from costmodel.traffic import traffic_bytes
 from costmodel.train import Settings
 from costmodel.zoo import load
 

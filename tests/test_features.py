@@ -8,9 +8,10 @@ import pytest
 
 from collectors.conv import ConvUnit, fused_graph
 from collectors.matmul import batched_graph, linear_graph
-from costmodel.features import GROUPS, Roofline, anchor_flops, featurize, group_of, traffic_bytes
+from costmodel.features import GROUPS, Roofline, anchor_flops, featurize, group_of
 from costmodel.ir import parse
 from costmodel.kernels import Kernel
+from costmodel.traffic import traffic_bytes
 
 ROOFLINE = Roofline(bytes_per_us=1000.0, peak={"conv.float32": 100.0, "matmul.float32": 4.0}, floor_us=1.0)
 
@@ -114,6 +115,77 @@ def test_three_slices_of_one_projection_count_as_the_whole():
       return %4
     }"""
     assert traffic_bytes(parse(text)) == 12 * 4 * 4 + 64
+
+
+def test_what_is_cut_from_a_computed_value_needs_only_its_part_of_the_input():
+    text = """graph _ {
+      input %a0: float32[12,4]
+      param %p0: float32[4]
+      %0 = add.Tensor(self=%a0, other=%p0) : float32[12,4]
+      %1 = slice.Tensor(self=%0, dim=0, start=0, end=3) : float32[3,4] strided
+      %2 = relu(self=%1) : float32[3,4]
+      %3 = sigmoid(self=%1) : float32[3,4]
+      return %2, %3
+    }"""
+    graph = parse(text)
+    assert traffic_bytes(graph) == 3 * 4 * 4 + 4 * 4 + 2 * 3 * 4 * 4  # both read the same three rows; the bias is whole
+    assert featurize(triton(text), ROOFLINE, 132)["log_domain"] == math.log2(3 * 4 + 1)
+
+
+def test_a_part_beside_the_whole_adds_nothing():
+    text = """graph _ {
+      input %a0: float32[12,4]
+      %0 = relu(self=%a0) : float32[12,4]
+      %1 = slice.Tensor(self=%0, dim=0, start=0, end=3) : float32[3,4] strided
+      %2 = sigmoid(self=%1) : float32[3,4]
+      return %0, %2
+    }"""
+    assert traffic_bytes(parse(text)) == 12 * 4 * 4 + 12 * 4 * 4 + 3 * 4 * 4
+
+
+def test_a_reduction_of_a_part_reads_that_part_and_a_product_all_of_its_operands():
+    reduced = """graph _ {
+      input %a0: float32[12,4]
+      %0 = mean.dim(self=%a0, dim=[1], keepdim=True) : float32[12,1]
+      %1 = slice.Tensor(self=%0, dim=0, start=0, end=3) : float32[3,1] strided
+      %2 = relu(self=%1) : float32[3,1]
+      return %2
+    }"""
+    assert traffic_bytes(parse(reduced)) == 3 * 4 * 4 + 3 * 4
+    product = """graph _ {
+      input %a0: float32[12,4]
+      param %p0: float32[4,5]
+      %0 = mm(self=%a0, mat2=%p0) : float32[12,5]
+      %1 = slice.Tensor(self=%0, dim=0, start=0, end=3) : float32[3,5] strided
+      return %1
+    }"""
+    assert traffic_bytes(parse(product)) == 12 * 4 * 4 + 4 * 5 * 4 + 3 * 5 * 4
+
+
+UPSAMPLED = """graph _ {{
+  input %a0: float32[2,64,7,7] {layout}
+  %0 = upsample_{way}2d(input=%a0, output_size=[14, 14]) : float32[2,64,14,14] {layout}
+  return %0
+}}"""
+GROUPED = (
+    "graph _ {\n  input %a0: float32[2,64,7,7]\n"
+    "  %0 = native_group_norm(input=%a0, weight=None, bias=None, N=2, C=64, HxW=49, group=4, eps=1e-05)"
+    " : float32[2,64,7,7], float32[2,4], float32[2,4]\n  return %0\n}"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "elements"),
+    [
+        pytest.param(UPSAMPLED.format(way="bilinear", layout=""), 2 * 64, id="each-pixel-of-all-channels"),
+        pytest.param(UPSAMPLED.format(way="bilinear", layout="nhwc"), 0, id="channels-last"),
+        pytest.param(UPSAMPLED.format(way="nearest", layout=""), 0, id="nearest"),
+        pytest.param(GROUPED, 16 * 49, id="a-group"),
+        pytest.param(SLICED, 0, id="elementwise"),
+    ],
+)
+def test_elements_that_a_kernel_takes_one_by_one(text: str, elements: int):
+    assert featurize(aten(text), ROOFLINE, 132)["log_alone"] == math.log2(elements + 1)
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -228,8 +300,8 @@ GOLDEN = {
         "is_batch_norm is_add is_mul is_relu is_cat is_copy is_silu is_gelu is_sigmoid is_hardswish "
         "is_hardsigmoid is_hardtanh is_mean is_layer_norm is_group_norm is_softmax is_max_pool2d "
         "is_avg_pool2d is_pad is_roll is_leaky_relu is_div is_sub is_index is_sum is_adaptive_avg_pool2d "
-        "other_kind inputs log_largest log_out log_reduced log_last log_rows log_pixels strided broadcast "
-        "log_window work blocks log_run mixed_order log_hop order_unknown"
+        "is_upsample other_kind inputs log_largest log_out log_reduced log_last log_rows log_pixels strided broadcast "
+        "log_window work blocks log_alone log_run mixed_order log_hop order_unknown"
     ),
     "triton": (
         "operators work inputs large_inputs outputs log_domain log_outer log_inner reductions reduces_nhwc "
