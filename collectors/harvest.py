@@ -38,7 +38,7 @@ def harvest_plan(graph: Graph, source: str) -> Iterator[Case]:
         graph: the model, captured exactly (`costmodel.exact`).
         source: what the cases say they were taken from.
     """
-    for moves in (MERGED[:-1], MERGED):
+    for moves in (MERGED[:-1], MERGED, (*MERGED[:-1], "pixels_as_products")):
         yield from _plan_cases(freeze(rewrite(graph, moves)).main, source)
 
 

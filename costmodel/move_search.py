@@ -12,7 +12,7 @@ from costmodel.ir import Graph
 from costmodel.moves import MOVES, rewrite
 
 Moves = tuple[str, ...]
-PLACED = ("merge_siblings", "epilogues_into_cat")
+PLACED = ("merge_siblings", "epilogues_into_cat", "pixels_as_products")
 """Moves that may be made at some places and not at others, in the order in which they are made."""
 MOST_PLACES = 16
 """With more places than that a move is made at all of them or at none, for each one tried costs a decision."""

@@ -13,6 +13,7 @@ from costmodel.epilogues import find_epilogues, move_epilogues
 from costmodel.errors import PlanError
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType
 from costmodel.layouts import in_channels_last, is_strided
+from costmodel.pixels import find_pixels, pixels_as_products
 from costmodel.rewriting import Emitter
 from costmodel.siblings import find_siblings, merge_siblings
 
@@ -149,6 +150,12 @@ MOVES: Mapping[str, Move] = {
         costs="a bare convolution for cuDNN's fused one; the epilogue is free in Inductor's concatenation",
         rewrite=move_epilogues,
         places=lambda graph: tuple(find_epilogues(graph)),
+    ),
+    "pixels_as_products": Move(
+        matches="1x1 convolutions of images of one pixel, as in squeeze-and-excitation, with constant weights",
+        costs="cuBLAS's product for cuDNN's convolution, and cuDNN's fused ReLU, which becomes a kernel of its own",
+        rewrite=pixels_as_products,
+        places=lambda graph: tuple(find_pixels(graph)),
     ),
 }
 """Every move by name."""

@@ -13,10 +13,11 @@ from costmodel import move_search
 from costmodel.exact import capture_exactly
 from costmodel.move_search import HOPELESS, PLACED, try_moves
 from costmodel.moves import MOVES, rewrite
+from tests.test_pixels import Squeezed
 from tests.test_siblings import Inception
 
 FOLD = ("fold_batch_norm",)
-GRAPH = capture_exactly(nn.Sequential(Inception()).eval(), (torch.empty(2, 6, 5, 5),), "net").graph
+GRAPH = capture_exactly(nn.Sequential(Squeezed(6, 3), Inception()).eval(), (torch.empty(2, 6, 5, 5),), "net").graph
 PLACES = {name: MOVES[name].places(rewrite(GRAPH, FOLD)) for name in PLACED}
 
 
@@ -30,8 +31,8 @@ def chosen(moves):
     return found
 
 
-def test_the_graph_has_places_for_both_moves():
-    assert [len(PLACES[name]) for name in PLACED] == [2, 1]
+def test_the_graph_has_places_for_every_move():
+    assert [len(PLACES[name]) for name in PLACED] == [2, 1, 2]
 
 
 @settings(deadline=None, max_examples=40)
@@ -61,4 +62,4 @@ def test_what_is_hopeless_everywhere_is_not_tried_place_by_place(worse, single):
 def test_many_places_are_taken_all_or_none(monkeypatch):
     monkeypatch.setattr(move_search, "MOST_PLACES", 1)
     tried = [moves for moves, _ in try_moves(GRAPH, (FOLD,), len, lambda count: 1.0 / count)]
-    assert tried == [FOLD, (*FOLD, PLACED[0]), (*FOLD, *PLACED)]
+    assert tried == [FOLD, (*FOLD, PLACED[0]), (*FOLD, *PLACED[:2]), (*FOLD, *PLACED)]
