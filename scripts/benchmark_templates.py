@@ -4,8 +4,9 @@ python scripts/benchmark_templates.py resnet50 vit_b_16 -o docs/templates_h200.j
 python scripts/benchmark_templates.py --rows docs/templates_h200.json --write README.md      what was measured
 
 Each kernel is one that a plan could leave to Inductor (batch norm folded, channels last), with what follows it
-elementwise; by lot, until the time is up. The last column is what choosing the faster for each kernel, with nothing but
-hindsight, would leave of Inductor's time: the most that a plan could gain.
+elementwise; by lot, until the time is up. The column before the last is what choosing the faster for each kernel, with
+nothing but hindsight, would leave of Inductor's time. A plan has cuDNN's fused convolutions too: the last column is
+what templates would leave of the faster of both, cuDNN's time as the profile tells it: the most that a plan could gain.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import json
 import random
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,12 @@ from collectors.templates import templated_kernels
 from collectors.throughput import MEDIAN
 from costmodel.exact import capture_exactly
 from costmodel.freeze import freeze
-from costmodel.ir import parse
+from costmodel.hardware import load_profile
+from costmodel.ir import Graph, Op, Ref, parse
+from costmodel.kernels import Kernel
 from costmodel.moves import rewrite
+from costmodel.predictor import Predictor
+from costmodel.prices import kernels_of
 from costmodel.scores import replace_section
 from costmodel.zoo import load
 
@@ -39,7 +45,7 @@ SETTINGS = tuple((batch, precision) for batch in (1, 32) for precision in ("floa
 MOVES = ("fold_batch_norm", "channels_last")
 
 
-def kernels_of(model: str) -> Iterator[tuple[str, str]]:
+def templated(model: str) -> Iterator[tuple[str, str]]:
     """Graph and source of every kernel of a model that Inductor has a template for."""
     for batch_size, precision in SETTINGS:
         loaded = load(model, batch_size=batch_size, precision=precision)
@@ -52,7 +58,7 @@ def kernels_of(model: str) -> Iterator[tuple[str, str]]:
 
 def measure(models: Iterable[str], device: str, seconds: float, processes: int) -> list[dict[str, Any]]:
     """Device times of distinct kernels both ways, microseconds, as far as there is time."""
-    sources = {graph: source for model in models for graph, source in kernels_of(model)}
+    sources = {graph: source for model in models for graph, source in templated(model)}
     graphs = sorted(sources)
     random.Random(1).shuffle(graphs)  # noqa: S311 - repeatable is what it should be
     cases = [Case(graph, runner, source=sources[graph]) for graph in graphs for runner in (TUNED, PLAIN)]
@@ -81,20 +87,72 @@ def paired(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
+def fused(graph: Graph) -> Kernel | None:
+    """The graph as one call of cuDNN, if that can run it."""
+    whole = with_bias(graph)
+    try:
+        return kernels_of(whole, [op.name for op in whole.ops], "cudnn")[0]
+    except ValueError:
+        return None
+
+
+def with_bias(graph: Graph) -> Graph:
+    """The graph with the bias that Inductor adds after a convolution given to the convolution again."""
+    made, users = {op.name: op for op in graph.ops}, graph.users()
+    params = {value.name for value in graph.values if value.role == "param"}
+    for op in graph.ops:
+        reader = users[op.name][0] if len(users[op.name]) == 1 else None
+        if op.base != "convolution" or op.arg("bias") is not None or reader is None or not _is_sum(reader):
+            continue
+        shaped = made.get(next((ref.name for ref in reader.refs() if ref.name != op.name), ""))
+        bias = shaped.refs()[0] if shaped is not None and shaped.base == "reshape" else None
+        if shaped is not None and bias is not None and bias.name in params and len(users[shaped.name]) == 1:
+            args = tuple((key, bias if key == "bias" else value) for key, value in op.args)
+            kept = [one for one in graph.ops if one.name not in (shaped.name, reader.name)]
+            ops = (replace(one, args=args) if one is op else one for one in kept)
+            return replace(graph, ops=tuple(one.reading(_moved(reader.name, op.name)) for one in ops))
+    return graph
+
+
+def _is_sum(op: Op) -> bool:
+    return op.op == "add.Tensor" and op.arg("alpha", 1) == 1
+
+
+def _moved(old: str, new: str) -> Callable[[Ref], Ref]:
+    return lambda ref: Ref(new) if ref == Ref(old) else ref
+
+
+def without_templates(row: Mapping[str, Any], predictor: Predictor) -> float:
+    """The fastest way that a plan has for a kernel, microseconds: Inductor's, or cuDNN's fused one."""
+    kernel = fused(parse(row["graph"]))
+    ways = [float(row["inductor_us"])]
+    return min(ways + ([predictor.predict([kernel], [0.5])[0].us] if kernel else []))
+
+
+def table(rows: Sequence[Mapping[str, Any]], predictor: Predictor) -> str:
     """Sums by kind and precision, in Markdown."""
     kinds: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         graph = parse(row["graph"])
         kind = "convolutions" if any(op.base == "convolution" for op in graph.ops) else "products"
         kinds[kind, graph.values[0].type.dtype].append(row)
-    lines = ["| kernels | | number | faster with templates | all with templates | each the faster way |"]
-    lines.append("|---|---|--:|--:|--:|--:|")
+    heads = (
+        "kernels",
+        "",
+        "number",
+        "faster with templates",
+        "all with templates",
+        "each the faster way",
+        "beside cuDNN",
+    )
+    lines = [f"| {' | '.join(heads)} |", "|---|---|--:|--:|--:|--:|--:|"]
     for (kind, dtype), some in sorted(kinds.items()):
         plain, tuned = ([float(row[name]) for row in some] for name in ("inductor_us", "templates_us"))
         faster = sum(b < a for a, b in zip(plain, tuned, strict=True))
         best = sum(map(min, plain, tuned))
-        shares = f"{sum(tuned) / sum(plain):.0%} | {best / sum(plain):.1%}"
+        ways = [without_templates(row, predictor) for row in some]
+        beside = sum(map(min, ways, tuned)) / sum(ways)
+        shares = f"{sum(tuned) / sum(plain):.0%} | {best / sum(plain):.1%} | {beside:.1%}"
         lines.append(f"| {kind} | {dtype} | {len(some)} | {faster} | {shares} |")
     return "\n".join(lines)
 
@@ -115,7 +173,7 @@ def main() -> None:
     else:
         rows = measure(args.models, args.device, args.seconds, args.processes)
         found = {"environment": environment(args.device), "models": args.models, "rows": rows}
-    text = table(found["rows"])
+    text = table(found["rows"], load_profile("nvidia-h200").predictor)
     print(text)
     if args.output:
         args.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -17,9 +17,11 @@ from collectors.templates import templated_kernels
 from collectors.worker import measure_case, warm
 from costmodel.exact import capture_exactly
 from costmodel.freeze import freeze
+from costmodel.hardware import load_profile
 from costmodel.ir import Graph, parse
 from costmodel.kernels import Kernel
 from costmodel.moves import rewrite
+from costmodel.predictor import Estimate
 from costmodel.scores import replace_section
 from costmodel.zoo import load
 from tests.scripts import load_script
@@ -111,8 +113,46 @@ def script() -> ModuleType:
 def test_readme_has_the_table_of_the_file(script: ModuleType):
     rows = json.loads((ROOT / "docs" / "templates_h200.json").read_text(encoding="utf-8"))["rows"]
     readme = ROOT / "README.md"
-    text = replace_section(readme, script.table(rows), script.BEGIN, script.END)
+    table = script.table(rows, load_profile("nvidia-h200").predictor)
+    text = replace_section(readme, table, script.BEGIN, script.END)
     assert text == readme.read_text(encoding="utf-8")
+
+
+class Cudnn:
+    """A predictor of one time for all of cuDNN's fused convolutions."""
+
+    def __init__(self, us: float) -> None:
+        self.us = us
+
+    def predict(self, kernels: list[Kernel], _positions: list[float]) -> list[Estimate]:
+        assert {kernel.anchor.base for kernel in kernels} == {"cudnn_convolution_relu"}
+        return [Estimate(self.us, self.us, self.us, in_range=True)] * len(kernels)
+
+
+ADDED = """graph _ {
+  input %a0: float16[1,8,4,4] nhwc
+  param %p0: float16[8,8,1,1] nhwc
+  param %p1: float16[8]
+  %0 = convolution(input=%a0, weight=%p0, bias=None, stride=[1, 1], padding=[0, 0], dilation=[1, 1], \
+transposed=False, output_padding=[0, 0], groups=1) : float16[1,8,4,4] nhwc
+  %1 = reshape(self=%p1, shape=[8, 1, 1]) : float16[8,1,1]
+  %2 = add.Tensor(self=%0, other=%1) : float16[1,8,4,4] nhwc
+  %3 = relu(self=%2) : float16[1,8,4,4] nhwc
+  return %3
+}""".replace("\\\n", "")
+
+
+def test_the_bias_that_inductor_adds_is_given_to_the_convolution_again(script: ModuleType):
+    kernel = script.fused(parse(ADDED))
+    assert kernel.anchor.base == "cudnn_convolution_relu"
+    assert kernel.anchor.arg("bias") is not None
+    assert [value.type.shape for value in kernel.graph.values] == [(1, 8, 4, 4), (8, 8, 1, 1), (8,)]
+
+
+def test_what_cudnn_cannot_run_as_one_is_left_to_inductor(script: ModuleType):
+    assert script.fused(parse(ADDED.replace("relu(", "sigmoid("))) is None
+    other = ADDED.replace("other=%1) :", "other=%1, alpha=2) :")  # a scaled bias is none
+    assert script.fused(parse(other)) is None
 
 
 def test_the_table_adds_up(script: ModuleType):
@@ -121,9 +161,9 @@ def test_the_table_adds_up(script: ModuleType):
         {"graph": PRODUCT, "inductor_us": 10.0, "templates_us": 20.0},
         {"graph": str(convolution()), "inductor_us": 4.0, "templates_us": 3.0},
     ]
-    assert script.table(rows).splitlines()[2:] == [
-        "| convolutions | float32 | 1 | 1 | 75% | 75.0% |",
-        "| products | float32 | 2 | 1 | 140% | 90.0% |",
+    assert script.table(rows, Cudnn(us=3.5)).splitlines()[2:] == [
+        "| convolutions | float32 | 1 | 1 | 75% | 75.0% | 85.7% |",  # 3 of 3.5
+        "| products | float32 | 2 | 1 | 140% | 90.0% | 90.0% |",
     ]
     row = {"graph": "g", "source": "m@1", "device_us": [0.0, 0.0, 5.0, 0.0, 0.0]}
     ends = (("inductor", "ok"), ("autotune", "ok"))
