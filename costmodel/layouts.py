@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from costmodel import ops
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType
+from costmodel.loop_orders import with_voted_orders
 from costmodel.ops import Role
 
 
@@ -42,7 +43,9 @@ def _convolution_class(graph: Graph, op: Op) -> str:
 
 def lay_out(graph: Graph, on_cpu: bool = False) -> Graph:
     """The graph with the layouts that Inductor gives its tensors; conversions appear as `clone` operators."""
-    return in_channels_last(graph, runnable=False) if prefers_channels_last(graph, on_cpu) else graph
+    if prefers_channels_last(graph, on_cpu):
+        return in_channels_last(graph, runnable=False)
+    return with_voted_orders(graph)
 
 
 def in_channels_last(graph: Graph, runnable: bool = True, only: Collection[str] | None = None) -> Graph:

@@ -64,15 +64,29 @@ def shared_run(shape: Sequence[int], one: Strides, other: Strides) -> int:
 
 def layout_of_channels(kind: TensorType, count: int) -> str:
     """The layout of some neighbouring channels of a dense tensor: its own or `nchw` where they fill their memory."""
-    shape = (kind.shape[0], count, *kind.shape[2:])
-    seen = dense(kind)
+    return _layout_of((kind.shape[0], count, *kind.shape[2:]), dense(kind))
+
+
+def layout_of_view(op: Op, source: TensorType, kind: TensorType) -> str:
+    """The layout of what a view gives of a dense tensor; `strided` of any other.
+
+    Args:
+        op: the view.
+        source: what it sees.
+        kind: what it gives, in whatever layout.
+    """
+    before, follow = dense(source), _VIEWS.get(op.base)
+    seen = follow(op, source, before, kind) if follow is not None and before is not None else None
+    return _layout_of(kind.shape, seen)
+
+
+def _layout_of(shape: Sequence[int], strides: Strides | None) -> str:
+    """What strides are called, if they are those of a dense tensor; a dimension of one has any."""
     for layout in ("nchw", "nhwc") if len(shape) == 4 else ("nchw",):
-        own = dense(TensorType(kind.dtype, shape, layout))
-        if (
-            seen is not None
-            and own is not None
-            and all(a == b for a, b, n in zip(seen, own, shape, strict=True) if n > 1)
-        ):
+        own = dense(TensorType("", tuple(shape), layout))
+        if strides is None or own is None:
+            continue
+        if all(a == b for a, b, size in zip(strides, own, shape, strict=True) if size > 1):
             return layout
     return "strided"
 
