@@ -122,7 +122,8 @@ def measure_modes(
         for mode, option in modes_on(device, modes).items():
             compiled = _compile(module, x, mode, option, device, reference, record)
             timer.time_mode(mode, eager, compiled, with_device and mode == "default")
-    record["probe_us"] = round(timer.watch.usual_us, 4)
+    if device.startswith("cuda"):
+        record["probe_us"] = round(timer.watch.usual_us, 4)
     return record
 
 

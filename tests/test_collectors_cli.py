@@ -225,6 +225,8 @@ def test_a_model_is_timed_in_turn_and_a_graph_break_is_named(monkeypatch: pytest
     assert not any(name.endswith(("_device_us", "_host_us")) for name in record)  # on a CPU, both are the latency
     assert record["graph_breaks"] == {"default": 1}
     assert "unstable" not in record
+    assert record["disturbed"] == []
+    assert "probe_us" not in record  # a CPU is its own host
     assert record["input_shape"] == [4, 8]
 
 
