@@ -6,17 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from collectors.cases import Case, Runner
 from costmodel import ops
-from costmodel.blocks import find_blocks
 from costmodel.compile import compiled_kernels
-from costmodel.freeze import freeze
 from costmodel.ir import Graph
 from costmodel.kernels import Kernel, eager_kernels
-from costmodel.moves import rewrite
 from costmodel.ops import Role
-from costmodel.prices import kernels_of
-
-MERGED = ("fold_batch_norm", "channels_last", "merge_siblings")
-"""Moves of a plan; it may leave out the last."""
 
 
 def harvest(graph: Graph, source: str, device: str = "cuda") -> Iterator[Case]:
@@ -29,22 +22,6 @@ def harvest(graph: Graph, source: str, device: str = "cuda") -> Iterator[Case]:
     """
     on_cpu = device == "cpu"
     yield from _cases(graph, (*eager_kernels(graph, on_cpu), *compiled_kernels(graph, on_cpu)), source)
-
-
-def harvest_plan(graph: Graph, source: str) -> Iterator[Case]:
-    """The cases that the oracle chooses among for one model on a GPU: its blocks in every way, moves made.
-
-    Args:
-        graph: the model, captured exactly (`costmodel.exact`).
-        source: what the cases say they were taken from.
-    """
-    for moves in (MERGED[:-1], MERGED, (*MERGED[:-1], "pixels_as_products")):
-        yield from _plan_cases(freeze(rewrite(graph, moves)).main, source)
-
-
-def _plan_cases(main: Graph, source: str) -> Iterator[Case]:
-    fused = [kernel for block in find_blocks(main) if block.fusible for kernel in kernels_of(main, block.ops, "cudnn")]
-    yield from _cases(main, (*fused, *eager_kernels(main), *compiled_kernels(main)), source)
 
 
 def _cases(graph: Graph, kernels: Iterable[Kernel], source: str) -> Iterator[Case]:

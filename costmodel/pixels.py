@@ -64,8 +64,9 @@ def _product(graph: Graph, op: Op) -> list[Op]:
     rows = emit.add("view", matrix(images, channels), ("self", source), ("size", (images, channels)))
     flat = emit.add("view", matrix(results, channels), ("self", weight), ("size", (results, channels)))
     turned = emit.add("t", matrix(channels, results, "strided"), ("self", flat))
-    operands = (("mat1", rows), ("mat2", turned)) if isinstance(bias, Ref) else (("self", rows), ("mat2", turned))
-    named = (("self", bias), *operands) if isinstance(bias, Ref) else operands
-    result = emit.add("addmm" if isinstance(bias, Ref) else "mm", matrix(images, results), *named)
+    if isinstance(bias, Ref):
+        result = emit.add("addmm", matrix(images, results), ("self", bias), ("mat1", rows), ("mat2", turned))
+    else:
+        result = emit.add("mm", matrix(images, results), ("self", rows), ("mat2", turned))
     seen = Op(op.name, "view", (("self", result), ("size", op.type.shape)), op.types, op.module)
     return [*emit.ops, seen]

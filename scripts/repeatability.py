@@ -20,11 +20,10 @@ import numpy as np
 import pandas as pd
 
 from costmodel.hardware import shipped_directory
-from costmodel.measured import Measured, read_measured, unstable
+from costmodel.measured import WALLS, Measured, read_measured, unstable
 from costmodel.scores import replace_section
 
 BEGIN, END = "<!-- repeatability: begin -->", "<!-- repeatability: end -->"
-WALLS = {"default": "default_us", "reduce-overhead": "graph_us"}
 CASE = ["model", "batch_size", "precision", "layout"]
 
 
