@@ -39,7 +39,9 @@ the number of a version."""
 WALLS: Mapping[str, str] = {"default": "default_us", "reduce-overhead": "graph_us"}
 """Modes of torch.compile, and what the latency in each is called."""
 UNSTABLE = 1.25
-"""A case whose rounds differ by more is marked, and kept out of scores and of training."""
+"""A round that took longer than a call's fastest by more was disturbed: it counts neither in scores nor in training."""
+AGREEING = 2
+"""So many undisturbed rounds make a latency; a single one may be the disturbed one's twin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +118,7 @@ def _prefer_room(cases: Sequence[Measured], environments: Sequence[Mapping[str, 
     Without room (`costmodel.python_stack`) one case in ten has a host time that no other depth of the stack has.
     """
     roomy = [index for index, one in enumerate(environments) if "python_stack" in one]
-    modes = [
-        {mode for mode in WALLS if WALLS[mode] in case.medians and case.environment in roomy and not unstable(case)}
-        for case in cases
-    ]
+    modes = [{mode for mode in WALLS if WALLS[mode] in case.medians and case.environment in roomy} for case in cases]
     with_room: dict[tuple[object, ...], set[str]] = {}
     for case, found in zip(cases, modes, strict=True):
         with_room.setdefault(case.key, set()).update(found)
@@ -152,16 +151,41 @@ def machine_probes_us(cases: Sequence[Measured]) -> list[float]:
 
 
 def _measured(row: Mapping[str, Any]) -> Measured:
-    medians = {name: row[name][2] for name in row if name.endswith("_us") and isinstance(row[name], list)}
-    latency = row.get("latency_us", {})
-    for mode, name in WALLS.items():
-        if mode in latency:
-            medians[name] = float(np.median([quantiles[2] for quantiles in latency[mode]]))
-            eager = [quantiles[2] for quantiles in latency[f"eager/{mode}"]]
-            medians[f"eager_us/{mode}"] = float(np.median(eager))
-    if latency:
-        medians["eager_us"] = float(np.median([medians[f"eager_us/{mode}"] for mode in WALLS if mode in latency]))
+    disturbed = row.get("disturbed", ())
+    medians = {
+        name: row[name][2]
+        for name in row
+        if name.endswith("_us") and isinstance(row[name], list) and name.replace("_host_us", " host") not in disturbed
+    }
+    walls = _undisturbed(row.get("latency_us", {}), disturbed)
+    for mode, (wall, eager) in walls.items():
+        medians[WALLS[mode]], medians[f"eager_us/{mode}"] = wall, eager
+    if walls:
+        medians["eager_us"] = float(np.median([eager for _, eager in walls.values()]))
     return Measured(row["model"], row["batch_size"], row["precision"], row["layout"], medians, row)
+
+
+def _undisturbed(
+    latency_us: Mapping[str, Sequence[Sequence[float]]], disturbed: Collection[str]
+) -> dict[str, tuple[float, float]]:
+    """Latency of each mode and of the eager calls in turn with it, medians of the rounds that nothing disturbed.
+
+    A mode is left out where its collector says that it was disturbed, or too few rounds agree with the fastest.
+    """
+    rounds = {name: [quantiles[2] for quantiles in found] for name, found in latency_us.items()}
+    eager = [us for name, found in rounds.items() if name.startswith("eager") for us in found]
+    walls = {}
+    for mode in WALLS:
+        if mode in rounds and mode not in disturbed:
+            own, beside = _near(rounds[mode], rounds[mode]), _near(rounds[f"eager/{mode}"], eager)
+            if min(len(own), len(_near(eager, eager))) >= AGREEING and beside:
+                walls[mode] = float(np.median(own)), float(np.median(beside))
+    return walls
+
+
+def _near(rounds: Sequence[float], alike: Sequence[float]) -> list[float]:
+    """The rounds that are near the fastest of all alike."""
+    return [us for us in rounds if us <= UNSTABLE * min(alike)]
 
 
 def noise(cases: Sequence[Measured]) -> dict[str, float]:
@@ -176,13 +200,8 @@ def noise(cases: Sequence[Measured]) -> dict[str, float]:
 
 
 def unstable(case: Measured) -> bool:
-    """Whether the host was disturbed: its collector says so, or the rounds of a mode differ too much."""
-    if case.record.get("disturbed"):
-        return True
-    rounds = case.record.get("latency_us", {})
-    medians = [[quantiles[2] for quantiles in found] for found in rounds.values()]
-    eager = [value for name, found in zip(rounds, medians, strict=True) if name.startswith("eager") for value in found]
-    return any(max(found) > UNSTABLE * min(found) for found in (*medians, eager or [1.0]))
+    """Whether it was timed, and the host disturbed every mode."""
+    return bool(case.record.get("latency_us")) and not any(name in case.medians for name in WALLS.values())
 
 
 def spread(cases: Sequence[Measured], most: int) -> list[Measured]:

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from costmodel.hardware import shipped_directory
-from costmodel.measured import WALLS, Measured, read_measured, unstable
+from costmodel.measured import WALLS, Measured, read_measured
 from costmodel.scores import replace_section
 
 BEGIN, END = "<!-- repeatability: begin -->", "<!-- repeatability: end -->"
@@ -44,7 +44,7 @@ def compare(again: Sequence[Measured], validation: pd.DataFrame, mode: str) -> d
     known = measured.set_index(CASE)
     together: dict[tuple[object, ...], list[tuple[int, float]]] = defaultdict(list)
     for case in again:
-        if WALLS[mode] in case.medians and not unstable(case):
+        if WALLS[mode] in case.medians:
             key = case.model, case.batch_size, case.precision, case.layout
             together[key].append((case.environment, speedup(case, mode)))
     several = {key: found for key, found in together.items() if len(found) > 1 and key in known.index}

@@ -57,16 +57,61 @@ def test_other_cases_and_machines_with_room_keep_theirs(tmp_path: Path) -> None:
     assert [case.medians["default_us"] for case in found] == [10.0, 10.0, 10.0, 9.0]
 
 
-def test_an_unstable_measurement_replaces_none(tmp_path: Path) -> None:
-    found = read(tmp_path, record(0), record(1, disturbed=["default"]))
-    assert [case.medians["default_us"] for case in found] == [10.0, 10.0]
-    assert [unstable(case) for case in found] == [False, True]
+def test_a_disturbed_measurement_replaces_none(tmp_path: Path) -> None:
+    first, second = read(tmp_path, record(0), record(1, disturbed=["default"], us=8.0))
+    assert first.medians["default_us"] == 10.0
+    assert "graph_us" not in first.medians
+    assert second.medians["graph_us"] == 8.0
+    assert "default_us" not in second.medians
 
 
-def test_rounds_that_differ_by_more_than_a_quarter_are_unstable() -> None:
-    def case(*medians: float) -> Measured:
-        rounds = [[0.0, 0.0, median, 0.0, 0.0] for median in medians]
-        return Measured("alexnet", 1, "float32", "nchw", {}, {"latency_us": {"eager/default": rounds}})
+def rounds(*medians: float) -> list[list[float]]:
+    """Quantiles of rounds with such medians."""
+    return [[0.0, 0.0, median, 0.0, 0.0] for median in medians]
 
-    assert not unstable(case(8.0, 10.0))
-    assert unstable(case(8.0, 10.1))
+
+def timed(
+    tmp_path: Path, default: list[float], beside: list[float], graph: list[float], other: list[float]
+) -> Measured:
+    """A case by the rounds of its modes, and those of the eager calls beside either."""
+    names = {"default": default, "eager/default": beside, "reduce-overhead": graph, "eager/reduce-overhead": other}
+    return read(tmp_path, record(0, latency_us={name: rounds(*us) for name, us in names.items()}))[0]
+
+
+def test_a_round_slower_than_the_fastest_by_more_than_a_quarter_is_left_out(tmp_path: Path) -> None:
+    case = timed(tmp_path, [10.0, 12.0], [20.0, 25.1], [4.0, 6.0, 5.0], [22.0, 24.0])
+    assert case.medians["default_us"] == 11.0
+    assert case.medians["eager_us/default"] == 20.0  # 25.1 is more than 1.25 times 20
+    assert case.medians["graph_us"] == 4.5
+    assert case.medians["eager_us/reduce-overhead"] == 23.0
+    assert case.medians["eager_us"] == 21.5
+
+
+def test_a_mode_of_which_one_round_is_left_is_left_out(tmp_path: Path) -> None:
+    case = timed(tmp_path, [10.0, 13.0], [20.0, 20.0], [4.0, 4.0], [20.0, 20.0])
+    assert "default_us" not in case.medians
+    assert "eager_us/default" not in case.medians
+    assert case.medians["graph_us"] == 4.0
+    assert not unstable(case)
+
+
+def test_a_mode_whose_eager_calls_were_all_disturbed_is_left_out(tmp_path: Path) -> None:
+    case = timed(tmp_path, [10.0, 10.0], [26.0, 27.0], [4.0, 4.0], [20.0, 20.0])
+    assert "default_us" not in case.medians
+    assert case.medians["eager_us"] == 20.0
+
+
+def test_a_case_of_which_no_mode_is_left_is_unstable(tmp_path: Path) -> None:
+    case = timed(tmp_path, [10.0, 13.0], [20.0, 20.0], [4.0, 5.1], [20.0, 20.0])
+    assert unstable(case)
+    assert case.medians["default_device_us"] == 10.0
+
+
+def test_what_a_collector_names_disturbed_is_left_out(tmp_path: Path) -> None:
+    case = read(tmp_path, record(0, disturbed=["reduce-overhead", "eager host"]))[0]
+    assert {"graph_us", "eager_host_us"}.isdisjoint(case.medians)
+    assert {"default_us", "default_host_us", "reduce-overhead_host_us"} <= set(case.medians)
+
+
+def test_a_case_that_was_not_timed_is_not_unstable(tmp_path: Path) -> None:
+    assert not unstable(read(tmp_path, record(0, ()))[0])
