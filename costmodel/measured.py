@@ -200,8 +200,9 @@ def noise(cases: Sequence[Measured]) -> dict[str, float]:
 
 
 def unstable(case: Measured) -> bool:
-    """Whether it was timed, and the host disturbed every mode."""
-    return bool(case.record.get("latency_us")) and not any(name in case.medians for name in WALLS.values())
+    """Whether it was timed, and the host was disturbed in every mode."""
+    latency_us = case.record.get("latency_us", {})
+    return bool(latency_us) and not _undisturbed(latency_us, case.record.get("disturbed", ()))
 
 
 def spread(cases: Sequence[Measured], most: int) -> list[Measured]:
