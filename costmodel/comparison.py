@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from costmodel.scores import markdown_table, percent
 
 BEGIN, END = "<!-- plans: made by scripts/measure_and_compare.py -->", "<!-- end of plans -->"
 OTHER_BEGIN, OTHER_END = "<!-- other machine: made by scripts/accuracy_tables.py -->", "<!-- end of other machine -->"
+MOVES_BEGIN, MOVES_END = "<!-- moves: made by scripts/measure_and_compare.py -->", "<!-- end of moves -->"
 ORACLES_TEXT = (
     "The study's oracles beside ours: speedups over eager, measured, and in parentheses predicted. *Theoretical* is\n"
     "the sum of each block's fastest way: a bound for blocks that run one after the other and fuse with none, which\n"
@@ -82,13 +83,6 @@ def comparison_markdown(records: Sequence[Record]) -> str:
     """
     usable = [record for record in records if gain(record)]
     known = latest(usable)
-    settings = list(dict.fromkeys((record["case"][1], record["case"][2]) for record in known))
-    models = list(dict.fromkeys(record["case"][0] for record in known))
-    by_case = {tuple(record["case"]): record for record in known}
-    head = ["model", *(f"batch {batch}, {precision}" for batch, precision in settings)]
-    rows = [[model, *(_cell(by_case.get((model, *setting))) for setting in settings)] for model in models]
-    means = [_mean([record for record in known if tuple(record["case"][1:]) == setting]) for setting in settings]
-    rows.append(["*geometric mean*", *means])
     gains = [value for record in known if (value := gain(record))]
     device = known[0]["device"] if known else "no device"
     text = (
@@ -97,10 +91,41 @@ def comparison_markdown(records: Sequence[Record]) -> str:
         f"geometric mean {statistics.geometric_mean(gains):.2f}, least {min(gains):.2f}."
     )
     also = "Latencies as predicted before, by a profile that had seen kernels of these models and others:"
-    parts = [text, markdown_table(head, rows), also, _errors(known)]
+    parts = [text, _grid(known, _cell, _mean), also, _errors(known)]
     if studied := latest([one for one in usable if gain(one, "published") and "theoretical_ms" in one]):
         parts += [ORACLES_TEXT, markdown_table(ORACLES_HEAD, [_oracles(record) for record in studied])]
     return "\n\n".join(parts)
+
+
+def moves_markdown(records: Sequence[Record]) -> str:
+    """What moves on single places are worth, by model and setting: a plan without them over our plan, measured."""
+
+    def worth(record: Record, kind: str = "measured_ms") -> float:
+        ratio: float = record["modes"][UNMERGED][kind] / record["modes"]["plan"][kind]
+        return ratio
+
+    def cell(record: Record) -> str:
+        return f"{worth(record):.2f} ({worth(record, 'predicted_ms'):.2f})"
+
+    return _grid(
+        [record for record in latest(records) if UNMERGED in record.get("modes", {})],
+        cell,
+        lambda found: f"{statistics.geometric_mean(map(worth, found)):.2f}",
+    )
+
+
+def _grid(known: Sequence[Record], cell: Callable[[Record], str], mean: Callable[[Sequence[Record]], str]) -> str:
+    """A table of models by settings, and a last row of means."""
+    settings = list(dict.fromkeys((record["case"][1], record["case"][2]) for record in known))
+    models = list(dict.fromkeys(record["case"][0] for record in known))
+    by_case = {tuple(record["case"]): record for record in known}
+    head = ["model", *(f"batch {batch}, {precision}" for batch, precision in settings)]
+    rows = [
+        [model, *(cell(by_case[case]) if (case := (model, *setting)) in by_case else "-" for setting in settings)]
+        for model in models
+    ]
+    means = [mean([record for record in known if tuple(record["case"][1:]) == setting]) for setting in settings]
+    return markdown_table(head, [*rows, ["*geometric mean*", *means]])
 
 
 def _oracles(record: Record) -> list[str]:
@@ -116,9 +141,7 @@ def _oracles(record: Record) -> list[str]:
     return [f"{model}, {batch}, {precision}", speedup(best_mode(record)), bound, speedup("published"), speedup("plan")]
 
 
-def _cell(record: Record | None) -> str:
-    if record is None:
-        return "-"
+def _cell(record: Record) -> str:
     modes = record["modes"]
     best = best_mode(record)
     predicted = modes[best]["predicted_ms"] / modes["plan"]["predicted_ms"]

@@ -3,6 +3,7 @@
 python scripts/measure_and_compare.py -o compared.jsonl           the twelve models, batch 1 and 32, float32 and float16
 python scripts/measure_and_compare.py resnet50 -b 32 -o one.jsonl --mode max-autotune --strategy published
 python scripts/measure_and_compare.py -o docs/compared_h200.jsonl --no-measure --write README.md
+python scripts/measure_and_compare.py -o docs/moves_h200.jsonl --no-measure --write-moves README.md
 
 First parallel processes plan and compile every case, which fills Inductor's cache; then this process alone measures.
 Each line of the file is one validation; a model that is in the file already is not measured again.
@@ -23,7 +24,20 @@ from pathlib import Path
 from typing import Any
 
 from collectors.pool import ONE_THREAD, default_processes, in_parallel
-from costmodel.comparison import BEGIN, END, MODELS, UNFORKED, UNMERGED, UNSEARCHED, comparison_markdown, latest, lines
+from costmodel.comparison import (
+    BEGIN,
+    END,
+    MODELS,
+    MOVES_BEGIN,
+    MOVES_END,
+    UNFORKED,
+    UNMERGED,
+    UNSEARCHED,
+    comparison_markdown,
+    latest,
+    lines,
+    moves_markdown,
+)
 from costmodel.errors import CostmodelError
 from costmodel.oracle import STRATEGIES
 from costmodel.plan import Plan
@@ -157,6 +171,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("compared.jsonl"))
     parser.add_argument("--no-measure", action="store_true", help="only show what the file holds")
     parser.add_argument("--write", type=Path, metavar="README.md", help="put the tables there")
+    parser.add_argument("--write-moves", type=Path, metavar="README.md", help="put there what the moves are worth")
     args = parser.parse_args()
     begin = time.monotonic()
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / "inductor"))
@@ -171,9 +186,8 @@ def main() -> None:
         for batch_size in args.batch_size or (1, 32)
         for model in args.models
     ]
-    todo = [case for case in cases if not any(record["case"] == case.key for record in records)]
-    if args.no_measure:
-        todo = []
+    known_keys = [record["case"] for record in records]
+    todo = [case for case in cases if case.key not in known_keys and not args.no_measure]
     end = begin + args.budget * args.prepare_share
     unplanned = [case for case in todo if not case.path("plan").exists()]
     for count, (case, outcome) in enumerate(in_parallel(prepare, unplanned, args.processes, end, ONE_THREAD), 1):
@@ -197,8 +211,12 @@ def main() -> None:
         if "CUDA error" in record.get("error", ""):
             sys.exit("CUDA has failed in this process; give the same command again to go on with the next case")
     print("\n".join(lines(latest(records))))
-    if args.write:
-        args.write.write_text(replace_section(args.write, comparison_markdown(records), BEGIN, END), encoding="utf-8")
+    for path, text, *marks in (
+        (args.write, comparison_markdown, BEGIN, END),
+        (args.write_moves, moves_markdown, MOVES_BEGIN, MOVES_END),
+    ):
+        if path:
+            path.write_text(replace_section(path, text(records), *marks), encoding="utf-8")
 
 
 if __name__ == "__main__":

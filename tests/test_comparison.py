@@ -5,7 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from costmodel.comparison import BEGIN, END, best_mode, comparison_markdown, gain, latest, lines, other_machine_markdown
+from costmodel.comparison import (
+    BEGIN,
+    END,
+    MOVES_BEGIN,
+    MOVES_END,
+    best_mode,
+    comparison_markdown,
+    gain,
+    latest,
+    lines,
+    moves_markdown,
+    other_machine_markdown,
+)
 from costmodel.scores import replace_section
 
 ROOT = Path(__file__).parent.parent
@@ -69,3 +81,17 @@ def test_readme_shows_what_was_measured():
     records = [json.loads(line) for line in (ROOT / "docs" / "compared_h200.jsonl").read_text().splitlines()]
     readme = ROOT / "README.md"
     assert replace_section(readme, comparison_markdown(records), BEGIN, END) == readme.read_text()
+
+
+def test_what_moves_are_worth():
+    two = record("a", 1, plan=2.0, unmerged=3.0)
+    six = record("b", 1, plan=1.0, unmerged=6.0)
+    two["modes"]["unmerged"]["predicted_ms"] = 1.25
+    text = moves_markdown([two, six, BROKEN, FAILED]).splitlines()
+    assert text[2:] == ["| a | 1.50 (1.25) |", "| b | 6.00 (1.00) |", "| *geometric mean* | 3.00 |"]
+
+
+def test_readme_shows_what_moves_are_worth():
+    records = [json.loads(line) for line in (ROOT / "docs" / "moves_h200.jsonl").read_text().splitlines()]
+    readme = ROOT / "README.md"
+    assert replace_section(readme, moves_markdown(records), MOVES_BEGIN, MOVES_END) == readme.read_text()
