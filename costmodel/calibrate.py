@@ -35,7 +35,8 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
     "default_host": {
         "dispatch": 0.85,
         "extern": -1.0,
-        "triton": 9.0,
+        "triton": 7.0,
+        "output": 3.0,
         "parameter": 1.0,
         "start": 60.0,
     },

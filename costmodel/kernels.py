@@ -71,12 +71,13 @@ def eager_kernels(graph: Graph, on_cpu: bool = False) -> tuple[Kernel, ...]:
 def choose_libraries(graph: Graph) -> Graph:
     """Operators as ATen dispatches them on a GPU: batch norm goes to cuDNN in float32, if it has three dimensions.
 
-    The rule is ATen's `_batch_norm_impl_index` in evaluation, for parameters of the input's type.
+    The rule is ATen's `_batch_norm_impl_index` in evaluation, for parameters of the input's type: with scale and shift.
     """
 
     def choose(op: Op) -> Op:
         on_cudnn = op.base == "native_batch_norm" and op.type.dtype == "float32" and len(op.type.shape) >= 3
-        if not on_cudnn or op.type.shape[0] > 65535:
+        affine = all(isinstance(op.arg(name), Ref) for name in ("weight", "bias"))
+        if not on_cudnn or not affine or op.type.shape[0] > 65535:
             return op
         args = tuple(("epsilon" if key == "eps" else key, value) for key, value in op.args)
         args = tuple(("exponential_average_factor" if key == "momentum" else key, value) for key, value in args)

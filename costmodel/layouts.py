@@ -44,7 +44,7 @@ def _convolution_class(graph: Graph, op: Op) -> str:
 def lay_out(graph: Graph, on_cpu: bool = False) -> Graph:
     """The graph with the layouts that Inductor gives its tensors; conversions appear as `clone` operators."""
     if prefers_channels_last(graph, on_cpu):
-        return in_channels_last(graph, runnable=False)
+        graph = in_channels_last(graph, runnable=False)
     return with_voted_orders(graph)
 
 

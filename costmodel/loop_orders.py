@@ -8,60 +8,78 @@ the first sum on, and the layer norms that read them are kernels of one pass.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from costmodel import ops
-from costmodel.ir import Graph, Op, TensorType
+from costmodel.ir import Graph, Op, Ref, TensorType
 from costmodel.ops import Role
-from costmodel.strides import layout_of_view
+from costmodel.realize import READS_TO_REALIZE, READS_TO_REALIZE_REUSED
+from costmodel.strides import Strides, dense, layout_of, strides_through
 
+ORDERS = ("nchw", "strided")
 Types = Mapping[str, tuple[TensorType, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Votes:
-    """How many tensors of full size a buffer reads in plain order, and how many in another."""
+    """The tensors of full size that a buffer reads in plain order, those in another, and all that it reads."""
 
-    plain: int
-    other: int
+    plain: frozenset[Ref] = frozenset()
+    other: frozenset[Ref] = frozenset()
+    reads: frozenset[Ref] = frozenset()
 
-    def __add__(self, more: Votes) -> Votes:
-        return Votes(self.plain + more.plain, self.other + more.other)
+    def __or__(self, more: Votes) -> Votes:
+        return Votes(self.plain | more.plain, self.other | more.other, self.reads | more.reads)
 
 
 def with_voted_orders(graph: Graph) -> Graph:
     """The graph with the orders that Inductor gives to what eager execution leaves strided, and to views of it."""
     types: dict[str, tuple[TensorType, ...]] = {value.name: (value.type,) for value in graph.values}
+    strides = {value.name: dense(value.type) for value in graph.values}
     inlined: dict[str, Votes] = {}
-    """Of what one operator alone reads, and computes anew."""
+    """Of what is computed anew by each that reads it."""
     users = graph.users()
     made: list[Op] = []
     for op in graph.ops:
         votes = _votes(op, types, inlined) if ops.lookup(op).role is Role.POINTWISE else None
-        if votes is not None and len(users[op.name]) == 1:
+        if votes is not None and len(votes.reads) <= _most_reads(users[op.name]):
             inlined[op.name] = votes
-        types[op.name] = _in_voted_order(graph, op, types, votes)
+        strides[op.name] = _strides(op, types, strides)
+        types[op.name] = _in_voted_order(op, votes, strides[op.name])
+        if strides[op.name] is None:
+            strides[op.name] = dense(types[op.name][0])
         made.append(replace(op, types=types[op.name]))
     return replace(graph, ops=tuple(made))
 
 
+def _most_reads(users: Sequence[Op]) -> int:
+    """How many buffers a value may read without being kept in memory."""
+    return READS_TO_REALIZE if len(users) == 1 else READS_TO_REALIZE_REUSED
+
+
 def _votes(op: Op, types: Types, inlined: Mapping[str, Votes]) -> Votes:
-    """Those of an operator's operands; what it alone reads is computed with it, and votes by what it reads itself."""
-    found = Votes(0, 0)
+    """Those of an operator's operands; what is computed with it votes by what it reads itself."""
+    found = Votes()
     for ref in op.refs():
         kind = types[ref.name][ref.index]
-        if kind.shape == op.type.shape:
-            found += inlined.get(ref.name, Votes(int(kind.layout == "nchw"), int(kind.layout == "strided")))
+        own = frozenset([ref])
+        plain, other = (own if kind.shape == op.type.shape and kind.layout == name else () for name in ORDERS)
+        found |= inlined.get(ref.name, Votes(frozenset(plain), frozenset(other), own))
     return found
 
 
-def _in_voted_order(graph: Graph, op: Op, types: Types, votes: Votes | None) -> tuple[TensorType, ...]:
-    if votes is not None and op.type.layout == "strided" and votes.plain and votes.plain >= votes.other:
+def _strides(op: Op, types: Types, strides: Mapping[str, Strides | None]) -> Strides | None:
+    """Strides of a view; None of what is none, and where nothing tells."""
+    if ops.lookup(op).role is not Role.VIEW or not op.refs():
+        return None
+    ref = op.refs()[0]
+    return strides_through(op, types[ref.name][ref.index], strides[ref.name], op.type)
+
+
+def _in_voted_order(op: Op, votes: Votes | None, strides: Strides | None) -> tuple[TensorType, ...]:
+    if votes is not None and op.type.layout == "strided" and votes.plain and len(votes.plain) >= len(votes.other):
         return tuple(replace(kind, layout="nchw") for kind in op.types)
-    if ops.lookup(op).role is Role.VIEW:
-        ref = op.refs()[0]
-        source = types[ref.name][ref.index]
-        if source != graph.type_of(ref):
-            return tuple(replace(kind, layout=layout_of_view(op, source, kind)) for kind in op.types)
+    if strides is not None and len(op.types) == 1:
+        return (replace(op.type, layout=layout_of(op.type.shape, strides)),)
     return op.types

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,16 +40,23 @@ the number of a version."""
 WALLS: Mapping[str, str] = {"default": "default_us", "reduce-overhead": "graph_us"}
 """Modes of torch.compile, and what the latency in each is called."""
 UNSTABLE = 1.25
-"""A round that took longer than a call's fastest by more was disturbed: it counts neither in scores nor in training."""
+"""A round that took longer than a call's fastest by more was disturbed: it counts neither in scores nor in training. So
+was a call that took as much longer than on another machine, at equal speed of the hosts."""
 AGREEING = 2
 """So many undisturbed rounds make a latency; a single one may be the disturbed one's twin."""
+AROUND = 2
+"""So many probes before and after a case's own tell, with it, how fast the host was: a single one is of a moment."""
+HOST_TIMES: Mapping[str, str] = {mode: f"{mode}_host_us" for mode in ("eager", *WALLS)}
+"""What the time is called that the host takes for a call in each mode."""
+HOST_BOUND = 0.8
+"""If the host takes more than this part of a call's latency, it decides how long that is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """A whole-model case as it was measured: what it is, and medians in microseconds by name.
 
-    `host_speed` is how fast the host was then, against `usual_probe_us` of all cases; 1 where it was not probed.
+    `host_speed` is how fast the host was around then, against `usual_probe_us` of all cases; 1 where it was not probed.
     """
 
     model: str
@@ -103,33 +111,72 @@ def read_measured(path: Path) -> tuple[list[Measured], dict[str, Any]]:
         lines = path.read_text(encoding="utf-8").splitlines()
         rows = [json.loads(line) for line in lines]
         about = rows.pop(0) if "schema" in rows[0] else {}
-        rows = [row for row in rows if "error" not in row]
-        cases = _prefer_room([_measured(row) for row in rows], about.get("environments", []))
-        usual = usual_probe_us(cases)
-        speeds = [usual / float(row.get("probe_us", usual)) if usual else 1.0 for row in rows]
-        return [replace(case, host_speed=speed) for case, speed in zip(cases, speeds, strict=True)], about
+        cases = [_measured(row) for row in rows if "error" not in row]
+        return _without_slow(_with_speeds(cases)), about
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise DatasetError(f"{path}: not a file of whole-model measurements: {error}") from error
 
 
-def _prefer_room(cases: Sequence[Measured], environments: Sequence[Mapping[str, str]]) -> list[Measured]:
-    """The cases, where a mode was measured with room on Python's stack only as it was then, whatever the machine.
+def _with_speeds(cases: Sequence[Measured]) -> list[Measured]:
+    """The cases, each with its host's speed by the probes around it on that machine, in the order they were taken."""
+    usual = usual_probe_us(cases)
+    probes: dict[int, list[float]] = {}
+    for case in cases:
+        probes.setdefault(case.environment, []).append(float(case.record.get("probe_us", math.nan)))
+    places = dict.fromkeys(probes, 0)
+    found = []
+    for case in cases:
+        place, places[case.environment] = places[case.environment], places[case.environment] + 1
+        near = np.array(probes[case.environment][max(0, place - AROUND) : place + AROUND + 1])
+        known = near[np.isfinite(near)]
+        found.append(replace(case, host_speed=usual / float(np.median(known))) if usual and len(known) else case)
+    return found
 
-    Without room (`costmodel.python_stack`) one case in ten has a host time that no other depth of the stack has.
+
+def _without_slow(cases: Sequence[Measured]) -> list[Measured]:
+    """The cases without the calls that took much longer than on another machine whose host is as fast.
+
+    The host was disturbed all along then, or a call was made at an unlucky depth of the stack (`python_stack`), as one
+    in ten is that has no room there.
     """
-    roomy = [index for index, one in enumerate(environments) if "python_stack" in one]
-    modes = [{mode for mode in WALLS if WALLS[mode] in case.medians and case.environment in roomy} for case in cases]
-    with_room: dict[tuple[object, ...], set[str]] = {}
-    for case, found in zip(cases, modes, strict=True):
-        with_room.setdefault(case.key, set()).update(found)
-    return [_without(case, with_room[case.key] - found) for case, found in zip(cases, modes, strict=True)]
+    alike: dict[tuple[object, ...], list[Measured]] = {}
+    for case in cases:
+        alike.setdefault(case.key, []).append(case)
+    found = []
+    for case in cases:
+        slow = {name for name in case.medians if _slow(case, name, alike[case.key])}
+        modes = {mode for mode, wall in WALLS.items() if slow & {wall, f"eager_us/{mode}"}}
+        found.append(_without(case, modes, slow & {*HOST_TIMES.values()}))
+    return found
 
 
-def _without(case: Measured, modes: Collection[str]) -> Measured:
-    """A case as if some modes of it had not been timed; device times do not depend on a stack and stay."""
-    gone = {name for mode in modes for name in (WALLS[mode], f"eager_us/{mode}", f"{mode}_host_us")}
-    gone |= {"eager_us", "eager_host_us"} if "default" in modes else set()
-    return replace(case, medians={name: us for name, us in case.medians.items() if name not in gone})
+def _slow(case: Measured, name: str, alike: Sequence[Measured]) -> bool:
+    """Whether a call took much longer than elsewhere; at equal speed of the hosts, where the host decides."""
+    others = [other for other in alike if name in other.medians]
+    by_host = any(_host_bound(other, name) for other in others)
+    took = [one.medians[name] * (one.host_speed if by_host else 1.0) for one in (case, *others)]
+    return took[0] > UNSTABLE * min(took)
+
+
+def _host_bound(case: Measured, name: str) -> bool:
+    """Whether the host decided how long a call took; a graph's replay it hardly does."""
+    if name == WALLS["reduce-overhead"]:
+        return False
+    host = HOST_TIMES["eager" if name.startswith("eager") else "default"]
+    return name in HOST_TIMES.values() or case.medians.get(host, 0.0) > HOST_BOUND * case.medians[name]
+
+
+def _without(case: Measured, modes: Collection[str], names: Collection[str]) -> Measured:
+    """A case as if some modes and some calls of it had not been timed."""
+    gone = {*names, *(name for mode in modes for name in (WALLS[mode], f"eager_us/{mode}"))}
+    medians = {name: us for name, us in case.medians.items() if name not in gone and name != "eager_us"}
+    return replace(case, medians=medians | _eager_us(medians))
+
+
+def _eager_us(medians: Mapping[str, float]) -> dict[str, float]:
+    """Latency of eager calls, the middle of what was found beside the modes; nothing where none was timed."""
+    beside = [medians[f"eager_us/{mode}"] for mode in WALLS if f"eager_us/{mode}" in medians]
+    return {"eager_us": float(np.median(beside))} if beside else {}
 
 
 def usual_probe_us(cases: Sequence[Measured]) -> float | None:
@@ -157,11 +204,9 @@ def _measured(row: Mapping[str, Any]) -> Measured:
         for name in row
         if name.endswith("_us") and isinstance(row[name], list) and name.replace("_host_us", " host") not in disturbed
     }
-    walls = _undisturbed(row.get("latency_us", {}), disturbed)
-    for mode, (wall, eager) in walls.items():
+    for mode, (wall, eager) in _undisturbed(row.get("latency_us", {}), disturbed).items():
         medians[WALLS[mode]], medians[f"eager_us/{mode}"] = wall, eager
-    if walls:
-        medians["eager_us"] = float(np.median([eager for _, eager in walls.values()]))
+    medians |= _eager_us(medians)
     return Measured(row["model"], row["batch_size"], row["precision"], row["layout"], medians, row)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from costmodel import ops
 from costmodel.ir import Graph, Op, TensorType
 from costmodel.ops import Role
+from costmodel.strides import strides_of
 
 READS_TO_REALIZE_REUSED = 4
 """`config.realize_reads_threshold`: a value used twice is kept in memory if computing it reads more buffers."""
@@ -20,6 +21,10 @@ HEAVY = frozenset({"exp", "log", "log10", "log1p", "log2", "sigmoid", "silu", "t
 MULTIPROCESSORS = 132
 """Of the H100 and H200; enters the rule that splits reductions."""
 
+REGROUPING = frozenset({"view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "alias", "detach"})
+"""Views whose elements follow each other as before, whatever the shape."""
+TURNING = frozenset({"transpose", "swapaxes", "t", "permute"})
+"""Views of all elements, in another order."""
 Read = tuple[str, str]
 """A buffer and the order in which it is read: "" for its own order, else the views that change it."""
 
@@ -37,6 +42,17 @@ class _Expr:
 
     def reordered(self, how: str) -> _Expr:
         return replace(self, reads=frozenset((name, f"{order}/{how}") for name, order in self.reads))
+
+    def aligned(self) -> _Expr:
+        """As loops in another order compute it: where all is read through the same last turns, the loops take those.
+
+        `pick_loop_order` and `shared_data_after_reordering_loop`: then they can follow those that made what is read.
+        """
+        orders = [order.split("/") for _, order in self.reads]
+        while orders and len({order[-1] for order in orders}) == 1 and orders[0][-1].partition("[")[0] in TURNING:
+            orders = [order[:-1] for order in orders]
+        names = (name for name, _ in self.reads)
+        return replace(self, reads=frozenset((name, "/".join(left)) for name, left in zip(names, orders, strict=True)))
 
 
 def _buffer(name: str) -> _Expr:
@@ -123,7 +139,7 @@ class Lowering:
         op = self._ops.get(name)
         expr = self._exprs[name]
         if op is not None and expr.ops:
-            self._emit(op, Node([*expr.ops], set(expr.reads), [op.name], op.type.numel))
+            self._emit(op, Node([*expr.ops], set(expr.aligned().reads), [op.name], op.type.numel))
 
     def made_by(self, name: str) -> list[str]:
         """The operators whose results make up a value in memory: itself, or what was joined in it; none of an input."""
@@ -152,8 +168,7 @@ class Lowering:
         """A view of a buffer is that buffer, read in another order; a view of a computed value computes it anew."""
         source = self._joined(op)
         kinds = [self.graph.type_of(ref) for ref in op.refs()]
-        same_order = op.type.layout != "strided" and kinds[0].layout != "strided" and op.type.numel == kinds[0].numel
-        if not same_order:
+        if not _keeps_order(op, kinds[0]):
             source = source.reordered(f"{op.base}{[value for key, value in op.args if key != 'self']}")
         return replace(source, ops=(*source.ops, op.name)) if source.ops else source
 
@@ -204,6 +219,28 @@ class Lowering:
         self._exprs[op.name] = _buffer(op.name)
 
 
+def _keeps_order(op: Op, source: TensorType) -> bool:
+    """Whether all elements of what a view sees follow each other in it as before."""
+    if op.base in TURNING:
+        return _turns_only_ones(op, source)
+    dense = op.type.layout != "strided" and source.layout != "strided"
+    return (dense or op.base in REGROUPING) and op.type.numel == source.numel
+
+
+def _turns_only_ones(op: Op, source: TensorType) -> bool:
+    order = list(range(len(source.shape)))
+    if op.base == "permute":
+        dims = op.arg("dims")
+        order = [dim % len(order) for dim in dims if isinstance(dim, int)] if isinstance(dims, tuple) else order[::-1]
+    else:
+        named = ("dim0", "dim1") if op.base == "transpose" else ("axis0", "axis1")
+        one, other = (0, -1) if op.base == "t" else (op.arg(name, 0) for name in named)
+        if isinstance(one, int) and isinstance(other, int):
+            order[one], order[other] = order[other], order[one]
+    moved = [dim for dim in order if source.shape[dim] > 1]
+    return moved == sorted(moved)
+
+
 def _window_elements(op: Op) -> int:
     kernel = op.arg("kernel_size")
     return math.prod(size for size in kernel if isinstance(size, int)) if isinstance(kernel, tuple) else 1
@@ -221,7 +258,16 @@ def split_reduction(graph: Graph, op: Op) -> bool:
     """Whether Inductor makes a reduction in two kernels."""
     source = graph.type_of(op.refs()[0])
     outer = _reduction_outer(op, source)
-    return split_count(outer, max(1, source.numel // outer), contiguous=source.layout == "nchw") > 1
+    return split_count(outer, max(1, source.numel // outer), _along_memory(graph, op)) > 1
+
+
+def _along_memory(graph: Graph, op: Op) -> bool:
+    """Whether a reduction reads neighbours in memory one after another."""
+    ref, dims = op.refs()[0], op.arg("dim")
+    source, strides = graph.type_of(ref), strides_of(graph, ref)
+    if source.layout == "nchw" or strides is None or not isinstance(dims, tuple):
+        return source.layout == "nchw"
+    return any(strides[dim] == 1 for dim in dims if isinstance(dim, int))
 
 
 def split_count(outer: int, inner: int, contiguous: bool) -> int:

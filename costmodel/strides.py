@@ -64,24 +64,24 @@ def shared_run(shape: Sequence[int], one: Strides, other: Strides) -> int:
 
 def layout_of_channels(kind: TensorType, count: int) -> str:
     """The layout of some neighbouring channels of a dense tensor: its own or `nchw` where they fill their memory."""
-    return _layout_of((kind.shape[0], count, *kind.shape[2:]), dense(kind))
+    return layout_of((kind.shape[0], count, *kind.shape[2:]), dense(kind))
 
 
-def layout_of_view(op: Op, source: TensorType, kind: TensorType) -> str:
-    """The layout of what a view gives of a dense tensor; `strided` of any other.
+def strides_through(op: Op, source: TensorType, before: Strides | None, kind: TensorType) -> Strides | None:
+    """Strides of what a view gives; None where nothing tells.
 
     Args:
         op: the view.
         source: what it sees.
+        before: strides of that.
         kind: what it gives, in whatever layout.
     """
-    before, follow = dense(source), _VIEWS.get(op.base)
-    seen = follow(op, source, before, kind) if follow is not None and before is not None else None
-    return _layout_of(kind.shape, seen)
+    follow = _VIEWS.get(op.base)
+    return follow(op, source, before, kind) if follow is not None and before is not None else None
 
 
-def _layout_of(shape: Sequence[int], strides: Strides | None) -> str:
-    """What strides are called, if they are those of a dense tensor; a dimension of one has any."""
+def layout_of(shape: Sequence[int], strides: Strides | None) -> str:
+    """What strides are called: `strided` if they are not those of a dense tensor; a dimension of one has any."""
     for layout in ("nchw", "nhwc") if len(shape) == 4 else ("nchw",):
         own = dense(TensorType("", tuple(shape), layout))
         if strides is None or own is None:

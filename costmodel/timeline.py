@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from costmodel.kernels import Kernel
 from costmodel.program import Program, dispatch_class
 from costmodel.serial import BETWEEN, SERIAL_MODES, kernel_counts
 
@@ -107,12 +108,14 @@ def eager_counts(program: Program, dispatch: Costs) -> dict[str, float]:
 
 
 def default_counts(program: Program, dispatch: Costs) -> dict[str, float]:
-    """What the host time of a compiled call is a sum of."""
+    """What the host time of a compiled call is a sum of; it allocates each output of a fused kernel by a call."""
     extern = [kernel for kernel in program.kernels if kernel.backend != "triton"]
+    fused = [kernel for kernel in program.kernels if kernel.backend == "triton"]
     return {
         "dispatch": sum(dispatch_us(dispatch_class(kernel), dispatch) for kernel in extern),
         "extern": len(extern),
-        "triton": sum(kernel.launches for kernel in program.kernels if kernel.backend == "triton"),
+        "triton": sum(kernel.launches for kernel in fused),
+        "output": sum(len(kernel.graph.outputs) for kernel in fused),
         "parameter": program.parameters,
         "start": 1.0,
     }
@@ -149,11 +152,7 @@ def eager_queue(program: Program, kernel_us: Sequence[float], tables: Mapping[st
 def default_queue(program: Program, kernel_us: Sequence[float], tables: Mapping[str, Costs]) -> Queue:
     """torch.compile's default mode: guards and arguments first, then a launch a kernel."""
     dispatch, costs = tables["dispatch"], tables["default_host"]
-    calls = [
-        _default_call_us(dispatch_class(kernel), costs, dispatch)
-        * (kernel.launches if kernel.backend == "triton" else 1)
-        for kernel in program.kernels
-    ]
+    calls = [_default_call_us(kernel, costs, dispatch) for kernel in program.kernels]
     prologue = program.parameters * costs["parameter"] + costs["start"]
     return Queue(prologue, calls, device_times(program, kernel_us, tables["default_device"]))
 
@@ -196,10 +195,10 @@ def default_timing(program: Program, kernel_us: Sequence[float], tables: Mapping
     return default_queue(program, kernel_us, tables).timing(tables["default_wall"])
 
 
-def _default_call_us(kernel_class: str, costs: Costs, dispatch: Costs) -> float:
-    if kernel_class == "triton":
-        return costs["triton"]
-    return costs["dispatch"] * dispatch_us(kernel_class, dispatch) + costs["extern"]
+def _default_call_us(kernel: Kernel, costs: Costs, dispatch: Costs) -> float:
+    if kernel.backend == "triton":
+        return kernel.launches * costs["triton"] + len(kernel.graph.outputs) * costs["output"]
+    return costs["dispatch"] * dispatch_us(dispatch_class(kernel), dispatch) + costs["extern"]
 
 
 def graph_timing(program: Program, kernel_us: Sequence[float], tables: Mapping[str, Costs]) -> Timing:

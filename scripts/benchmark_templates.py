@@ -5,8 +5,9 @@ python scripts/benchmark_templates.py --rows docs/templates_h200.json --write RE
 
 Each kernel is one that a plan could leave to Inductor (batch norm folded, channels last), with what follows it
 elementwise; by lot, until the time is up. The column before the last is what choosing the faster for each kernel, with
-nothing but hindsight, would leave of Inductor's time. A plan has cuDNN's fused convolutions too: the last column is
-what templates would leave of the faster of both, cuDNN's time as the profile tells it: the most that a plan could gain.
+nothing but hindsight, would leave of Inductor's time. A plan has cuDNN's fused convolutions too, and cuBLAS's products
+for convolutions of one pixel: the last column is what templates would leave of the fastest of all, libraries' times as
+the profile tells them: the most that a plan could gain.
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ from collectors.pool import default_processes
 from collectors.sweep import Settings, sweep
 from collectors.templates import templated_kernels
 from collectors.throughput import MEDIAN
+from costmodel.compile import compiled_kernels
 from costmodel.exact import capture_exactly
 from costmodel.freeze import freeze
 from costmodel.hardware import load_profile
 from costmodel.ir import Graph, Op, Ref, parse
 from costmodel.kernels import Kernel
 from costmodel.moves import rewrite
+from costmodel.pixels import find_pixels, pixels_as_products
 from costmodel.predictor import Predictor
 from costmodel.prices import kernels_of
 from costmodel.scores import replace_section
@@ -96,6 +99,12 @@ def fused(graph: Graph) -> Kernel | None:
         return None
 
 
+def as_product(graph: Graph) -> Sequence[Kernel]:
+    """The graph's convolution as a product, and what Inductor does with the result; nothing if it is of many pixels."""
+    whole = with_bias(graph)
+    return compiled_kernels(pixels_as_products(whole)) if find_pixels(whole) else ()
+
+
 def with_bias(graph: Graph) -> Graph:
     """The graph with the bias that Inductor adds after a convolution given to the convolution again."""
     made, users = {op.name: op for op in graph.ops}, graph.users()
@@ -123,10 +132,12 @@ def _moved(old: str, new: str) -> Callable[[Ref], Ref]:
 
 
 def without_templates(row: Mapping[str, Any], predictor: Predictor) -> float:
-    """The fastest way that a plan has for a kernel, microseconds: Inductor's, or cuDNN's fused one."""
-    kernel = fused(parse(row["graph"]))
-    ways = [float(row["inductor_us"])]
-    return min(ways + ([predictor.predict([kernel], [0.5])[0].us] if kernel else []))
+    """The fastest way that a plan has for a kernel, microseconds: Inductor's, cuDNN's fused one, or as a product."""
+    graph = parse(row["graph"])
+    kernel = fused(graph)
+    others = [[kernel] if kernel else [], as_product(graph)]
+    times = [sum(one.us for one in predictor.predict(way, [0.5] * len(way))) for way in others if way]
+    return min(float(row["inductor_us"]), *times) if times else float(row["inductor_us"])
 
 
 def table(rows: Sequence[Mapping[str, Any]], predictor: Predictor) -> str:
@@ -143,7 +154,7 @@ def table(rows: Sequence[Mapping[str, Any]], predictor: Predictor) -> str:
         "faster with templates",
         "all with templates",
         "each the faster way",
-        "beside cuDNN",
+        "beside libraries",
     )
     lines = [f"| {' | '.join(heads)} |", "|---|---|--:|--:|--:|--:|--:|"]
     for (kind, dtype), some in sorted(kinds.items()):

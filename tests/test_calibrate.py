@@ -105,7 +105,7 @@ TABLES = {
     "eager_host": {**PRIORS["eager_host"], "call": 1.0, "start": 55.0},
     "eager_device": {"warm_launch": 0.0, "cold_launch": 0.0},
     "eager_wall": {"gap": 0.6, "synchronise": 30.0},
-    "default_host": {**PRIORS["default_host"], "triton": 11.0},
+    "default_host": {**PRIORS["default_host"], "triton": 9.0},
     "default_device": {"warm_launch": 0.0, "cold_launch": 0.0},
     "default_wall": {"gap": 0.0, "synchronise": 15.0},
     "graph_host": {"parameter": 0.5, "node": 0.1, "start": 90.0},

@@ -62,6 +62,17 @@ class TestEagerKernels:
         graph = choose_libraries(capture(layer, (torch.empty(shape, dtype=dtype, device="meta"),)))
         assert [op.base for op in graph.ops] == [base]
 
+    def test_a_batch_norm_that_only_scales_is_none_of_cudnns(self) -> None:
+        """Standardised weights are one: of a view of them, by a gain without a shift."""
+
+        class Standardised(nn.Module):
+            def forward(self, weight: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
+                return torch.nn.functional.batch_norm(weight, None, None, gain, training=True, momentum=0.0)
+
+        inputs = torch.empty(1, 6, 8, device="meta"), torch.empty(6, device="meta")
+        graph = choose_libraries(capture(Standardised().eval(), inputs))
+        assert [op.base for op in graph.ops] == ["native_batch_norm"]
+
 
 class TestExtractor:
     graph = chain(

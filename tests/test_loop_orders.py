@@ -90,9 +90,50 @@ def test_views_of_what_became_plain_follow_it():
     assert layouts == {"0": "strided", "1": "nchw", "2": "nchw", "3": "strided", "4": "nchw"}
 
 
+PLAIN = """graph g {
+  input %x: float32[1,5,6]
+  input %y: float32[1,5,6]
+  %0 = add.Tensor(self=%x, other=%y) : float32[1,5,6]
+  %1 = view(self=%0, size=[5, 6]) : float32[5,6]
+  %2 = mul.Scalar(self=%0, other=2.0) : float32[1,5,6]
+  return %1, %2
+}"""
+
+
 def test_what_was_plain_stays_as_it_is():
-    graph = parse(CHAIN.replace(" strided", ""))
+    graph = parse(PLAIN)
     assert with_voted_orders(graph) == graph
+
+
+PIXELS = """graph g {
+  input %x: float32[1,6,2,5] nhwc
+  %0 = reshape(self=%x, shape=[1, 6, 10]) : float32[1,6,10]
+  %1 = transpose.int(self=%0, dim0=1, dim1=2) : float32[1,10,6] strided
+  %2 = relu(self=%1) : float32[1,10,6] strided
+  return %2
+}"""
+
+
+def test_pixels_in_channels_last_order_are_plain_as_rows():
+    layouts = {op.name: op.type.layout for op in with_voted_orders(parse(PIXELS)).ops}
+    assert layouts == {"0": "strided", "1": "nchw", "2": "nchw"}
+
+
+SEVERAL = """graph g {
+  input %x: float32[1,6,5]
+  input %y: float32[1,6,5]
+  input %z: float32[1,5,6]
+  %0 = transpose.int(self=%x, dim0=1, dim1=2) : float32[1,5,6] strided
+  %1 = transpose.int(self=%y, dim0=1, dim1=2) : float32[1,5,6] strided
+  %2 = add.Tensor(self=%0, other=%1) : float32[1,5,6] strided
+  %3 = add.Tensor(self=%2, other=%z) : float32[1,5,6] strided
+  return %2, %3
+}"""
+
+
+def test_what_several_compute_anew_votes_by_all_that_it_reads():
+    *_, last = with_voted_orders(parse(SEVERAL)).ops  # two transposed against one plain
+    assert last.type.layout == "strided"
 
 
 class Mixer(nn.Module):

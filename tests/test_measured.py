@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from costmodel.measured import Measured, read_measured, unstable
 
 CASE = {"model": "alexnet", "batch_size": 1, "precision": "float32", "layout": "nchw"}
@@ -16,7 +18,7 @@ def record(environment: int, modes: tuple[str, ...] = MODES, us: float = 10.0, *
     """A case whose eager call takes twice as long as each mode's."""
     latency = {name: [[0.0, 0.0, time, 0.0, 0.0]] * 2 for mode in modes for name, time in _times(mode, us)}
     quantiles = [0.0, 0.0, us, 0.0, 0.0]
-    hosts = {f"{mode}_host_us": quantiles for mode in ("eager", *modes)}
+    hosts = {f"{mode}_host_us": quantiles for mode in modes} | {"eager_host_us": [0.0, 0.0, 2 * us, 0.0, 0.0]}
     return {
         **CASE,
         "environment": environment,
@@ -32,37 +34,66 @@ def _times(mode: str, us: float) -> list[tuple[str, float]]:
 
 
 def read(tmp_path: Path, *records: dict[str, Any]) -> list[Measured]:
-    """What is read of records; the second environment is with room on the stack."""
-    header = {"schema": 1, "environments": [{"device": "a"}, {"device": "a", "python_stack": "with room"}]}
+    """What is read of records; each of two environments is a machine."""
+    header = {"schema": 1, "environments": [{"device": "a"}, {"device": "b"}]}
     path = tmp_path / "models.jsonl"
     path.write_text("\n".join(json.dumps(line) for line in (header, *records)))
     return read_measured(path)[0]
 
 
-def test_a_mode_measured_with_room_on_the_stack_replaces_one_without(tmp_path: Path) -> None:
-    first, second = read(tmp_path, record(0), record(1, ("default",), us=8.0))
-    assert first.medians == {
-        "default_device_us": 10.0,
-        "reduce-overhead_host_us": 10.0,
-        "graph_us": 10.0,
-        "eager_us/reduce-overhead": 20.0,
+def test_a_mode_that_took_much_longer_than_on_another_machine_is_left_out(tmp_path: Path) -> None:
+    first, second = read(tmp_path, record(0, us=12.6), record(1, us=10.0))
+    assert first.medians == {"default_device_us": 12.6}
+    assert second.medians["default_us"] == 10.0
+    assert second.medians["eager_us"] == 20.0
+    assert not unstable(first)  # its rounds agreed
+
+
+def test_a_quarter_longer_stays(tmp_path: Path) -> None:
+    first, second = read(tmp_path, record(0, us=12.5), record(1, us=10.0))
+    assert first.medians["default_us"] == 12.5
+    assert second.medians["default_us"] == 10.0
+
+
+def test_other_cases_are_not_compared(tmp_path: Path) -> None:
+    other, larger = record(0, batch_size=8, us=20.0), record(0, img_size=64, us=20.0)
+    found = read(tmp_path, other, larger, record(1))
+    assert [case.medians["default_us"] for case in found] == [20.0, 20.0, 10.0]
+
+
+def test_what_the_host_decides_is_compared_at_equal_speed(tmp_path: Path) -> None:
+    slow, fast = record(0, us=15.0, probe_us=9.0), record(1, us=10.0, probe_us=6.0)
+    first, second = read(tmp_path, slow, fast)
+    assert first.host_speed * 9.0 == pytest.approx(second.host_speed * 6.0)
+    assert first.medians["default_us"] == 15.0
+    assert first.medians["default_host_us"] == 15.0
+    assert "graph_us" not in first.medians  # a device does not take longer where the host is slow
+
+
+def test_what_the_device_decides_is_compared_as_it_is(tmp_path: Path) -> None:
+    hosts = {
+        name: [0.0, 0.0, 1.0, 0.0, 0.0] for name in ("eager_host_us", "default_host_us", "reduce-overhead_host_us")
     }
-    assert second.medians["default_us"] == 8.0
-    assert second.medians["eager_us"] == 16.0
+    first, second = (record(0, us=10.0, probe_us=6.0), record(1, us=10.0, probe_us=9.0))
+    found = read(tmp_path, first | hosts, second | hosts)
+    assert [case.medians["default_us"] for case in found] == [10.0, 10.0]
+    assert "default_host_us" not in found[0].medians  # at equal speed it took half as long again
 
 
-def test_other_cases_and_machines_with_room_keep_theirs(tmp_path: Path) -> None:
-    other, larger = record(0, batch_size=8), record(0, img_size=64)
-    found = read(tmp_path, other, larger, record(1), record(1, us=9.0))
-    assert [case.medians["default_us"] for case in found] == [10.0, 10.0, 10.0, 9.0]
+def test_the_probes_around_a_case_tell_the_speed_of_its_host(tmp_path: Path) -> None:
+    probes = [6.0, 6.0, 9.0, 6.0, 6.0, 12.0]
+    cases = [record(0, batch_size=size, probe_us=us) for size, us in enumerate(probes, 1)]
+    other = record(1, batch_size=9, probe_us=12.0)
+    found = read(tmp_path, *cases[:3], other, *cases[3:])
+    # medians of 6 6 9, 6 6 9 6, 6 6 9 6 6, 6 9 6 6 12, 9 6 6 12, 6 6 12; the other machine's are its own
+    usual = 9.0  # between the machines' 6 and 12
+    expected = [usual / us for us in (6.0, 6.0, 6.0, 12.0, 6.0, 7.5, 6.0)]
+    assert [case.host_speed for case in found] == pytest.approx(expected)
 
 
-def test_a_disturbed_measurement_replaces_none(tmp_path: Path) -> None:
-    first, second = read(tmp_path, record(0), record(1, disturbed=["default"], us=8.0))
-    assert first.medians["default_us"] == 10.0
-    assert "graph_us" not in first.medians
-    assert second.medians["graph_us"] == 8.0
-    assert "default_us" not in second.medians
+def test_a_machine_that_was_not_probed_is_as_fast_as_usual(tmp_path: Path) -> None:
+    found = read(tmp_path, record(0), record(1, batch_size=8, probe_us=6.0))
+    assert [case.host_speed for case in found] == [1.0, 1.0]
 
 
 def rounds(*medians: float) -> list[list[float]]:

@@ -28,7 +28,8 @@ TABLES = {
     "default_host": {
         "dispatch": 2.0,
         "extern": 1.0,
-        "triton": 6.0,
+        "triton": 5.5,
+        "output": 1.0,
         "parameter": 0.5,
         "start": 30.0,
     },
@@ -117,9 +118,9 @@ def test_eager_by_hand():
 
 
 def test_default_by_hand():
-    # start and 10 parameters; a library call of 2 x 4 + 1; two launches of 6
+    # start and 10 parameters; a library call of 2 x 4 + 1; two launches of 5.5 and their output
     timing = timeline.default_timing(PROGRAM, [100.0, 50.0], TABLES)
-    assert timing.host_us == pytest.approx(30 + 5 + 9 + 12)
+    assert timing.host_us == pytest.approx(30 + 5 + 9 + 11 + 1)
     assert timing.latency_us == pytest.approx(35 + 9 + 150 + 8)
 
 
