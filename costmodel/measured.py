@@ -101,8 +101,12 @@ def family_of(model: str) -> str:
     return next(named, letters[0] if letters else "")
 
 
-def read_measured(path: Path) -> tuple[list[Measured], dict[str, Any]]:
+def read_measured(path: Path, slow: bool = False) -> tuple[list[Measured], dict[str, Any]]:
     """The cases of a whole-model file that were measured, and what its first line says about them; a sweep's has none.
+
+    Args:
+        path: the file.
+        slow: keep calls that took much longer than the same calls elsewhere in the file.
 
     Raises:
         DatasetError: the file is missing or a line is not a case.
@@ -111,8 +115,8 @@ def read_measured(path: Path) -> tuple[list[Measured], dict[str, Any]]:
         lines = path.read_text(encoding="utf-8").splitlines()
         rows = [json.loads(line) for line in lines]
         about = rows.pop(0) if "schema" in rows[0] else {}
-        cases = [_measured(row) for row in rows if "error" not in row]
-        return _without_slow(_with_speeds(cases)), about
+        cases = _with_speeds([_measured(row) for row in rows if "error" not in row])
+        return cases if slow else _without_slow(cases), about
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise DatasetError(f"{path}: not a file of whole-model measurements: {error}") from error
 

@@ -146,3 +146,9 @@ def test_what_a_collector_names_disturbed_is_left_out(tmp_path: Path) -> None:
 
 def test_a_case_that_was_not_timed_is_not_unstable(tmp_path: Path) -> None:
     assert not unstable(read(tmp_path, record(0, ()))[0])
+
+
+def test_slow_calls_stay_where_they_are_asked_for(tmp_path: Path) -> None:
+    read(tmp_path, record(0, us=20.0), record(1))
+    first, _ = read_measured(tmp_path / "models.jsonl", slow=True)[0]
+    assert first.medians["default_us"] == 20.0

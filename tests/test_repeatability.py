@@ -55,7 +55,7 @@ def test_machines_are_not_compared_with_one_another(script: ModuleType):
 
 
 def test_readme_has_the_table_of_the_file(script: ModuleType):
-    again, _ = read_measured(ROOT / "docs" / "again_h200.jsonl")
+    again, _ = read_measured(ROOT / "docs" / "again_h200.jsonl", slow=True)
     text = script.table(again, pd.read_csv(ROOT / "trained_models" / "nvidia-h200" / "validation.csv"))
     readme = ROOT / "README.md"
     assert replace_section(readme, text, script.BEGIN, script.END) == readme.read_text(encoding="utf-8")
