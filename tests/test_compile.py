@@ -332,7 +332,7 @@ SCHEDULED = {
     "timm:pvt_v2_b1": 46,
     "timm:xcit_tiny_12_p16_224": 161,
 }
-"""Kernels that Inductor's own scheduler (torch 2.13) makes of one image for an H200, whose properties it was told."""
+"""Kernels that Inductor's own scheduler makes of one image for an H200 (torch 2.13, scripts/scheduled_kernels.py)."""
 
 
 @pytest.mark.parametrize("model", SCHEDULED)
