@@ -1,0 +1,177 @@
+"""How many kernels TorchInductor's own scheduler makes of models for an H200, beside this project's; without a GPU.
+
+python scripts/scheduled_kernels.py convnext_tiny timm:gmlp_s16_224 -b 1
+
+The model is traced on the CPU. Before Inductor lowers the graph, its fake tensors are said to lie on a GPU, of which
+Inductor is told what it asks; what its scheduler has joined is counted, and no code is made. What PyTorch takes apart
+otherwise on a CPU, attention with a bias above all, is counted as it is there; so are the rules of the torch that is
+installed, which the GPU's may differ from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch._inductor import compile_fx, config, graph, ir, scheduler
+from torch._inductor.debug import DebugContext
+from torch._inductor.fx_passes.post_grad import post_grad_passes
+from torch._inductor.runtime.hints import DeviceProperties
+from torch._inductor.virtualized import V
+from torch._subclasses.fake_tensor import FakeTensor
+
+from collectors.whole_model import build
+from costmodel.capture import capture
+from costmodel.compile import compiled_kernels
+from costmodel.realize import MULTIPROCESSORS
+from costmodel.zoo import load
+
+GPU = torch.device("cuda:0")
+H200 = {
+    "multi_processor_count": MULTIPROCESSORS,
+    "major": 9,
+    "regs_per_multiprocessor": 65536,
+    "max_threads_per_multi_processor": 2048,
+    "warp_size": 32,
+}
+ATTRIBUTES = {"minor": 0, "name": "NVIDIA H200", "total_memory": 150 << 30, "gcnArchName": ""}
+SETTINGS = {"fx_graph_cache": False, "force_disable_caches": True, "compile_threads": 1}
+
+
+class Scheduled(Exception):  # noqa: N818 - it is no error: everything of interest has been done
+    """Ends a compilation after scheduling."""
+
+    def __init__(self, nodes: Sequence[Any]) -> None:
+        super().__init__(f"{len(nodes)} nodes")
+        self.nodes = nodes
+
+
+def scheduled(model: str, batch_size: int) -> tuple[int, int]:
+    """How many kernels Inductor would generate for one pass, and how many other calls it would make.
+
+    Args:
+        model: as `costmodel predict` takes it, of torchvision or timm.
+        batch_size: images at once, in float32.
+    """
+    case = {"model": model, "batch_size": batch_size, "precision": "float32", "layout": "nchw"}
+    module, images = build(case, "cpu")
+    torch._dynamo.reset()
+    with _told_of_a_gpu(), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            torch.compile(module, backend=_compile)(images)
+        except Exception as error:
+            nodes = _nodes(error)
+            if nodes is None:
+                raise
+    external = (scheduler.ExternKernelSchedulerNode, scheduler.NopKernelSchedulerNode)
+    made = sum(not isinstance(node, external) for node in nodes)
+    return made, sum(isinstance(node, scheduler.ExternKernelSchedulerNode) for node in nodes)
+
+
+def _nodes(error: BaseException | None) -> Sequence[Any] | None:
+    """What was scheduled when compiling ended, however that has been wrapped since."""
+    while error is not None and not isinstance(error, Scheduled):
+        error = error.__cause__ or error.__context__
+    return error.nodes if error is not None else None
+
+
+def _compile(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    compiled: Callable[..., Any] = compile_fx.compile_fx(module, list(inputs), inner_compile=_schedule)
+    return compiled
+
+
+def _schedule(module: torch.fx.GraphModule, inputs: Sequence[Any], **_: Any) -> Callable[..., Any]:
+    """Lowers a graph of ATen operators as for a GPU, up to its schedule."""
+    mode = torch._dynamo.utils.detect_fake_mode(inputs)
+    compile_fx.view_to_reshape(module)
+    _move(module, inputs)
+    with V.set_fake_mode(mode):
+        post_grad_passes(module, is_inference=True)
+        _move(module, inputs)
+        compile_fx.record_original_output_strides(module)
+        lowering = graph.GraphLowering(
+            module, example_inputs=inputs, shape_env=mode.shape_env, is_inference=True, graph_id=0
+        )
+        with V.set_graph_handler(lowering), DebugContext():
+            lowering.run(*inputs)
+            lowering.codegen()
+    raise AssertionError("Inductor has made code without a schedule")
+
+
+def _move(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
+    """Says of every fake tensor of a graph that it lies on the GPU."""
+    for node in module.graph.nodes:
+        if node.kwargs.get("device") is not None:
+            node.kwargs = {**node.kwargs, "device": GPU}
+    for tensor in _tensors([node.meta.get("val") for node in module.graph.nodes] + list(inputs)):
+        tensor.fake_device = GPU
+
+
+def _tensors(value: object) -> Iterator[FakeTensor]:
+    if isinstance(value, FakeTensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _on_cpu(node: Any, *_: Any, **__: Any) -> torch.Tensor | None:
+    """A tensor like what a node makes; operators that Inductor asks for their strides are linked for a CPU only."""
+    if node is None:
+        return None
+    size = tuple(int(length) for length in node.get_size())
+    strides = node.maybe_get_stride() or ir.FlexibleLayout.contiguous_strides(size)
+    return torch.empty_strided(size, tuple(int(step) for step in strides), dtype=node.get_dtype(), device="cpu")
+
+
+def _stop(found: Any, *_: Any) -> None:
+    raise Scheduled(list(found.nodes))
+
+
+@contextmanager
+def _told_of_a_gpu() -> Iterator[None]:
+    properties = DeviceProperties(type="cuda", index=0, cc=90, **H200)
+    told = (
+        patch.object(DeviceProperties, "create", classmethod(lambda *_: properties)),
+        patch.object(torch.cuda, "get_device_properties", lambda *_: SimpleNamespace(**H200, **ATTRIBUTES)),
+        patch.object(torch.cuda, "get_device_capability", lambda *_: (9, 0)),
+        patch.object(scheduler, "has_triton", lambda *_: True),
+        patch.object(scheduler.Scheduler, "codegen", _stop),
+        patch.object(ir, "ir_node_to_tensor", _on_cpu),
+        config.patch(SETTINGS),
+    )
+    with ExitStack() as stack:
+        for one in told:
+            stack.enter_context(one)
+        yield
+
+
+def counted(model: str, batch_size: int) -> tuple[int, int]:
+    """The same numbers by this project's rules."""
+    loaded = load(model, batch_size=batch_size)
+    kernels = compiled_kernels(capture(loaded.module, loaded.inputs, model))
+    made = [kernel for kernel in kernels if kernel.backend == "triton"]
+    return sum(kernel.launches for kernel in made), len(kernels) - len(made)
+
+
+def main() -> None:
+    """Prints a line a model."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("-b", "--batch-size", type=int, default=1)
+    args = parser.parse_args()
+    print("model: kernels and other calls as Inductor schedules them; as predicted")
+    for model in args.models:
+        (made, others), (ours, ours_others) = scheduled(model, args.batch_size), counted(model, args.batch_size)
+        print(f"{model}@{args.batch_size}: {made} {others}; {ours} {ours_others}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
