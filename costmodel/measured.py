@@ -56,7 +56,7 @@ HOST_BOUND = 0.8
 class Measured:
     """A whole-model case as it was measured: what it is, and medians in microseconds by name.
 
-    `host_speed` is how fast the host was around then, against `usual_probe_us` of all cases; 1 where it was not probed.
+    `host_speed` is how fast the host was around then, against `usual_probe_us` of all cases; 1 where nobody probed it.
     """
 
     model: str

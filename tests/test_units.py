@@ -62,7 +62,8 @@ def test_names_are_the_models_own_and_positions_rise(graph_of: Graphs, model: st
         ("squeezenet1_1", "features.3.squeeze", "conv2d relu"),
         ("mobilenet_v3_small", "features.1.block.1.fc2", "conv2d hardsigmoid mul"),  # squeeze-and-excitation
         ("swin_t", "features.1.0.mlp.0", "linear gelu"),
-        ("swin_t", "features.0.2", "layer_norm"),
+        ("swin_t", "features.1.0.norm2", "copy add layer_norm"),  # windows are put back in place on the way
+        ("swin_t", "features.1.0.norm1", "layer_norm layer_norm pad copy"),  # the patches' norm, and cut into windows
     ],
 )
 def test_what_a_unit_is_made_of(graph_of: Graphs, model: str, name: str, operators: str):
