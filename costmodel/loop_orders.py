@@ -2,8 +2,8 @@
 
 Eager execution gives a result the order of its first operand, be that a view of a transposed tensor. Inductor lets all
 that a buffer reads vote on the order of its loops, and a draw makes it plain (`ComputedBuffer.get_fill_order` and
-`pick_loop_order` in torch/_inductor). So the residuals behind a patch embedding, which is transposed, are plain from
-the first sum on, and the layer norms that read them are kernels of one pass.
+`pick_loop_order` in torch/_inductor). So the residuals behind a patch embedding, which is transposed, are plain as soon
+as most that they are a sum of is, and the layer norms that read them are kernels of one pass from there on.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from costmodel.realize import READS_TO_REALIZE, READS_TO_REALIZE_REUSED
 from costmodel.strides import Strides, dense, layout_of, strides_through
 
 ORDERS = ("nchw", "strided")
+"""What the orders of those are called that vote: for a plain one, and for another."""
 Types = Mapping[str, tuple[TensorType, ...]]
 
 

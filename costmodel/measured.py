@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -83,6 +82,11 @@ class Measured:
         return int(self.record.get("environment", 0))
 
     @property
+    def probe_us(self) -> float | None:
+        """What a launch took on the host then; None where nobody probed it."""
+        return float(self.record["probe_us"]) if "probe_us" in self.record else None
+
+    @property
     def fold(self) -> int:
         """The fold that its family is tested in."""
         return fold_of(self.family)
@@ -124,17 +128,14 @@ def read_measured(path: Path, slow: bool = False) -> tuple[list[Measured], dict[
 def _with_speeds(cases: Sequence[Measured]) -> list[Measured]:
     """The cases, each with its host's speed by the probes around it on that machine, in the order they were taken."""
     usual = usual_probe_us(cases)
-    probes: dict[int, list[float]] = {}
-    for case in cases:
-        probes.setdefault(case.environment, []).append(float(case.record.get("probe_us", math.nan)))
-    places = dict.fromkeys(probes, 0)
-    found = []
-    for case in cases:
-        place, places[case.environment] = places[case.environment], places[case.environment] + 1
-        near = np.array(probes[case.environment][max(0, place - AROUND) : place + AROUND + 1])
-        known = near[np.isfinite(near)]
-        found.append(replace(case, host_speed=usual / float(np.median(known))) if usual and len(known) else case)
-    return found
+    speeds: dict[int, float] = {}
+    for machine in {case.environment for case in cases}:
+        places = [place for place, case in enumerate(cases) if case.environment == machine]
+        for rank, place in enumerate(places):
+            around = (cases[near].probe_us for near in places[max(0, rank - AROUND) : rank + AROUND + 1])
+            probes = [us for us in around if us is not None]
+            speeds[place] = usual / float(np.median(probes)) if usual and probes else 1.0
+    return [replace(case, host_speed=speeds[place]) for place, case in enumerate(cases)]
 
 
 def _without_slow(cases: Sequence[Measured]) -> list[Measured]:
@@ -196,8 +197,8 @@ def machine_probes_us(cases: Sequence[Measured]) -> list[float]:
     """What a launch took on each machine that was probed: the medians of its cases' probes, microseconds."""
     probes: dict[int, list[float]] = {}
     for case in cases:
-        if "probe_us" in case.record:
-            probes.setdefault(case.environment, []).append(float(case.record["probe_us"]))
+        if case.probe_us is not None:
+            probes.setdefault(case.environment, []).append(case.probe_us)
     return [float(np.median(probes[machine])) for machine in sorted(probes)]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from costmodel import ops
 from costmodel.ir import Graph, Op, TensorType
 from costmodel.ops import Role
-from costmodel.strides import strides_of
+from costmodel.strides import dense, layout_of, strides_of, strides_through
 
 READS_TO_REALIZE_REUSED = 4
 """`config.realize_reads_threshold`: a value used twice is kept in memory if computing it reads more buffers."""
@@ -221,24 +221,11 @@ class Lowering:
 
 def _keeps_order(op: Op, source: TensorType) -> bool:
     """Whether all elements of what a view sees follow each other in it as before."""
-    if op.base in TURNING:
-        return _turns_only_ones(op, source)
-    dense = op.type.layout != "strided" and source.layout != "strided"
-    return (dense or op.base in REGROUPING) and op.type.numel == source.numel
-
-
-def _turns_only_ones(op: Op, source: TensorType) -> bool:
-    order = list(range(len(source.shape)))
-    if op.base == "permute":
-        dims = op.arg("dims")
-        order = [dim % len(order) for dim in dims if isinstance(dim, int)] if isinstance(dims, tuple) else order[::-1]
-    else:
-        named = ("dim0", "dim1") if op.base == "transpose" else ("axis0", "axis1")
-        one, other = (0, -1) if op.base == "t" else (op.arg(name, 0) for name in named)
-        if isinstance(one, int) and isinstance(other, int):
-            order[one], order[other] = order[other], order[one]
-    moved = [dim for dim in order if source.shape[dim] > 1]
-    return moved == sorted(moved)
+    if op.base in TURNING:  # of a plain tensor it gives a plain one, if it turns dimensions of one element only
+        plain = replace(source, layout="nchw")
+        return layout_of(op.type.shape, strides_through(op, plain, dense(plain), op.type)) == "nchw"
+    in_named_orders = op.type.layout != "strided" and source.layout != "strided"
+    return (in_named_orders or op.base in REGROUPING) and op.type.numel == source.numel
 
 
 def _window_elements(op: Op) -> int:

@@ -29,6 +29,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from collectors.whole_model import build
 from costmodel.capture import capture
 from costmodel.compile import compiled_kernels
+from costmodel.errors import CostmodelError
 from costmodel.realize import MULTIPROCESSORS
 from costmodel.zoo import load
 
@@ -169,7 +170,10 @@ def main() -> None:
     args = parser.parse_args()
     print("model: kernels and other calls as Inductor schedules them; as predicted")
     for model in args.models:
-        (made, others), (ours, ours_others) = scheduled(model, args.batch_size), counted(model, args.batch_size)
+        try:
+            (made, others), (ours, ours_others) = scheduled(model, args.batch_size), counted(model, args.batch_size)
+        except CostmodelError as error:
+            parser.error(str(error))
         print(f"{model}@{args.batch_size}: {made} {others}; {ours} {ours_others}", flush=True)
 
 

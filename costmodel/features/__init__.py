@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from costmodel import ops
 from costmodel.features.aten import aten_features
 from costmodel.features.fused import triton_features
-from costmodel.features.library import attention_features, conv_features, gemm_features
+from costmodel.features.libraries import attention_features, conv_features, gemm_features
 from costmodel.features.numbers import log2_of
 from costmodel.features.roofline import CONVOLUTIONS, Roofline, anchor_flops
 from costmodel.ir import DTYPE_BYTES
