@@ -1,8 +1,9 @@
-"""nn.MultiheadAttention in inference, as it is run: by ATen's fast path in eager execution, unrolled by torch.compile.
+"""Attention in inference, as it is run: by ATen in eager execution, and as torch.compile traces it.
 
-In evaluation mode without gradients the module is one operator, `_native_multi_head_attention`, which on a GPU makes
-two linear layers and fused attention of it (ATen's attention.cu). Dynamo never takes that path: it traces
-`multi_head_attention_forward`, which puts the sequence first and copies query, key and value apart.
+In evaluation mode without gradients nn.MultiheadAttention is one operator, `_native_multi_head_attention`, which makes
+two linear layers and fused attention of it on a GPU (ATen's attention.cu). Dynamo never takes that path: it traces
+`multi_head_attention_forward`, which puts the sequence first and copies query, key and value apart. Where no fused
+kernel takes attention, it is two products around `_safe_softmax`, of which ATen makes six operators.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ NATIVE = "_native_multi_head_attention"
 
 
 def fast_path(graph: Graph) -> Graph:
-    """The graph with every multi-head attention as ATen's fast path runs it on a GPU."""
-    return rewritten(graph, {NATIVE: _fast})
+    """The graph with every multi-head attention, and the softmax of others, as ATen runs them on a GPU."""
+    return rewritten(graph, {NATIVE: _fast, "_safe_softmax": _guarded_softmax})
 
 
 def unrolled(graph: Graph) -> Graph:
@@ -74,12 +75,31 @@ def _unrolled(site: Site) -> list[Op]:
         parts.append(site.add("view", TensorType(dtype, shape, "strided"), self=head_first, size=shape))
     attended = _attention(site, parts, TensorType(dtype, (batch, heads, length, size), "strided"))
     sequence_first = TensorType(dtype, (length, batch, heads, size))
-    permuted = site.add("permute", replace(sequence_first, layout="strided"), self=attended, dims=(2, 0, 1, 3))
-    together = site.add("clone", sequence_first, self=permuted, memory_format="torch.contiguous_format")
+    if batch == 1:  # plain already
+        together = site.add("permute", sequence_first, self=attended, dims=(2, 0, 1, 3))
+    else:
+        permuted = site.add("permute", replace(sequence_first, layout="strided"), self=attended, dims=(2, 0, 1, 3))
+        together = site.add("clone", sequence_first, self=permuted, memory_format="torch.contiguous_format")
     made = _product(site, together, (length * batch, width), "proj", width)
     rows = site.add("view", first, self=made, size=first.shape)
     last = site.finish("transpose.int", self=rows, dim0=1, dim1=0)
     return [*last[:-1], replace(last[-1], types=(replace(site.op.type, layout="strided"),))]
+
+
+def _guarded_softmax(site: Site) -> list[Op]:
+    """Softmax that is zero where a whole row is minus infinity, operator by operator (ATen's attention.cpp)."""
+    kind, dim = site.op.type, site.op.arg("dim", -1)
+    assert isinstance(dim, int)
+    scalar, flags = TensorType(kind.dtype, ()), replace(kind, dtype="bool")
+    row = list(kind.shape)
+    row[dim] = 1
+    source = _ref(site, "self")
+    powers = site.add("_softmax", kind, self=source, dim=dim, half_to_float=False)
+    lowest = site.add("scalar_tensor", scalar, s=float("-inf"), dtype=f"torch.{kind.dtype}")
+    masked = site.add("eq.Tensor", flags, self=source, other=lowest)
+    empty = site.add("all.dim", TensorType("bool", tuple(row)), self=masked, dim=dim, keepdim=True)
+    zero = site.add("scalar_tensor", scalar, s=0.0, dtype=f"torch.{kind.dtype}")
+    return site.finish("where.self", condition=empty, self=zero, other=powers)
 
 
 def _sizes(site: Site) -> tuple[int, int, int, int]:

@@ -15,9 +15,9 @@ from costmodel.fuse import fuse
 from costmodel.ir import Graph
 from costmodel.kernels import Extractor, Kernel
 from costmodel.layouts import lay_out, prefers_channels_last
-from costmodel.realize import Lowering, Node, realize, split_reduction
+from costmodel.realize import Lowering, Node, realize
 
-__all__ = ["compiled_kernels", "lay_out", "lowered", "prefers_channels_last", "schedule", "split_reduction"]
+__all__ = ["compiled_kernels", "lay_out", "lowered", "prefers_channels_last", "schedule"]
 
 
 def compiled_kernels(graph: Graph, on_cpu: bool = False) -> tuple[Kernel, ...]:

@@ -46,13 +46,14 @@ class WholeOperators(TorchFunctionMode):
         bound = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), args, strict=False)) | kwargs
         self._recorder.refuse(ATTENTION, (), bound)
         query, value = bound["query"], bound["value"]
-        *outer, heads, length, _ = (1, *query.shape) if query.dim() == 3 else query.shape
+        if not _has_fused_kernel(query, value):
+            return _PYTHON_ATTENTION(*args, **kwargs)
+        batch, heads, length, _ = query.shape
         written = _needing_gradient(
-            query.new_empty((*outer, length, heads, value.shape[-1])),  # as fused kernels write it
+            query.new_empty((batch, length, heads, value.shape[-1])),  # as fused kernels write it
             query.requires_grad,
         )
-        result: torch.Tensor = written.transpose(-3, -2)
-        result = result.reshape((*query.shape[:-1], value.shape[-1])) if query.dim() == 3 else result
+        result = written.transpose(1, 2)
         self._recorder.record(ATTENTION, (), bound, result)
         self._recorder.own(result)
         return result
@@ -116,6 +117,15 @@ class WholeOperators(TorchFunctionMode):
         super().__exit__(*details)  # type: ignore[no-untyped-call]  # likewise
         for one in self._patches:
             one.stop()
+
+
+def _has_fused_kernel(query: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether a GPU has a fused kernel for attention of such tensors; it makes products and a softmax of others.
+
+    ATen's `sdp_utils`: of batch, heads, length and size of a head; in float32 rows begin at multiples of 16 bytes.
+    """
+    aligned = query.dtype != torch.float32 or query.shape[-1] % 4 == value.shape[-1] % 4 == 0
+    return query.dim() == 4 and aligned
 
 
 _MULTI_HEAD = nn.MultiheadAttention.forward

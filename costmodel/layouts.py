@@ -11,6 +11,11 @@ from costmodel.ir import Arg, Graph, Op, Ref, TensorType
 from costmodel.loop_orders import with_voted_orders
 from costmodel.ops import Role
 
+NODES_OF_FEW = 300
+"""A graph of so many nodes for each convolution has only a few of them."""
+NODES = {"gelu": 5, "hardsigmoid": 4, "hardswish": 5, "native_batch_norm": 12, "silu": 4}
+"""Nodes that PyTorch's decompositions make of an operator beside its results."""
+
 
 def prefers_channels_last(graph: Graph, on_cpu: bool = False) -> bool:
     """Inductor's `decide_layout_opt` for inference: FLOPs weighted by how each kind of convolution fares.
@@ -21,7 +26,7 @@ def prefers_channels_last(graph: Graph, on_cpu: bool = False) -> bool:
     convolutions = [op for op in graph.ops if op.base == "convolution" and len(op.type.shape) == 4]
     if on_cpu or not convolutions:
         return bool(convolutions)
-    if len(graph.ops) >= 300 * len(convolutions):
+    if _nodes(graph) >= NODES_OF_FEW * len(convolutions):
         return False
     total = weighted = 0.0
     for op in convolutions:
@@ -29,6 +34,12 @@ def prefers_channels_last(graph: Graph, on_cpu: bool = False) -> bool:
         total += flops
         weighted += flops * weight[_convolution_class(graph, op)]
     return weighted <= total
+
+
+def _nodes(graph: Graph) -> int:
+    """About how many nodes Inductor counts: operators taken apart, single results of several, inputs, the output."""
+    made = sum(NODES.get(op.base, 1) + (len(op.types) if len(op.types) > 1 else 0) for op in graph.ops)
+    return made + len(graph.values) + 1
 
 
 def _convolution_class(graph: Graph, op: Op) -> str:

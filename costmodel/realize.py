@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from costmodel import ops
 from costmodel.ir import Graph, Op, TensorType
 from costmodel.ops import Role
-from costmodel.strides import dense, layout_of, strides_of, strides_through
+from costmodel.reductions import reduction_levels, reduction_outer
+from costmodel.strides import dense, layout_of, strides_through
 
 READS_TO_REALIZE_REUSED = 4
 """`config.realize_reads_threshold`: a value used twice is kept in memory if computing it reads more buffers."""
@@ -18,13 +19,14 @@ WORK_TO_REALIZE = 30
 """`config.realize_opcount_threshold`: likewise for a value of more arithmetic."""
 HEAVY = frozenset({"exp", "log", "log10", "log1p", "log2", "sigmoid", "silu", "tanh"})
 """`StorageBox.should_realize_on_reuse`: on a CPU, a value used twice is kept in memory if computing it takes these."""
-MULTIPROCESSORS = 132
-"""Of the H100 and H200; enters the rule that splits reductions."""
-
+ATTENTION = "scaled_dot_product_attention"
+"""Copies of views are made for it, for it fixes their strides (`constrain_to_fx_strides`)."""
 REGROUPING = frozenset({"view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "alias", "detach"})
 """Views whose elements follow each other as before, whatever the shape."""
 TURNING = frozenset({"transpose", "swapaxes", "t", "permute"})
 """Views of all elements, in another order."""
+SHIFTING = frozenset({"roll", "flip"})
+"""Operators that read each element elsewhere."""
 Read = tuple[str, str]
 """A buffer and the order in which it is read: "" for its own order, else the views that change it."""
 
@@ -69,7 +71,7 @@ class Node:
         makes: names of the operators whose results are realised: one, and more where nodes have been joined.
         outer: independent results; `inner` elements are reduced to each, one where nothing is reduced.
         extern: whether it is a library call.
-        launches: kernels that it takes; two where a reduction is split.
+        launches: kernels that it takes; several where a reduction is made in levels.
         ancestors: used by the scheduler: bit mask of the groups that must run before it.
         first: used by the scheduler: index of the first node in a group.
     """
@@ -122,7 +124,7 @@ class Lowering:
         row = ops.lookup(op)
         if row.role in (Role.EXTERN, Role.WINDOW):
             for ref in op.refs():
-                self.realize(ref.name)
+                self.realize(ref.name, alone=op.base == ATTENTION)
         if row.role is Role.EXTERN:
             self._emit(op, Node([op.name], set(self._joined(op).reads), [op.name], op.type.numel, extern=True))
         elif row.role is Role.REDUCTION:
@@ -134,11 +136,21 @@ class Lowering:
         else:
             self._lower_pointwise(op, row)
 
-    def realize(self, name: str) -> None:
-        """Keeps a value in memory: from here on it is a buffer that kernels read."""
+    def realize(self, name: str, alone: bool = False) -> None:
+        """Keeps a value in memory: from here on it is a buffer that kernels read.
+
+        Args:
+            name: of the value.
+            alone: whether a view is kept as it is, a copy; else all that it is a view of is kept.
+        """
         op = self._ops.get(name)
         expr = self._exprs[name]
-        if op is not None and expr.ops:
+        if op is None or not expr.ops:
+            return
+        while ops.lookup(op).role is Role.VIEW and not alone:
+            op = self._ops[op.refs()[0].name]
+        if self._exprs[op.name].ops:
+            expr = self._exprs[op.name]
             self._emit(op, Node([*expr.ops], set(expr.aligned().reads), [op.name], op.type.numel))
 
     def made_by(self, name: str) -> list[str]:
@@ -154,6 +166,17 @@ class Lowering:
         self.writers[op.name] = (len(self.nodes),)
         self.nodes.append(node)
         self._exprs[op.name] = _buffer(op.name)
+        self._see_anew(op)
+
+    def _see_anew(self, op: Op) -> None:
+        """Lets the views of what is kept from now on read it."""
+        pending = [op]
+        while pending:
+            views = [user for user in self._users[pending.pop().name] if ops.lookup(user).role is Role.VIEW]
+            for view in views:
+                if view.name in self._exprs:
+                    self._exprs[view.name] = self._viewed(view)
+                    pending.append(view)
 
     def _joined(self, op: Op) -> _Expr:
         expr = _Expr()
@@ -181,6 +204,8 @@ class Lowering:
         joined = self._joined(op)
         if window:
             joined = joined.reordered(f"window{op.arg('kernel_size')}{op.arg('stride')}")
+        elif op.base in SHIFTING:
+            joined = joined.reordered(f"{op.base}{[value for key, value in op.args if key != 'self']}")
         expr = _Expr((*joined.ops, op.name), joined.reads, joined.work + row.work + window)
         self._exprs[op.name] = expr
         reused = self._uses(op.name) > 1
@@ -205,11 +230,16 @@ class Lowering:
 
     def _lower_reduction(self, op: Op) -> None:
         source = self.graph.type_of(op.refs()[0])
-        outer = _reduction_outer(op, source)
+        outer = reduction_outer(op, source)
         inner = max(1, source.numel // max(1, outer))
         joined = self._joined(op)
-        launches = 2 if not self._on_cpu and split_reduction(self.graph, op) else 1
+        launches = 1 if self._on_cpu else reduction_levels(self.graph, op, self._computed)
         self._emit(op, Node([*joined.ops, op.name], set(joined.reads), [op.name], outer, inner, launches=launches))
+
+    def _computed(self, name: str) -> Op | None:
+        """The operator that computes a value where it is used, or sees it there."""
+        op = self._ops.get(name)
+        return op if op is not None and (self._exprs[name].ops or ops.lookup(op).role is Role.VIEW) else None
 
     def _join_in_place(self, op: Op) -> None:
         """The inputs have been copied into their places by kernels of their own; joining them costs nothing."""
@@ -231,38 +261,3 @@ def _keeps_order(op: Op, source: TensorType) -> bool:
 def _window_elements(op: Op) -> int:
     kernel = op.arg("kernel_size")
     return math.prod(size for size in kernel if isinstance(size, int)) if isinstance(kernel, tuple) else 1
-
-
-def _reduction_outer(op: Op, source: TensorType) -> int:
-    """How many independent reductions an operator makes."""
-    if op.type.numel == source.numel and op.base in ("_log_softmax", "cumsum"):
-        dim = op.arg("dim", -1)
-        return source.numel // max(1, source.shape[dim if isinstance(dim, int) else -1])
-    return max(1, op.type.numel)
-
-
-def split_reduction(graph: Graph, op: Op) -> bool:
-    """Whether Inductor makes a reduction in two kernels."""
-    source = graph.type_of(op.refs()[0])
-    outer = _reduction_outer(op, source)
-    return split_count(outer, max(1, source.numel // outer), _along_memory(graph, op)) > 1
-
-
-def _along_memory(graph: Graph, op: Op) -> bool:
-    """Whether a reduction reads neighbours in memory one after another."""
-    ref, dims = op.refs()[0], op.arg("dim")
-    source, strides = graph.type_of(ref), strides_of(graph, ref)
-    if source.layout == "nchw" or strides is None or not isinstance(dims, tuple):
-        return source.layout == "nchw"
-    return any(strides[dim] == 1 for dim in dims if isinstance(dim, int))
-
-
-def split_count(outer: int, inner: int, contiguous: bool) -> int:
-    """Inductor's `reduction_split_factor`: how many parts a reduction with few results is made in; 1 is unsplit."""
-    if contiguous or outer == 1:
-        if outer >= 2 * MULTIPROCESSORS or inner <= 8192:
-            return 1
-        return 2
-    if inner <= 32 or outer >= MULTIPROCESSORS * 64:
-        return 1
-    return -(-inner // (4 * 32)) if outer * inner < 32 * MULTIPROCESSORS * 2048 else 2

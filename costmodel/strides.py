@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from costmodel.ir import Graph, Op, Ref, TensorType
 
 Strides = tuple[int, ...]
+REGROUPED = ("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze")
+"""Views of another shape, whose elements follow each other as before."""
 
 
 def strides_of(graph: Graph, ref: Ref) -> Strides | None:
@@ -80,6 +82,13 @@ def strides_through(op: Op, source: TensorType, before: Strides | None, kind: Te
     return follow(op, source, before, kind) if follow is not None and before is not None else None
 
 
+def read_through(op: Op, source: TensorType, before: Strides | None, kind: TensorType) -> Strides | None:
+    """The same for loops that read through a view what it could not see in place: an innermost step is right."""
+    if op.base in REGROUPED and before is not None:
+        return _cut(_chunks(source.shape, before), kind.shape, exactly=False)
+    return strides_through(op, source, before, kind)
+
+
 def layout_of(shape: Sequence[int], strides: Strides | None) -> str:
     """What strides are called: `strided` if they are not those of a dense tensor; a dimension of one has any."""
     for layout in ("nchw", "nhwc") if len(shape) == 4 else ("nchw",):
@@ -132,32 +141,42 @@ def _sliced(op: Op, _source: TensorType, before: Strides, _kind: TensorType) -> 
 
 
 def _regrouped(_op: Op, source: TensorType, before: Strides, kind: TensorType) -> Strides | None:
-    """A view of another shape; where the elements cannot be seen so in place, they are copied into plain order.
+    """A view of another shape; where the elements cannot be seen so in place, they are copied into plain order."""
+    return _cut(_chunks(source.shape, before), kind.shape) or dense(kind)
 
-    Runs of dimensions that lie in a row are one; each is cut anew (as ATen's `computeStride` does).
-    """
-    chunks: list[tuple[int, int]] = []  # sizes, and the step between elements, of what lies in a row
-    for size, step in zip(source.shape, before, strict=True):
+
+def _chunks(shape: Sequence[int], strides: Strides) -> list[tuple[int, int]]:
+    """Runs of dimensions that lie in a row, as one each: sizes, and the steps between elements."""
+    chunks: list[tuple[int, int]] = []
+    for size, step in zip(shape, strides, strict=True):
         if size == 1:
             continue
         if chunks and chunks[-1][1] == size * step:
             chunks[-1] = (chunks[-1][0] * size, step)
         else:
             chunks.append((size, step))
+    return chunks
+
+
+def _cut(chunks: list[tuple[int, int]], shape: Sequence[int], exactly: bool = True) -> Strides | None:
+    """Strides of runs that are cut into another shape (as ATen's `computeStride` does); None if they cannot be.
+
+    If not exactly, a dimension that spans several runs has the step of the last.
+    """
     strides: list[int] = []
     left, step = 1, 1
-    for size in reversed(kind.shape):
+    for size in reversed(shape):
         if size == 1:
             strides.append(step * left)
             continue
-        if left == 1:
-            if not chunks:
-                return dense(kind)
+        if left == 1 and chunks:
             left, step = chunks.pop()
-        if left % size:
-            return dense(kind)
+        if left % size and exactly:
+            return None
         strides.append(step)
-        left, step = left // size, step * size
+        while left < size and chunks:
+            left *= chunks.pop()[0]
+        left, step = max(1, left // size), step * size
     return tuple(reversed(strides))
 
 
@@ -168,7 +187,7 @@ _VIEWS: Mapping[str, Callable[[Op, TensorType, Strides, TensorType], Strides | N
     **dict.fromkeys(("select", "unbind"), _selected),
     **dict.fromkeys(("split", "split_with_sizes", "chunk", "narrow", "alias", "detach", "lift_fresh"), _kept),
     "slice": _sliced,
-    **dict.fromkeys(("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze"), _regrouped),
+    **dict.fromkeys(REGROUPED, _regrouped),
 }
 """How strides follow through a view: from the operator, what it sees and its strides, and the type of what it gives."""
 

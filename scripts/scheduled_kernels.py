@@ -3,9 +3,8 @@
 python scripts/scheduled_kernels.py convnext_tiny timm:gmlp_s16_224 -b 1
 
 The model is traced on the CPU. Before Inductor lowers the graph, its fake tensors are said to lie on a GPU, of which
-Inductor is told what it asks; what its scheduler has joined is counted, and no code is made. What PyTorch takes apart
-otherwise on a CPU, attention with a bias above all, is counted as it is there; so are the rules of the torch that is
-installed, which the GPU's may differ from.
+Inductor is told what it asks; what its scheduler has joined is counted, and no code is made. Group norms and attention,
+which PyTorch takes apart otherwise on a CPU, are put as on a GPU. The rules are those of the torch that is installed.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from unittest.mock import patch
 import torch
 from torch._inductor import compile_fx, config, graph, ir, scheduler
 from torch._inductor.debug import DebugContext
+from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.fx_passes.post_grad import post_grad_passes
 from torch._inductor.runtime.hints import DeviceProperties
 from torch._inductor.virtualized import V
@@ -30,7 +30,7 @@ from collectors.whole_model import build
 from costmodel.capture import capture
 from costmodel.compile import compiled_kernels
 from costmodel.errors import CostmodelError
-from costmodel.realize import MULTIPROCESSORS
+from costmodel.reductions import MULTIPROCESSORS
 from costmodel.zoo import load
 
 GPU = torch.device("cuda:0")
@@ -73,7 +73,8 @@ def scheduled(model: str, batch_size: int) -> tuple[int, int]:
                 raise
     external = (scheduler.ExternKernelSchedulerNode, scheduler.NopKernelSchedulerNode)
     made = sum(not isinstance(node, external) for node in nodes)
-    return made, sum(isinstance(node, scheduler.ExternKernelSchedulerNode) for node in nodes)
+    calls = (node for node in nodes if isinstance(node, scheduler.ExternKernelSchedulerNode))
+    return made, sum(not isinstance(node.node, ir.MultiOutput) for node in calls)
 
 
 def _nodes(error: BaseException | None) -> Sequence[Any] | None:
@@ -84,8 +85,53 @@ def _nodes(error: BaseException | None) -> Sequence[Any] | None:
 
 
 def _compile(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-    compiled: Callable[..., Any] = compile_fx.compile_fx(module, list(inputs), inner_compile=_schedule)
+    for node in module.graph.nodes:
+        if node.target is torch.nn.functional.scaled_dot_product_attention:
+            node.target = _attention
+    module.recompile()
+    as_on_gpu = {**select_decomp_table(), torch.ops.aten.native_group_norm.default: _group_norm}
+    compiled: Callable[..., Any] = compile_fx.compile_fx(
+        module, list(inputs), inner_compile=_schedule, decompositions=as_on_gpu
+    )
     return compiled
+
+
+def _attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None, **options: Any
+) -> torch.Tensor:
+    """Attention as the memory-efficient kernel, which takes a bias whose rows begin at multiples of eight elements."""
+    if query.dim() != 4:
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask, **options)
+    if attn_mask is not None:
+        keys = attn_mask.shape[-1]
+        if keys % 8:
+            attn_mask = torch.nn.functional.pad(attn_mask, (0, 8 - keys % 8))[..., :keys]
+        attn_mask = attn_mask.expand(*query.shape[:-1], keys)
+    causal, scale = options.get("is_causal", False), options.get("scale")
+    attend = torch.ops.aten._scaled_dot_product_efficient_attention
+    result: torch.Tensor = attend(query, key, value, attn_mask, False, 0.0, causal, scale=scale)[0]
+    return result
+
+
+def _group_norm(
+    images: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    batch: int,
+    channels: int,
+    pixels: int,
+    groups: int,
+    eps: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """`torch._refs.native_group_norm` of what is on a GPU."""
+    grouped = images.reshape(batch, groups, channels // groups, pixels)
+    variance, mean = torch.var_mean(grouped, dim=(2, 3), unbiased=False, keepdim=True)
+    scale = torch.rsqrt(variance + eps)
+    result = ((grouped - mean) * scale).view(images.shape)
+    for factor, apply in ((weight, torch.mul), (bias, torch.add)):
+        if factor is not None:
+            result = apply(result, factor.reshape(1, channels, *(1 for _ in images.shape[2:])))
+    return result, mean.flatten(1), scale.flatten(1)
 
 
 def _schedule(module: torch.fx.GraphModule, inputs: Sequence[Any], **_: Any) -> Callable[..., Any]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from costmodel import ops
-from costmodel.compile import split_reduction
 from costmodel.features.numbers import log2_of, window
 from costmodel.ir import Ref
 from costmodel.kernels import Kernel
 from costmodel.ops import Role
+from costmodel.reductions import reduction_levels
 from costmodel.traffic import needed_elements
 
 
 def triton_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
     """Of a fused group."""
     graph = kernel.graph
+    made = {op.name: op for op in graph.ops}
     computing = [op for op in graph.ops if ops.lookup(op).role is not Role.VIEW]
     views = [op for op in graph.ops if ops.lookup(op).role is Role.VIEW]
     reductions = [op for op in computing if ops.lookup(op).role is Role.REDUCTION]
@@ -37,7 +38,7 @@ def triton_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         "log_inner": log2_of(domain / max(1, outer)),
         "reductions": float(len(reductions)),
         "reduces_nhwc": float(bool(reductions) and first.layout == "nhwc"),
-        "split": float(any(split_reduction(graph, op) for op in reductions)),
+        "split": float(any(reduction_levels(graph, op, made.get) > 1 for op in reductions)),
         "log_windows": log2_of(sum(window(op) for op in computing)),
         "cats": float(sum(ops.lookup(op).role is Role.CONCAT for op in computing)),
         "cat_inputs": float(sum(len(op.refs()) for op in computing if ops.lookup(op).role is Role.CONCAT)),

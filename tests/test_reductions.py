@@ -1,0 +1,113 @@
+"""Reductions in levels, against numbers derived by hand from Inductor's rules for 132 multiprocessors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from costmodel.capture import capture
+from costmodel.compile import compiled_kernels
+from costmodel.reductions import levels, reduction_levels, split_factor
+
+
+class Sum(nn.Module):
+    """Sums everything."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum()
+
+
+class Tokens(nn.Module):
+    """Pixels as tokens, a class token before them, normalised."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(384)
+        self.first = nn.Parameter(torch.zeros(1, 1, 384))
+        self.position = nn.Parameter(torch.zeros(1, 197, 384))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        tokens = x.flatten(2).transpose(1, 2)
+        return self.norm(torch.cat([self.first.expand(len(x), -1, -1), tokens], dim=1) + self.position)
+
+
+class Halves(nn.Module):
+    """Sums over what two tensors are joined to."""
+
+    def __init__(self, along: int) -> None:
+        super().__init__()
+        self.along = along
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, y], dim=self.along).sum(-1)
+
+
+def launches_of(module: nn.Module, *shapes: tuple[int, ...]) -> list[int]:
+    graph = capture(module.eval(), tuple(torch.empty(shape, device="meta") for shape in shapes))
+    return [kernel.launches for kernel in compiled_kernels(graph) if kernel.backend == "triton"]
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "contiguous", "parts"),
+    [
+        (264, 10**6, True, 1),  # 2 x 132 multiprocessors have work
+        (263, 8193, True, 2),  # blocks of 256 threads, 32 elements each
+        (263, 8192, True, 1),
+        (1, 8193, False, 2),  # one result: how it is read does not matter
+        (64, 32, False, 1),
+        (8448, 1000, False, 1),  # 64 results for each of 132 multiprocessors
+        (512, 49, False, 1),  # ceil(49 / 128)
+        (64, 3136, False, 25),  # ceil(3136 / 128)
+        (64, 10**6, True, 9),  # 528 blocks, 9 a result; 435 elements a thread, of which no divisor is near
+        (1, 2**28, True, 2048),  # 512 elements a thread
+        (1024, 2**14, False, 128),  # 1056 blocks, 132 for each of 8 columns: 4 x 32 elements a thread
+    ],
+)
+def test_split_factor(outer: int, inner: int, contiguous: bool, parts: int) -> None:
+    assert split_factor(outer, inner, contiguous) == parts
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "contiguous", "expected"),
+    [
+        (1, 8192, True, 1),
+        (1, 200704, True, 2),  # 25 parts of 8,029
+        (1, 200704, False, 3),  # 25 parts, each of 63 parts, of 128
+        (197, 384, False, 2),  # 3 parts of 128
+        (197, 384, True, 1),
+    ],
+)
+def test_levels(outer: int, inner: int, contiguous: bool, expected: int) -> None:
+    assert levels(outer, inner, contiguous) == expected
+
+
+def test_one_long_sum() -> None:
+    """All of an image to one number: too few results to fill a GPU, so that parts are summed first."""
+    graph = capture(Sum(), (torch.empty(1, 64, 64, 64, device="meta"),))
+    assert reduction_levels(graph, graph.ops[0], lambda _: None) == 2
+    assert launches_of(Sum(), (1, 64, 64, 64)) == [2]
+
+
+def test_many_short_sums() -> None:
+    assert launches_of(nn.AdaptiveAvgPool2d(1), (8, 64, 32, 32)) == [1]
+
+
+def test_a_norm_of_tokens_in_plain_order_is_one_kernel() -> None:
+    assert launches_of(nn.LayerNorm(384), (1, 197, 384)) == [1]
+
+
+def test_a_norm_of_tokens_that_lie_transposed_is_split() -> None:
+    """As often as it reads rows, of the positions, it reads columns, of the pixels: 3 parts of 128."""
+    assert launches_of(Tokens(), (1, 384, 14, 14)) == [2, 1]
+
+
+def test_a_group_norm_in_channels_last_order_takes_three_levels() -> None:
+    module = nn.Sequential(nn.Conv2d(16, 64, 3, padding=1, bias=False), nn.GroupNorm(1, 64))
+    assert launches_of(module, (1, 16, 56, 56))[-2:] == [3, 1]
+
+
+@pytest.mark.parametrize(("along", "expected"), [(0, [1]), (1, [2])])
+def test_what_is_joined_along_the_reduction_counts_as_no_row(along: int, expected: list[int]) -> None:
+    """64 or 32 results of 512 or 1,024 elements: rows are summed at once, in other orders 4 or 8 parts."""
+    assert launches_of(Halves(along), (32, 512), (32, 512)) == expected
