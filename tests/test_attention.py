@@ -12,6 +12,7 @@ from costmodel.capture import capture
 from costmodel.emit import build_module
 from costmodel.exact import capture_exactly
 from costmodel.forward import unrolled_attention
+from costmodel.ir import parse
 from costmodel.program import compiled_program, eager_program
 
 BATCH, LENGTH, WIDTH, HEADS = 2, 5, 32, 4
@@ -60,9 +61,10 @@ def test_training_and_those_who_want_to_see_it_get_it_unrolled():
         assert NATIVE not in {op.base for op in capture(Attend().eval(), (tokens(),)).ops}
 
 
+@pytest.mark.parametrize("batch", [1, BATCH])
 @pytest.mark.parametrize("expand", [fast_path, unrolled])
-def test_both_ways_compute_what_the_module_does(expand):
-    module, x = Attend().eval(), tokens()
+def test_both_ways_compute_what_the_module_does(expand, batch):
+    module, x = Attend().eval(), tokens()[:batch]
     graph = expand(capture(module, (x,))).verify()
     state = dict(module.named_parameters())
     with torch.no_grad():
@@ -95,3 +97,46 @@ def test_arithmetic_by_hand():
     attention = 2 * 2 * BATCH * LENGTH * LENGTH * WIDTH
     assert ops.flops(graph, graph.ops[0]) == projections + attention
     assert sum(ops.flops(fast_path(graph), op) for op in fast_path(graph).ops) == projections + attention
+
+
+class Scaled(nn.Module):
+    """Scaled dot-product attention of a tensor with itself."""
+
+    def forward(self, x, mask=None):
+        return nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+
+def bases(graph) -> list[str]:
+    return [op.base for op in graph.ops if ops.lookup(op).role is not ops.Role.VIEW]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "fused"),
+    [
+        ((2, 3, 5, 8), torch.float32, True),
+        ((2, 3, 5, 6), torch.float32, False),  # rows of 24 bytes
+        ((2, 3, 5, 6), torch.float16, True),  # flash attention fills up a head's rows
+        ((2, 4, 3, 5, 8), torch.float32, False),  # windows beside the heads
+        ((3, 5, 8), torch.float32, False),
+    ],
+)
+def test_what_has_a_fused_kernel_is_one_operator(shape, dtype, fused):
+    found = bases(capture(Scaled(), (torch.empty(shape, dtype=dtype, device="meta"),)))
+    products = ["mul", "mul", "bmm", "_safe_softmax", "bmm"]
+    assert [base for base in found if base != "clone"] == (["scaled_dot_product_attention"] if fused else products)
+
+
+def test_a_guarded_softmax_is_six_operators_in_eager_execution():
+    graph = capture(Scaled(), (torch.empty((2, 4, 3, 5, 8), device="meta"),))
+    softmax = ["_softmax", "scalar_tensor", "eq", "all", "scalar_tensor", "where"]
+    assert [kernel.anchor.base for kernel in eager_program(graph).kernels] == ["mul", "mul", "bmm", *softmax, "bmm"]
+    assert parse(str(fast_path(graph))) == fast_path(graph)
+
+
+def test_a_guarded_softmax_gives_nothing_to_rows_that_see_nothing():
+    x, mask = torch.randn((2, 4, 3, 5, 8)), torch.zeros((5, 5))
+    mask[2] = -torch.inf
+    graph = fast_path(capture(Scaled(), (x, mask))).verify()
+    (made,) = build_module(graph)(x, mask)
+    torch.testing.assert_close(made, Scaled()(x, mask))
+    assert not made[..., 2, :].any()
