@@ -10,6 +10,7 @@ from costmodel import ops
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType
 from costmodel.loop_orders import with_voted_orders
 from costmodel.ops import Role
+from costmodel.preferred_orders import with_preferred_orders
 
 NODES_OF_FEW = 300
 """A graph of so many nodes for each convolution has only a few of them."""
@@ -55,7 +56,7 @@ def _convolution_class(graph: Graph, op: Op) -> str:
 def lay_out(graph: Graph, on_cpu: bool = False) -> Graph:
     """The graph with the layouts that Inductor gives its tensors; conversions appear as `clone` operators."""
     if prefers_channels_last(graph, on_cpu):
-        graph = in_channels_last(graph, runnable=False)
+        graph = with_preferred_orders(in_channels_last(graph, runnable=False))
     return with_voted_orders(graph)
 
 

@@ -197,6 +197,9 @@ class Lowering:
 
     def _lower_pointwise(self, op: Op, row: ops.Row) -> None:
         window = _window_elements(op) if row.role is Role.WINDOW else 0
+        copied = self._is_copied_view(op)
+        if copied:
+            self.realize(op.refs()[0].name)
         if row.uses > 1:
             for ref in op.refs():
                 if len(self._exprs[ref.name].reads) > READS_TO_REALIZE_REUSED:
@@ -204,7 +207,7 @@ class Lowering:
         joined = self._joined(op)
         if window:
             joined = joined.reordered(f"window{op.arg('kernel_size')}{op.arg('stride')}")
-        elif op.base in SHIFTING:
+        elif copied or op.base in SHIFTING:
             joined = joined.reordered(f"{op.base}{[value for key, value in op.args if key != 'self']}")
         expr = _Expr((*joined.ops, op.name), joined.reads, joined.work + row.work + window)
         self._exprs[op.name] = expr
@@ -213,6 +216,13 @@ class Lowering:
         kept = reused and (reads > READS_TO_REALIZE_REUSED or self._heavy(expr))
         if kept or reads > READS_TO_REALIZE or expr.work > WORK_TO_REALIZE:
             self.realize(op.name)
+
+    def _is_copied_view(self, op: Op) -> bool:
+        """Whether a convolution wants a view in channels-last order: it first keeps what that is a view of."""
+        if op.base != "clone" or op.arg("memory_format") != "torch.channels_last" or not op.refs():
+            return False
+        source = self._ops.get(op.refs()[0].name)
+        return source is not None and source.base in REGROUPING and source.type.layout == "nchw"
 
     def _heavy(self, expr: _Expr) -> bool:
         return self._on_cpu and any(self._ops[name].base in HEAVY for name in expr.ops)
@@ -233,6 +243,8 @@ class Lowering:
         outer = reduction_outer(op, source)
         inner = max(1, source.numel // max(1, outer))
         joined = self._joined(op)
+        if source.layout == "nhwc" and op.arg("dim") in ((-1,), (len(source.shape) - 1,)):
+            joined = joined.reordered("rows")
         launches = 1 if self._on_cpu else reduction_levels(self.graph, op, self._computed)
         self._emit(op, Node([*joined.ops, op.name], set(joined.reads), [op.name], outer, inner, launches=launches))
 
@@ -252,7 +264,7 @@ class Lowering:
 def _keeps_order(op: Op, source: TensorType) -> bool:
     """Whether all elements of what a view sees follow each other in it as before."""
     if op.base in TURNING:  # of a plain tensor it gives a plain one, if it turns dimensions of one element only
-        plain = replace(source, layout="nchw")
+        plain = replace(source, layout="nhwc" if source.layout == "nhwc" else "nchw")
         return layout_of(op.type.shape, strides_through(op, plain, dense(plain), op.type)) == "nchw"
     in_named_orders = op.type.layout != "strided" and source.layout != "strided"
     return (in_named_orders or op.base in REGROUPING) and op.type.numel == source.numel
