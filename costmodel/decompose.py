@@ -131,10 +131,11 @@ def expand_group_norm(site: Site) -> list[Op] | None:
         return None
     op = site.op
     batch, channels = op.type.shape[:2]
-    grouped = TensorType(op.type.dtype, (batch, groups, op.type.numel // max(1, batch * groups)))
+    together = channels // max(1, groups)
+    grouped = TensorType(op.type.dtype, (batch, groups, together, op.type.numel // max(1, batch * groups * together)))
     view = site.add("view", grouped, self=source, size=grouped.shape)
-    statistics = TensorType(op.types[1].dtype, (batch, groups, 1))
-    result = _normalise(site, view, grouped, statistics, (-1,), op.arg("eps", 1e-5))
+    statistics = TensorType(op.types[1].dtype, (batch, groups, 1, 1))
+    result = _normalise(site, view, grouped, statistics, (-2, -1), op.arg("eps", 1e-5))
     back = site.add("view", op.type, self=result, size=op.type.shape)
     shape = (channels, *(1 for _ in op.type.shape[2:]))
     factors = [

@@ -65,7 +65,7 @@ class _Scheduler:
             return False
         if group.inner == 1 or node.inner == 1:
             plain, reducing = (group, node) if group.inner == 1 else (node, group)
-            return plain.outer in (reducing.domain, reducing.outer)
+            return plain.outer == reducing.outer or (plain.outer == reducing.domain and not reducing.crosswise)
         return (group.outer, group.inner) == (node.outer, node.inner)
 
     def _join(self, target: int, node: Node, ancestors: int) -> None:
@@ -76,7 +76,7 @@ class _Scheduler:
         group.reads |= node.reads
         group.ancestors |= ancestors & ~(1 << target)
         if node.inner > 1:
-            group.outer, group.inner = node.outer, node.inner
+            group.outer, group.inner, group.crosswise = node.outer, node.inner, node.crosswise
         for follower in self.groups:
             if follower.ancestors >> target & 1:
                 follower.ancestors |= group.ancestors

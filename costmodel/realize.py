@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from costmodel import ops
 from costmodel.ir import Graph, Op, TensorType
 from costmodel.ops import Role
-from costmodel.reductions import reduction_levels, reduction_outer
+from costmodel.reductions import reduction_outer, walk_of_reduction
 from costmodel.strides import dense, layout_of, strides_through
 
 READS_TO_REALIZE_REUSED = 4
@@ -72,6 +72,7 @@ class Node:
         outer: independent results; `inner` elements are reduced to each, one where nothing is reduced.
         extern: whether it is a library call.
         launches: kernels that it takes; several where a reduction is made in levels.
+        crosswise: whether it is a reduction whose loops no others over all elements follow.
         ancestors: used by the scheduler: bit mask of the groups that must run before it.
         first: used by the scheduler: index of the first node in a group.
     """
@@ -83,6 +84,7 @@ class Node:
     inner: int = 1
     extern: bool = False
     launches: int = 1
+    crosswise: bool = False
     ancestors: int = 0
     first: int = 0
 
@@ -245,8 +247,10 @@ class Lowering:
         joined = self._joined(op)
         if source.layout == "nhwc" and op.arg("dim") in ((-1,), (len(source.shape) - 1,)):
             joined = joined.reordered("rows")
-        launches = 1 if self._on_cpu else reduction_levels(self.graph, op, self._computed)
-        self._emit(op, Node([*joined.ops, op.name], set(joined.reads), [op.name], outer, inner, launches=launches))
+        walk = walk_of_reduction(self.graph, op, self._computed)
+        node = Node([*joined.ops, op.name], set(joined.reads), [op.name], outer, inner, crosswise=walk.crosswise)
+        node.launches = 1 if self._on_cpu else walk.levels
+        self._emit(op, node)
 
     def _computed(self, name: str) -> Op | None:
         """The operator that computes a value where it is used, or sees it there."""

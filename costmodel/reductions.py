@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from costmodel import ops
 from costmodel.ir import Graph, Op, Ref, TensorType
@@ -37,8 +38,22 @@ def reduction_outer(op: Op, source: TensorType) -> int:
     return max(1, op.type.numel)
 
 
-def reduction_levels(graph: Graph, op: Op, computed: Callable[[str], Op | None]) -> int:
-    """How many kernels a reduction takes on a GPU, each of which reads what the one before has summed.
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """How a reduction is made.
+
+    Attributes:
+        levels: kernels that it takes on a GPU, each of which reads what the one before has summed.
+        crosswise: whether its loops go against the order in memory of what they read in rows, so that loops over all
+            elements do not follow them: channels in groups that lie channels last.
+    """
+
+    levels: int
+    crosswise: bool
+
+
+def walk_of_reduction(graph: Graph, op: Op, computed: Callable[[str], Op | None]) -> Walk:
+    """How Inductor makes a reduction of what is read in memory.
 
     Args:
         graph: with the operator.
@@ -50,16 +65,26 @@ def reduction_levels(graph: Graph, op: Op, computed: Callable[[str], Op | None])
     outer = reduction_outer(op, source)
     reads = _full_reads(graph, ref, computed)
     if outer > 1 and not reads:
-        return 1
+        return Walk(1, crosswise=False)
     dims = _reduced(op, source)
-    along = sum(strides is not None and any(strides[dim] == 1 for dim in dims) for _, strides in reads)
-    return levels(outer, max(1, source.numel // outer), contiguous=2 * along > len(reads))
+    along = [[strides[dim] == 1 for dim in dims] if strides is not None else [] for _, strides in reads]
+    rows, runs = sum(map(any, along)), sum(steps[-1:] == [True] for steps in along)
+    contiguous, in_runs = 2 * rows > len(reads), 2 * runs > len(reads)
+    count = levels(outer, max(1, source.numel // outer), contiguous, in_runs)
+    return Walk(count, crosswise=contiguous and not in_runs)
 
 
-def levels(outer: int, inner: int, contiguous: bool) -> int:
-    """Of `outer` results, each of `inner` elements."""
+def levels(outer: int, inner: int, contiguous: bool, in_runs: bool) -> int:
+    """Of `outer` results, each of `inner` elements.
+
+    Args:
+        outer: results.
+        inner: elements of each.
+        contiguous: whether neighbours along any dimension that is reduced are neighbours in memory.
+        in_runs: whether those along the last are: the parts of a result are runs along it.
+    """
     parts = split_factor(outer, inner, contiguous)
-    return 1 if parts == 1 else 1 + levels(outer * parts, -(-inner // parts), contiguous)
+    return 1 if parts == 1 else 1 + levels(outer * parts, -(-inner // parts), in_runs, in_runs)
 
 
 def split_factor(outer: int, inner: int, contiguous: bool) -> int:
@@ -101,10 +126,11 @@ def _nearest_divisor(number: int, wanted: int) -> int:
 
 
 def _reduced(op: Op, source: TensorType) -> list[int]:
-    """The dimensions that an operator reduces, of more than one element."""
+    """The dimensions that an operator reduces, of more than one element, the last last."""
     dims = op.arg("dim")
     named = dims if isinstance(dims, tuple) else (dims,)
-    found = [dim for dim in named if isinstance(dim, int)] or range(len(source.shape))
+    rank = len(source.shape)
+    found = sorted(dim % rank for dim in named if isinstance(dim, int) and rank) or range(rank)
     return [dim for dim in found if source.shape[dim] > 1]
 
 

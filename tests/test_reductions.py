@@ -8,7 +8,7 @@ from torch import nn
 
 from costmodel.capture import capture
 from costmodel.compile import compiled_kernels
-from costmodel.reductions import levels, reduction_levels, split_factor
+from costmodel.reductions import levels, split_factor, walk_of_reduction
 
 
 class Sum(nn.Module):
@@ -79,13 +79,19 @@ def test_split_factor(outer: int, inner: int, contiguous: bool, parts: int) -> N
     ],
 )
 def test_levels(outer: int, inner: int, contiguous: bool, expected: int) -> None:
-    assert levels(outer, inner, contiguous) == expected
+    assert levels(outer, inner, contiguous, contiguous) == expected
+
+
+def test_channels_and_pixels_are_summed_in_rows_first_and_then_in_columns() -> None:
+    """32 results of 12,544 elements: 2 parts each; 64 parts of 6,272: 49 each; 128 elements need no more."""
+    assert levels(32, 12544, contiguous=True, in_runs=False) == 3
+    assert levels(32, 12544, contiguous=True, in_runs=True) == 2
 
 
 def test_one_long_sum() -> None:
     """All of an image to one number: too few results to fill a GPU, so that parts are summed first."""
     graph = capture(Sum(), (torch.empty(1, 64, 64, 64, device="meta"),))
-    assert reduction_levels(graph, graph.ops[0], lambda _: None) == 2
+    assert walk_of_reduction(graph, graph.ops[0], lambda _: None).levels == 2
     assert launches_of(Sum(), (1, 64, 64, 64)) == [2]
 
 
@@ -105,6 +111,21 @@ def test_a_norm_of_tokens_that_lie_transposed_is_split() -> None:
 def test_a_group_norm_in_channels_last_order_takes_three_levels() -> None:
     module = nn.Sequential(nn.Conv2d(16, 64, 3, padding=1, bias=False), nn.GroupNorm(1, 64))
     assert launches_of(module, (1, 16, 56, 56))[-2:] == [3, 1]
+
+
+def test_a_group_norm_of_few_channels_last_is_summed_by_itself() -> None:
+    """4 channels of 784 pixels each: in rows, not split, but crosswise to the order in which the result is written."""
+    module = nn.Sequential(nn.Conv2d(16, 128, 3, padding=1, bias=False), nn.GroupNorm(32, 128))
+    assert launches_of(module, (1, 16, 28, 28))[-2:] == [1, 1]
+    assert launches_of(nn.GroupNorm(32, 128), (1, 128, 28, 28)) == [1]
+
+
+def test_dimensions_are_named_in_any_order() -> None:
+    class Mean(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x - x.mean((-1, -2), keepdim=True)).relu()
+
+    assert launches_of(Mean(), (2, 300, 7, 7)) == [1]
 
 
 @pytest.mark.parametrize(("along", "expected"), [(0, [1]), (1, [2])])
