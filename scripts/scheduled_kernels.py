@@ -1,6 +1,7 @@
 """How many kernels TorchInductor's own scheduler makes of models for an H200, beside this project's; without a GPU.
 
 python scripts/scheduled_kernels.py convnext_tiny timm:gmlp_s16_224 -b 1
+python scripts/scheduled_kernels.py --rows docs/scheduled_kernels.csv --recount --write README.md
 
 The model is traced on the CPU. Before Inductor lowers the graph, its fake tensors are said to lie on a GPU, of which
 Inductor is told what it asks; what its scheduler has joined is counted, and no code is made. Group norms and attention,
@@ -10,13 +11,16 @@ which PyTorch takes apart otherwise on a CPU, are put as on a GPU. The rules are
 from __future__ import annotations
 
 import argparse
+import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import pandas as pd
 import torch
 from torch._inductor import compile_fx, config, graph, ir, scheduler
 from torch._inductor.debug import DebugContext
@@ -25,15 +29,20 @@ from torch._inductor.fx_passes.post_grad import post_grad_passes
 from torch._inductor.runtime.hints import DeviceProperties
 from torch._inductor.virtualized import V
 from torch._subclasses.fake_tensor import FakeTensor
+from tqdm import tqdm
 
 from collectors.whole_model import build
 from costmodel.capture import capture
 from costmodel.compile import compiled_kernels
 from costmodel.errors import CostmodelError
+from costmodel.hardware import load_profile
+from costmodel.measured import read_measured
 from costmodel.reductions import MULTIPROCESSORS
+from costmodel.scores import replace_section
 from costmodel.zoo import load
 
 GPU = torch.device("cuda:0")
+BEGIN, END = "<!-- scheduled: begin -->", "<!-- scheduled: end -->"
 H200 = {
     "multi_processor_count": MULTIPROCESSORS,
     "major": 9,
@@ -208,19 +217,60 @@ def counted(model: str, batch_size: int) -> tuple[int, int]:
     return sum(kernel.launches for kernel in made), len(kernels) - len(made)
 
 
+def summary(frame: pd.DataFrame, known: Collection[str]) -> str:
+    """How often the numbers agree, as a table in Markdown.
+
+    Args:
+        frame: a row a model, as `main` writes it.
+        known: the models that the profile was trained on.
+    """
+    wrong = (frame["predicted"] / frame["scheduled"] - 1).abs()
+    lines = [
+        "| models | number | as many kernels | within 5 % | within 10 % | mean difference |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for name, chosen in (("measured ones", frame["model"].isin(known)), ("others", ~frame["model"].isin(known))):
+        part = wrong[chosen]
+        shares = " | ".join(f"{100 * (part <= most).mean():.0f} %" for most in (0.0, 0.05, 0.1))
+        lines.append(f"| {name} | {len(part)} | {shares} | {100 * part.mean():.1f} % |")
+    return "\n".join(lines)
+
+
 def main() -> None:
-    """Prints a line a model."""
+    """Prints a line a model, and puts what is in the file of rows, if one is given, into the README."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="+")
+    parser.add_argument("models", nargs="*")
     parser.add_argument("-b", "--batch-size", type=int, default=1)
+    parser.add_argument("--rows", type=Path, metavar="FILE.csv", help="adds the models that it has not; kernels only")
+    parser.add_argument("--recount", action="store_true", help="counts anew what is predicted for its models")
+    parser.add_argument("--hardware", default="nvidia-h200", help="whose measured models are told apart")
+    parser.add_argument("--write", type=Path, metavar="README.md")
     args = parser.parse_args()
-    print("model: kernels and other calls as Inductor schedules them; as predicted")
+    rows = pd.read_csv(args.rows).to_dict("records") if args.rows and args.rows.exists() else []
+    if args.recount:
+        for row in tqdm(rows, disable=None):
+            row["predicted"], _ = counted(row["model"], row["batch_size"])
+        pd.DataFrame(rows).to_csv(args.rows, index=False)
+    known = {row["model"] for row in rows}
     for model in args.models:
+        if model in known:
+            continue
         try:
             (made, others), (ours, ours_others) = scheduled(model, args.batch_size), counted(model, args.batch_size)
         except CostmodelError as error:
             parser.error(str(error))
-        print(f"{model}@{args.batch_size}: {made} {others}; {ours} {ours_others}", flush=True)
+        except RuntimeError as error:
+            print(f"{model}: Inductor cannot schedule it here: {error}".splitlines()[0], file=sys.stderr, flush=True)
+            continue
+        print(f"{model}@{args.batch_size}: {made} {others} scheduled; {ours} {ours_others} predicted", flush=True)
+        rows.append({"model": model, "batch_size": args.batch_size, "scheduled": made, "predicted": ours})
+        rows[-1]["torch"] = torch.__version__.partition("+")[0]
+        if args.rows:
+            pd.DataFrame(rows).to_csv(args.rows, index=False)
+    if args.write:
+        measured, _ = read_measured(load_profile(args.hardware).path / "models.jsonl")
+        text = summary(pd.DataFrame(rows), {case.model for case in measured})
+        args.write.write_text(replace_section(args.write, text, BEGIN, END), encoding="utf-8")
 
 
 if __name__ == "__main__":
