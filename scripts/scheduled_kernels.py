@@ -75,7 +75,7 @@ def scheduled(model: str, batch_size: int) -> tuple[int, int]:
     with _told_of_a_gpu(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            torch.compile(module, backend=_compile)(images)
+            torch.compile(module, backend=_compile, fullgraph=True)(images)
         except Exception as error:
             nodes = _nodes(error)
             if nodes is None:
