@@ -2,6 +2,7 @@
 
 python scripts/measure_and_compare.py -o compared.jsonl           the twelve models, batch 1 and 32, float32 and float16
 python scripts/measure_and_compare.py resnet50 -b 32 -o one.jsonl --mode max-autotune --strategy published
+python scripts/measure_and_compare.py -o docs/compared_h200.jsonl --changed         what would be planned otherwise now
 python scripts/measure_and_compare.py -o docs/compared_h200.jsonl --no-measure --write README.md
 python scripts/measure_and_compare.py -o docs/moves_h200.jsonl --no-measure --write-moves README.md
 
@@ -22,6 +23,8 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from tqdm import tqdm
 
 from collectors.pool import ONE_THREAD, default_processes, in_parallel
 from costmodel.comparison import (
@@ -140,15 +143,30 @@ def measured(case: Case, seconds: float) -> dict[str, Any]:
         modes=(*USUAL, *case.modes),
         seconds=seconds,
     )
-    backends = {name: sum(region.backend == name for region in made.regions) for name in ("cudnn", "inductor", "eager")}
     bound = case.path("theoretical")
     theoretical = {"theoretical_ms": json.loads(bound.read_text())} if bound.exists() else {}
-    made_of = {"moves": made.moves, "backends": backends, "lanes": made.lanes}
-    return {"case": case.key, **theoretical, **made_of, **found.to_dict()}
+    return {"case": case.key, **theoretical, **made_of(made), **found.to_dict()}
 
 
-def main() -> None:
-    """Measures what is not in the file yet, then prints the summary of all that is."""
+def made_of(made: Plan) -> dict[str, Any]:
+    """What a record tells of its plan."""
+    backends = {name: sum(region.backend == name for region in made.regions) for name in ("cudnn", "inductor", "eager")}
+    return {"moves": list(made.moves), "backends": backends, "lanes": made.lanes}
+
+
+def is_planned_otherwise(record: dict[str, Any], hardware: str) -> bool:
+    """Whether a measured case would get another plan now, as far as its record tells."""
+    from costmodel.planning import plan
+    from costmodel.zoo import load
+
+    model, batch_size, precision = record["case"]
+    loaded = load(model, batch_size=batch_size, precision=precision)
+    now = made_of(plan(loaded.module, loaded.inputs, hardware=hardware, model_name=model))
+    return any(record.get(name) != value for name, value in now.items())
+
+
+def arguments() -> argparse.Namespace:
+    """What the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", default=MODELS)
     parser.add_argument("-b", "--batch-size", type=int, action="append")
@@ -169,10 +187,18 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=default_processes())
     parser.add_argument("--plans", type=Path, help="folder for the plans; a temporary one if not given")
     parser.add_argument("-o", "--output", type=Path, default=Path("compared.jsonl"))
+    parser.add_argument(
+        "--changed", action="store_true", help="also what is in the file and would be planned otherwise"
+    )
     parser.add_argument("--no-measure", action="store_true", help="only show what the file holds")
     parser.add_argument("--write", type=Path, metavar="README.md", help="put the tables there")
     parser.add_argument("--write-moves", type=Path, metavar="README.md", help="put there what the moves are worth")
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measures what is not in the file yet, then prints the summary of all that is."""
+    args = arguments()
     begin = time.monotonic()
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / "inductor"))
     plans = args.plans or Path(tempfile.mkdtemp())
@@ -187,6 +213,11 @@ def main() -> None:
         for model in args.models
     ]
     known_keys = [record["case"] for record in records]
+    if args.changed:
+        cases_known = latest(records)
+        changed = [one["case"] for one in tqdm(cases_known, disable=None) if is_planned_otherwise(one, args.hardware)]
+        print(f"{len(changed)} of {len(cases_known)} cases would be planned otherwise: {changed}", flush=True)
+        known_keys = [key for key in known_keys if key not in changed]
     todo = [case for case in cases if case.key not in known_keys and not args.no_measure]
     end = begin + args.budget * args.prepare_share
     unplanned = [case for case in todo if not case.path("plan").exists()]

@@ -18,7 +18,10 @@ from costmodel.comparison import (
     moves_markdown,
     other_machine_markdown,
 )
+from costmodel.planning import plan
 from costmodel.scores import replace_section
+from costmodel.zoo import load
+from tests.scripts import load_script
 
 ROOT = Path(__file__).parent.parent
 
@@ -95,3 +98,13 @@ def test_readme_shows_what_moves_are_worth():
     records = [json.loads(line) for line in (ROOT / "docs" / "moves_h200.jsonl").read_text().splitlines()]
     readme = ROOT / "README.md"
     assert replace_section(readme, moves_markdown(records), MOVES_BEGIN, MOVES_END) == readme.read_text()
+
+
+def test_a_case_is_measured_again_if_its_plan_is_another():
+    script = load_script("measure_and_compare")
+    loaded = load("resnet18", batch_size=1)
+    made = plan(loaded.module, loaded.inputs, hardware="nvidia-h200", model_name="resnet18")
+    told = {"case": ["resnet18", 1, "float32"], **json.loads(json.dumps(script.made_of(made)))}
+    assert not script.is_planned_otherwise(told, "nvidia-h200")
+    assert script.is_planned_otherwise(told | {"lanes": made.lanes + 1}, "nvidia-h200")
+    assert script.is_planned_otherwise({"case": told["case"], "error": "it burnt"}, "nvidia-h200")
