@@ -315,9 +315,18 @@ def test_several_models_in_several_processes_are_those_in_one(capsys: pytest.Cap
     alone = capsys.readouterr()
     assert main([*request, "--jobs", "2"]) == 2
     together = capsys.readouterr()
-    assert together.out == alone.out
+    assert json.loads(together.out) == nearly(json.loads(alone.out))
     assert together.err == alone.err
     assert "nosuchnet" in alone.err
+
+
+def nearly(value: Any) -> Any:
+    """What is equal to it but for the last digits: a product of matrices is summed otherwise by fewer threads."""
+    if isinstance(value, dict):
+        return {name: nearly(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [nearly(item) for item in value]
+    return pytest.approx(value, rel=1e-6) if isinstance(value, float) else value
 
 
 def test_a_host_of_half_the_speed_takes_twice_as_long_to_issue():
