@@ -75,11 +75,10 @@ def _unrolled(site: Site) -> list[Op]:
         parts.append(site.add("view", TensorType(dtype, shape, "strided"), self=head_first, size=shape))
     attended = _attention(site, parts, TensorType(dtype, (batch, heads, length, size), "strided"))
     sequence_first = TensorType(dtype, (length, batch, heads, size))
-    if batch == 1:  # plain already
-        together = site.add("permute", sequence_first, self=attended, dims=(2, 0, 1, 3))
-    else:
-        permuted = site.add("permute", replace(sequence_first, layout="strided"), self=attended, dims=(2, 0, 1, 3))
-        together = site.add("clone", sequence_first, self=permuted, memory_format="torch.contiguous_format")
+    seen = sequence_first if batch == 1 else replace(sequence_first, layout="strided")
+    together = site.add("permute", seen, self=attended, dims=(2, 0, 1, 3))
+    if seen.layout == "strided":
+        together = site.add("clone", sequence_first, self=together, memory_format="torch.contiguous_format")
     made = _product(site, together, (length * batch, width), "proj", width)
     rows = site.add("view", first, self=made, size=first.shape)
     last = site.finish("transpose.int", self=rows, dim0=1, dim1=0)

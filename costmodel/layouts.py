@@ -11,6 +11,7 @@ from costmodel.ir import Arg, Graph, Op, Ref, TensorType
 from costmodel.loop_orders import with_voted_orders
 from costmodel.ops import Role
 from costmodel.preferred_orders import with_preferred_orders
+from costmodel.realize import ATTENTION
 
 NODES_OF_FEW = 300
 """A graph of so many nodes for each convolution has only a few of them."""
@@ -77,7 +78,6 @@ def in_channels_last(graph: Graph, runnable: bool = True, only: Collection[str] 
     return Graph(graph.name, graph.values, tuple(conversion.ops), graph.outputs, graph.module_calls)
 
 
-ATTENTION = "scaled_dot_product_attention"
 STRIDED = frozenset({"as_strided", "as_strided_scatter", "as_strided_copy", "view_as_complex", "view.dtype"})
 """Operators, or their overloads, that go by where elements lie in memory, and so hold for one layout."""
 

@@ -8,13 +8,13 @@ as most that they are a sum of is, and the layer norms that read them are kernel
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from costmodel import ops
 from costmodel.ir import Graph, Op, Ref, TensorType
 from costmodel.ops import Role
-from costmodel.realize import READS_TO_REALIZE, READS_TO_REALIZE_REUSED
+from costmodel.realize import most_reads
 from costmodel.strides import Strides, dense, layout_of, strides_through
 
 ORDERS = ("nchw", "strided")
@@ -44,7 +44,7 @@ def with_voted_orders(graph: Graph) -> Graph:
     made: list[Op] = []
     for op in graph.ops:
         votes = _votes(op, types, inlined) if ops.lookup(op).role is Role.POINTWISE else None
-        if votes is not None and len(votes.reads) <= _most_reads(users[op.name]):
+        if votes is not None and len(votes.reads) <= most_reads(users[op.name]):
             inlined[op.name] = votes
         strides[op.name] = _strides(op, types, strides)
         types[op.name] = _in_voted_order(op, votes, strides[op.name])
@@ -52,11 +52,6 @@ def with_voted_orders(graph: Graph) -> Graph:
             strides[op.name] = dense(types[op.name][0])
         made.append(replace(op, types=types[op.name]))
     return replace(graph, ops=tuple(made))
-
-
-def _most_reads(users: Sequence[Op]) -> int:
-    """How many buffers a value may read without being kept in memory."""
-    return READS_TO_REALIZE if len(users) == 1 else READS_TO_REALIZE_REUSED
 
 
 def _votes(op: Op, types: Types, inlined: Mapping[str, Votes]) -> Votes:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from costmodel import ops
 from costmodel.ir import Graph, Op, Ref, TensorType
 from costmodel.ops import Role
-from costmodel.realize import READS_TO_REALIZE, READS_TO_REALIZE_REUSED
+from costmodel.realize import READS_TO_REALIZE_REUSED, most_reads
 from costmodel.strides import dense, layout_of
 
 
@@ -32,7 +32,7 @@ def with_preferred_orders(graph: Graph) -> Graph:
             reads[op.name] = found
             kept = len(users[op.name]) > 1 and len(found) > READS_TO_REALIZE_REUSED
         elif role in (Role.POINTWISE, Role.CONCAT):
-            kept = len(found) > (READS_TO_REALIZE if len(users[op.name]) == 1 else READS_TO_REALIZE_REUSED)
+            kept = len(found) > most_reads(users[op.name])
             if not kept:
                 reads[op.name] = found
         else:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from costmodel import ops
 from costmodel.ir import Graph, Op, TensorType
 from costmodel.ops import Role
-from costmodel.reductions import reduction_outer, walk_of_reduction
-from costmodel.strides import dense, layout_of, strides_through
+from costmodel.reductions import reduction_outer, split_reduction
+from costmodel.strides import REGROUPED, dense, layout_of, strides_through
 
 READS_TO_REALIZE_REUSED = 4
 """`config.realize_reads_threshold`: a value used twice is kept in memory if computing it reads more buffers."""
@@ -21,7 +22,7 @@ HEAVY = frozenset({"exp", "log", "log10", "log1p", "log2", "sigmoid", "silu", "t
 """`StorageBox.should_realize_on_reuse`: on a CPU, a value used twice is kept in memory if computing it takes these."""
 ATTENTION = "scaled_dot_product_attention"
 """Copies of views are made for it, for it fixes their strides (`constrain_to_fx_strides`)."""
-REGROUPING = frozenset({"view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "alias", "detach"})
+REGROUPING = frozenset({*REGROUPED, "alias", "detach"})
 """Views whose elements follow each other as before, whatever the shape."""
 TURNING = frozenset({"transpose", "swapaxes", "t", "permute"})
 """Views of all elements, in another order."""
@@ -29,6 +30,11 @@ SHIFTING = frozenset({"roll", "flip"})
 """Operators that read each element elsewhere."""
 Read = tuple[str, str]
 """A buffer and the order in which it is read: "" for its own order, else the views that change it."""
+
+
+def most_reads(users: Sequence[Op]) -> int:
+    """How many buffers a value may read without being kept in memory."""
+    return READS_TO_REALIZE if len(users) == 1 else READS_TO_REALIZE_REUSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +151,11 @@ class Lowering:
             name: of the value.
             alone: whether a view is kept as it is, a copy; else all that it is a view of is kept.
         """
-        op = self._ops.get(name)
+        while not alone and self._exprs[name].ops and ops.lookup(self._ops[name]).role is Role.VIEW:
+            name = self._ops[name].refs()[0].name
         expr = self._exprs[name]
-        if op is None or not expr.ops:
-            return
-        while ops.lookup(op).role is Role.VIEW and not alone:
-            op = self._ops[op.refs()[0].name]
-        if self._exprs[op.name].ops:
-            expr = self._exprs[op.name]
+        if expr.ops:
+            op = self._ops[name]
             self._emit(op, Node([*expr.ops], set(expr.aligned().reads), [op.name], op.type.numel))
 
     def made_by(self, name: str) -> list[str]:
@@ -247,9 +250,9 @@ class Lowering:
         joined = self._joined(op)
         if source.layout == "nhwc" and op.arg("dim") in ((-1,), (len(source.shape) - 1,)):
             joined = joined.reordered("rows")
-        walk = walk_of_reduction(self.graph, op, self._computed)
-        node = Node([*joined.ops, op.name], set(joined.reads), [op.name], outer, inner, crosswise=walk.crosswise)
-        node.launches = 1 if self._on_cpu else walk.levels
+        split = split_reduction(self.graph, op, self._computed)
+        node = Node([*joined.ops, op.name], set(joined.reads), [op.name], outer, inner, crosswise=split.crosswise)
+        node.launches = 1 if self._on_cpu else split.levels
         self._emit(op, node)
 
     def _computed(self, name: str) -> Op | None:

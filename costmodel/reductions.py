@@ -39,7 +39,7 @@ def reduction_outer(op: Op, source: TensorType) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class SplitReduction:
     """How a reduction is made.
 
     Attributes:
@@ -52,7 +52,7 @@ class Walk:
     crosswise: bool
 
 
-def walk_of_reduction(graph: Graph, op: Op, computed: Callable[[str], Op | None]) -> Walk:
+def split_reduction(graph: Graph, op: Op, computed: Callable[[str], Op | None]) -> SplitReduction:
     """How Inductor makes a reduction of what is read in memory.
 
     Args:
@@ -65,13 +65,13 @@ def walk_of_reduction(graph: Graph, op: Op, computed: Callable[[str], Op | None]
     outer = reduction_outer(op, source)
     reads = _full_reads(graph, ref, computed)
     if outer > 1 and not reads:
-        return Walk(1, crosswise=False)
+        return SplitReduction(1, crosswise=False)
     dims = _reduced(op, source)
     along = [[strides[dim] == 1 for dim in dims] if strides is not None else [] for _, strides in reads]
     rows, runs = sum(map(any, along)), sum(steps[-1:] == [True] for steps in along)
     contiguous, in_runs = 2 * rows > len(reads), 2 * runs > len(reads)
     count = levels(outer, max(1, source.numel // outer), contiguous, in_runs)
-    return Walk(count, crosswise=contiguous and not in_runs)
+    return SplitReduction(count, crosswise=contiguous and not in_runs)
 
 
 def levels(outer: int, inner: int, contiguous: bool, in_runs: bool) -> int:

@@ -8,7 +8,7 @@ from torch import nn
 
 from costmodel.capture import capture
 from costmodel.compile import compiled_kernels
-from costmodel.reductions import levels, split_factor, walk_of_reduction
+from costmodel.reductions import levels, split_factor, split_reduction
 
 
 class Sum(nn.Module):
@@ -91,7 +91,7 @@ def test_channels_and_pixels_are_summed_in_rows_first_and_then_in_columns() -> N
 def test_one_long_sum() -> None:
     """All of an image to one number: too few results to fill a GPU, so that parts are summed first."""
     graph = capture(Sum(), (torch.empty(1, 64, 64, 64, device="meta"),))
-    assert walk_of_reduction(graph, graph.ops[0], lambda _: None).levels == 2
+    assert split_reduction(graph, graph.ops[0], lambda _: None).levels == 2
     assert launches_of(Sum(), (1, 64, 64, 64)) == [2]
 
 

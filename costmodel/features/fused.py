@@ -7,7 +7,7 @@ from costmodel.features.numbers import log2_of, window
 from costmodel.ir import Ref
 from costmodel.kernels import Kernel
 from costmodel.ops import Role
-from costmodel.reductions import walk_of_reduction
+from costmodel.reductions import split_reduction
 from costmodel.traffic import needed_elements
 
 
@@ -38,7 +38,7 @@ def triton_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         "log_inner": log2_of(domain / max(1, outer)),
         "reductions": float(len(reductions)),
         "reduces_nhwc": float(bool(reductions) and first.layout == "nhwc"),
-        "split": float(any(walk_of_reduction(graph, op, made.get).levels > 1 for op in reductions)),
+        "split": float(any(split_reduction(graph, op, made.get).levels > 1 for op in reductions)),
         "log_windows": log2_of(sum(window(op) for op in computing)),
         "cats": float(sum(ops.lookup(op).role is Role.CONCAT for op in computing)),
         "cat_inputs": float(sum(len(op.refs()) for op in computing if ops.lookup(op).role is Role.CONCAT)),
