@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from collectors import conv, matmul
+from collectors import conv, joins, matmul
 from collectors.cases import Case, distinct, read_cases, write_cases, write_whole
 from collectors.harvest import harvest
 from collectors.pool import ONE_THREAD, default_processes, in_parallel
@@ -25,6 +25,7 @@ WORKLOADS = (*UNIT_WORKLOADS, "models", "host")
 SEED = 11
 CONV_UNITS = 1500
 MATMUL_CASES = 500
+JOINED_BLOCKS = 60
 TORCHVISION = (
     "alexnet", "vgg16", "vgg11_bn", "resnet18", "resnet50", "resnext50_32x4d", "wide_resnet50_2", "densenet121",
     "googlenet", "inception_v3", "squeezenet1_1", "mobilenet_v2", "mobilenet_v3_large", "mnasnet1_0",
@@ -108,6 +109,8 @@ def _layer(device: str, quick: bool, end: float) -> list[Case]:
     for _, outcome in in_parallel(capture_cases, specs, min(len(specs), default_processes()), end, ONE_THREAD):
         if not isinstance(outcome, BaseException):  # a model that cannot be captured here gives no cases
             cases += outcome
+    if not quick:
+        cases += joins.sample(JOINED_BLOCKS, SEED, device)
     uses = Counter(case.key for case in cases)
     cases = [replace(case, uses=uses[case.key]) for case in distinct(cases)]
     cases = sorted(cases, key=lambda case: case.key)  # in no order that the processes' speed decides
