@@ -192,9 +192,12 @@ def _draw(rng: random.Random) -> ConvUnit:
     groups = 1
     if style == "depthwise":
         channels[1] = groups = channels[0]
-    elif style == "grouped":
+    elif style == "grouped" and rng.random() < 0.5:
         groups = rng.choice((2, 4, 8, 16, 32))
         channels = [max(groups, c // groups * groups) for c in channels]
+    elif style == "grouped":  # as in ResNeXt and RegNet: as many channels out as in, and any number of groups
+        groups = rng.randint(2, 40)
+        channels = [groups * rng.choice((4, 8, 8, 16, 16, 24, 32, 40, 48, 56, 64, 72, 88, 112, 120, 168))] * 2
     dilation = rng.choice((1,) * 9 + (2,)) if kernel > 1 else 1
     residual = rng.random() < 0.25
     return ConvUnit(

@@ -96,7 +96,8 @@ def sample(count: int, seed: int, device: str = "cuda") -> Iterator[Case]:
     rng = random.Random(seed)  # noqa: S311 - repeatable is what it should be
     made = 0
     while made < count:
-        width, size, batch = _width(rng, 16, 512), rng.choice((7, 8, 14, 14, 20, 28, 28, 56)), rng.choice((1, 1, 1, 8, 32))
+        width, size = _width(rng, 16, 512), rng.choice((7, 8, 14, 14, 20, 28, 28, 56))
+        batch = rng.choice((1, 1, 1, 8, 32))
         dtype = rng.choices((torch.float32, torch.float16), (75, 25))[0]
         if 4 * width * size * size * batch > MOST_ELEMENTS:
             continue

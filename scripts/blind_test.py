@@ -1,0 +1,69 @@
+"""Whole models measured after a profile was made, as that profile had predicted them; with --write, into README.md.
+
+git worktree add before 93f2008
+python scripts/blind_test.py before/trained_models/nvidia-h200 -o docs/blind_h200.csv --write README.md
+
+Of the whole-model measurements of a newer profile, those are taken whose model the older one was never told the latency
+of. The older one predicts them for the host that measured them, by its probe; it is only read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+from tqdm import tqdm
+
+from costmodel.evaluate import MODES, calibration_cases, evaluate_case, programs, score
+from costmodel.hardware import Profile, load_profile
+from costmodel.measured import read_measured
+from costmodel.scores import markdown_table, percent, replace_section
+
+BEGIN, END = "<!-- blind: made by scripts/blind_test.py -->", "<!-- end of blind -->"
+HEAD = ("mode", "cases", "mean error", "median", "within 10 %", "constant")
+NAMES = ("mean_error", "median_error", "within_10", "constant_mean_error")
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("before", type=Path, nargs="?", help="the older profile's directory; without it, the table as it is")
+parser.add_argument("--hardware", default="nvidia-h200", help="the newer profile, for its measurements")
+parser.add_argument("-o", "--output", type=Path, default=Path("docs/blind_h200.csv"))
+parser.add_argument("--write", type=Path, metavar="README.md", help="put the table there")
+
+
+def predict_new(before: Path, records: Path) -> pd.DataFrame:
+    """One row a case whose model the older profile's own measurements do not hold."""
+    card = json.loads((before / "card.json").read_text(encoding="utf-8"))
+    profile = Profile(before.name, before, card)
+    known = {case.model for case in read_measured(before / "models.jsonl", slow=True)[0]}
+    usual_us = card["host"]["probe_us"]
+    rows = []
+    for case in tqdm([case for case in read_measured(records)[0] if case.model not in known], disable=None):
+        here = replace(case, host_speed=usual_us / case.probe_us if case.probe_us else 1.0)
+        issued = programs(here)
+        (predicted,) = calibration_cases([here], [issued], profile.predictor)
+        rows.append(evaluate_case(here, predicted, card["costs"]))
+    return pd.DataFrame(rows)
+
+
+def main(args: argparse.Namespace) -> None:
+    """Predicts, or reads what was predicted, and shows the scores."""
+    if args.before:
+        frame = predict_new(args.before, load_profile(args.hardware).path / "models.jsonl")
+        frame.to_csv(args.output, index=False, float_format="%.5g")
+    frame = pd.read_csv(args.output)
+    scores = {mode: score(frame, mode, "probed_speedup") for mode in MODES}
+    rows = [
+        [f"`{mode}`", str(int(found["cases"])), *(percent(found[name]) for name in NAMES)]
+        for mode, found in scores.items()
+    ]
+    text = markdown_table(HEAD, rows)
+    print(text)
+    if args.write:
+        args.write.write_text(replace_section(args.write, text, BEGIN, END), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(parser.parse_args())
