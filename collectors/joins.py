@@ -122,4 +122,5 @@ def _block(rng: random.Random, width: int) -> nn.Module:
 def _width(rng: random.Random, least: int, most: int) -> int:
     """Log-uniform, a multiple of 4 or 8."""
     step = rng.choice((4, 8, 8))
-    return max(least, round(least * (most / least) ** rng.random() / step) * step)
+    raw: float = least * (most / least) ** rng.random()
+    return max(least, round(raw / step) * step)

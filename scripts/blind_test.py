@@ -27,7 +27,7 @@ HEAD = ("mode", "cases", "mean error", "median", "within 10 %", "constant")
 NAMES = ("mean_error", "median_error", "within_10", "constant_mean_error")
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("before", type=Path, nargs="?", help="the older profile's directory; without it, the table as it is")
+parser.add_argument("before", type=Path, nargs="?", help="the older profile's directory; none: show the file")
 parser.add_argument("--hardware", default="nvidia-h200", help="the newer profile, for its measurements")
 parser.add_argument("-o", "--output", type=Path, default=Path("docs/blind_h200.csv"))
 parser.add_argument("--write", type=Path, metavar="README.md", help="put the table there")
@@ -48,18 +48,21 @@ def predict_new(before: Path, records: Path) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def table_markdown(frame: pd.DataFrame) -> str:
+    """A line a mode: how far predicted speedups were from measured ones."""
+    rows = []
+    for mode in MODES:
+        found = score(frame, mode, "probed_speedup")
+        rows.append([f"`{mode}`", str(int(found["cases"])), *(percent(found[name]) for name in NAMES)])
+    return markdown_table(HEAD, rows)
+
+
 def main(args: argparse.Namespace) -> None:
     """Predicts, or reads what was predicted, and shows the scores."""
     if args.before:
         frame = predict_new(args.before, load_profile(args.hardware).path / "models.jsonl")
         frame.to_csv(args.output, index=False, float_format="%.5g")
-    frame = pd.read_csv(args.output)
-    scores = {mode: score(frame, mode, "probed_speedup") for mode in MODES}
-    rows = [
-        [f"`{mode}`", str(int(found["cases"])), *(percent(found[name]) for name in NAMES)]
-        for mode, found in scores.items()
-    ]
-    text = markdown_table(HEAD, rows)
+    text = table_markdown(pd.read_csv(args.output))
     print(text)
     if args.write:
         args.write.write_text(replace_section(args.write, text, BEGIN, END), encoding="utf-8")

@@ -1,0 +1,57 @@
+"""Models that a profile was never told of, as it predicts them; README's table is that of the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pandas as pd
+import pytest
+
+from costmodel.hardware import shipped_directory
+from costmodel.scores import replace_section
+from tests.scripts import load_script
+
+ROOT = Path(__file__).parent.parent
+SHIPPED = shipped_directory() / "nvidia-h200"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    return load_script("blind_test")
+
+
+def test_only_models_that_the_older_profile_was_not_told_of_are_predicted(script: ModuleType, tmp_path: Path):
+    for name in ("card.json", "predictor.safetensors"):
+        (tmp_path / name).symlink_to(SHIPPED / name)
+    lines = (SHIPPED / "models.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    new = [line for line in lines[1:] if json.loads(line)["model"] == "alexnet"]
+    (tmp_path / "models.jsonl").write_text("".join(line for line in lines if line not in new), encoding="utf-8")
+    frame = script.predict_new(tmp_path, SHIPPED / "models.jsonl")
+    assert set(frame["model"]) == {"alexnet"}
+    assert len(frame) == len(new)
+    ratio = frame["probed_eager_us"] / frame["probed_default_us"] / frame["probed_speedup/default"]
+    assert ratio.to_numpy() == pytest.approx(1.0)
+    usual_us = json.loads((SHIPPED / "card.json").read_text(encoding="utf-8"))["host"]["probe_us"]
+    record = json.loads(new[0])
+    host_bound = frame["eager_host_us"] > frame["eager_device_us"]
+    slower = record["probe_us"] > usual_us  # a slower host makes what the host decides slower
+    assert bool((frame["probed_eager_us"] > frame["eager_us"])[host_bound].iloc[0]) is slower
+
+
+def test_errors_by_hand(script: ModuleType):
+    rows = [("a", 2.0, 2.1), ("b", 3.0, 3.0)]
+    frame = pd.DataFrame(rows, columns=["family", "measured_speedup/default", "probed_speedup/default"])
+    frame["measured_speedup/reduce-overhead"] = 4.0
+    frame["probed_speedup/reduce-overhead"] = [3.0, 5.0]
+    assert script.table_markdown(frame).splitlines()[2:] == [
+        "| `default` | 2 | 2.5 % | 2.5 % | 100.0 % | 41.7 % |",  # constants 3 and 2: errors 1/2 and 1/3
+        "| `reduce-overhead` | 2 | 25.0 % | 25.0 % | 0.0 % | 0.0 % |",
+    ]
+
+
+def test_the_table_in_readme_is_that_of_the_file(script: ModuleType):
+    readme = ROOT / "README.md"
+    table = script.table_markdown(pd.read_csv(ROOT / "docs" / "blind_h200.csv"))
+    assert replace_section(readme, table, script.BEGIN, script.END) == readme.read_text(encoding="utf-8")
