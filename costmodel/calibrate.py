@@ -38,10 +38,11 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
         "triton": 7.0,
         "output": 3.0,
         "parameter": 1.0,
+        "module": 1.0,
         "start": 60.0,
     },
     "compile": {"operator": 5e3, "distinct_kernel": 5e4, "start": 1e6},
-    "graph_host": {"parameter": 0.3, "node": 0.1, "start": 80.0},
+    "graph_host": {"parameter": 0.3, "module": 1.0, "node": 0.1, "start": 80.0},
     "eager_serial": {
         **dict.fromkeys(KERNEL_KINDS, 1.0),
         "loop": -6.0,
@@ -50,7 +51,14 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
         "module": 1.5,
         "start": 20.0,
     },
-    "default_serial": {**dict.fromkeys(KERNEL_KINDS, 1.0), "loop": -6.0, "call": 2.0, "parameter": 0.5, "start": 60.0},
+    "default_serial": {
+        **dict.fromkeys(KERNEL_KINDS, 1.0),
+        "loop": -6.0,
+        "call": 2.0,
+        "parameter": 0.5,
+        "module": 0.5,
+        "start": 60.0,
+    },
 }
 """From isolated calls and published profiles of torch.compile's overheads; microseconds a count, but factors for kinds
 of kernels on a CPU. There a loop alone is called through a wrapper of its own, which a model has once."""

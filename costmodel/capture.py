@@ -24,6 +24,7 @@ from costmodel.breaks import lacks_data
 from costmodel.errors import CaptureError, DataDependentError, first_line
 from costmodel.forward import WholeOperators, forgetful_autograd, scopes, untouched
 from costmodel.functional import functional, writes_first
+from costmodel.guards import checked_modules
 from costmodel.passes import drop_dead_code
 from costmodel.record import Recorder, meta_like
 
@@ -87,7 +88,10 @@ def trace(
     if not outputs:
         raise CaptureError(f"the forward pass of {type(module).__name__} returned no tensor")
     recorder.graph.output(tuple(outputs)).meta.update(
-        module_calls=recorder.module_calls, result=result, breaks=tuple(recorder.breaks)
+        module_calls=recorder.module_calls,
+        checked_modules=checked_modules(module),
+        result=result,
+        breaks=tuple(recorder.breaks),
     )
     return recorder.graph
 
@@ -173,7 +177,7 @@ def lower(graph: fx.Graph, name: str = "model") -> ir.Graph:
     values: list[ir.Value] = []
     ops: list[ir.Op] = []
     outputs: tuple[ir.Ref, ...] = ()
-    module_calls = 0
+    module_calls = checked = 0
     breaks: tuple[ir.Break, ...] = ()
     refs: dict[fx.Node, ir.Ref] = {}
     for node in graph.nodes:
@@ -184,6 +188,7 @@ def lower(graph: fx.Graph, name: str = "model") -> ir.Graph:
         elif node.op == "output":
             outputs = tuple(refs[arg] for arg in node.args[0])
             module_calls = node.meta.get("module_calls", 0)
+            checked = node.meta.get("checked_modules", 0)
             breaks = node.meta.get("breaks", ())
         elif node.target is operator.getitem:
             refs[node] = ir.Ref(refs[node.args[0]].name, node.args[1])
@@ -193,7 +198,7 @@ def lower(graph: fx.Graph, name: str = "model") -> ir.Graph:
     calls = [node for node in graph.nodes if node in refs and node.op == "call_function" and "types" in node.meta]
     made = {refs[node].name: node for node in reversed(calls)}  # of an operator and its results the operator
     ops = [dataclasses.replace(op, frees=_freed(made[op.name], refs)) for op in ops]
-    return drop_dead_code(ir.Graph(name, tuple(values), tuple(ops), outputs, module_calls, breaks))
+    return drop_dead_code(ir.Graph(name, tuple(values), tuple(ops), outputs, module_calls, breaks, checked))
 
 
 def _freed(node: fx.Node, refs: Mapping[fx.Node, ir.Ref]) -> tuple[ir.Ref, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from costmodel import ops
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType
@@ -32,7 +32,7 @@ def rewritten(graph: Graph, rewrites: Mapping[str, Rewrite]) -> Graph:
         rewrite = rewrites.get(op.base)
         made = rewrite(Site(graph, op, users, returned)) if rewrite else None
         rewritten += made or [op]
-    return Graph(graph.name, graph.values, tuple(rewritten), graph.outputs, graph.module_calls)
+    return replace(graph, ops=tuple(rewritten))
 
 
 @dataclass(slots=True)

@@ -175,8 +175,9 @@ class Break:
 class Graph:
     """Operators in execution order; `values` are what it is given, `outputs` what it returns.
 
-    `module_calls` counts the calls of submodules in one forward pass: Python time that eager execution pays. `breaks`
-    is empty where the graph is the whole pass.
+    `module_calls` counts the calls of submodules in one forward pass: Python time that eager execution pays.
+    `checked_modules` counts those that a compiled call checks one by one. `breaks` is empty where the graph is the
+    whole pass.
     """
 
     name: str
@@ -185,6 +186,7 @@ class Graph:
     outputs: tuple[Ref, ...]
     module_calls: int = 0
     breaks: tuple[Break, ...] = ()
+    checked_modules: int = 0
     _types: dict[str, tuple[TensorType, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -255,7 +257,8 @@ class Graph:
 
     def __str__(self) -> str:
         calls = f" calls {self.module_calls}" if self.module_calls else ""
-        lines = [f"graph {self.name or '_'}{calls} {{"]
+        checks = f" checks {self.checked_modules}" if self.checked_modules else ""
+        lines = [f"graph {self.name or '_'}{calls}{checks} {{"]
         lines += [f"  {value.role} %{value.name}: {value.type}" for value in self.values]
         lines += [f"  {op}" for op in self.ops]
         lines += [f"  {item}" for item in self.breaks]
@@ -271,7 +274,7 @@ def format_arg(arg: Arg) -> str:
 
 
 _NAME = r"[^\s,:=()\[\]%#]+"
-_HEAD = re.compile(r"graph (.+?)(?: calls (\d+))? \{")
+_HEAD = re.compile(r"graph (.+?)(?: calls (\d+))?(?: checks (\d+))? \{")
 _VALUE = re.compile(rf"(input|param) %({_NAME}): (.+)")
 _OP = re.compile(rf"%({_NAME}) = ([\w.]+)\((.*)\) : (.+?)(?: @(\S*))?")
 _TYPE = re.compile(r"(\w+)\[([\d,]*)\](?: (nhwc|strided))?")
@@ -308,7 +311,8 @@ def parse(text: str) -> Graph:
             raise GraphError(f"cannot parse the line: {line}")
     outputs = tuple(_parse_ref(item) for item in lines[-2][len("return") :].split(",") if item.strip())
     name = "" if head[1] == "_" else head[1]
-    return Graph(name, tuple(values), tuple(ops), outputs, int(head[2] or 0), tuple(breaks)).verify()
+    calls, checks = int(head[2] or 0), int(head[3] or 0)
+    return Graph(name, tuple(values), tuple(ops), outputs, calls, tuple(breaks), checks).verify()
 
 
 def parse_types(text: str) -> tuple[TensorType, ...]:

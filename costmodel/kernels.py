@@ -7,7 +7,7 @@ the same type, so that one predictor serves both.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from costmodel import ops
 from costmodel.attention import fast_path
@@ -84,7 +84,7 @@ def choose_libraries(graph: Graph) -> Graph:
         reserve = TensorType("uint8", (0,))
         return Op(op.name, "cudnn_batch_norm", args, (*op.types[:3], reserve), op.module)
 
-    return Graph(graph.name, graph.values, tuple(choose(op) for op in graph.ops), graph.outputs, graph.module_calls)
+    return replace(graph, ops=tuple(choose(op) for op in graph.ops))
 
 
 def grouping(groups: int, inputs: int, outputs: int) -> str:

@@ -75,7 +75,7 @@ def in_channels_last(graph: Graph, runnable: bool = True, only: Collection[str] 
     conversion = _Conversion(graph, runnable, only)
     for op in graph.ops:
         conversion.add(op)
-    return Graph(graph.name, graph.values, tuple(conversion.ops), graph.outputs, graph.module_calls)
+    return replace(graph, ops=tuple(conversion.ops))
 
 
 STRIDED = frozenset({"as_strided", "as_strided_scatter", "as_strided_copy", "view_as_complex", "view.dtype"})

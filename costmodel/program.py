@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from costmodel import ops
 from costmodel.compile import compiled_kernels
@@ -23,6 +23,7 @@ class Program:
         views: operators that cost host time and launch nothing.
         module_calls: calls of submodules; 0 where a compiler has flattened them.
         parameters: tensors that a compiled call checks and passes (parameters and buffers).
+        checked_modules: modules that a compiled call checks one by one; 0 where nothing is compiled.
         footprint: bytes that every pass comes back to: parameters, inputs, and the memory that results take turns in.
     """
 
@@ -32,6 +33,7 @@ class Program:
     module_calls: int
     parameters: int
     footprint: int
+    checked_modules: int = 0
 
 
 def eager_program(graph: Graph, on_cpu: bool = False) -> Program:
@@ -42,7 +44,8 @@ def eager_program(graph: Graph, on_cpu: bool = False) -> Program:
 
 def compiled_program(graph: Graph, on_cpu: bool = False) -> Program:
     """As `torch.compile` runs it."""
-    return _program(graph, compiled_kernels(graph, on_cpu), views=0, module_calls=0)
+    program = _program(graph, compiled_kernels(graph, on_cpu), views=0, module_calls=0)
+    return replace(program, checked_modules=graph.checked_modules)
 
 
 def _program(graph: Graph, kernels: tuple[Kernel, ...], views: int, module_calls: int) -> Program:

@@ -47,6 +47,7 @@ def _default_counts(program: Program) -> dict[str, float]:
     return {
         "call": len(fused) - joined,
         "parameter": program.parameters,
+        "module": program.checked_modules,
         "start": 1.0,
     }
 

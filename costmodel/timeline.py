@@ -117,6 +117,7 @@ def default_counts(program: Program, dispatch: Costs) -> dict[str, float]:
         "triton": sum(kernel.launches for kernel in fused),
         "output": sum(len(kernel.graph.outputs) for kernel in fused),
         "parameter": program.parameters,
+        "module": program.checked_modules,
         "start": 1.0,
     }
 
@@ -124,7 +125,12 @@ def default_counts(program: Program, dispatch: Costs) -> dict[str, float]:
 def graph_counts(program: Program) -> dict[str, float]:
     """What a graph's replay adds to its device time is a sum of."""
     launches = sum(kernel.launches for kernel in program.kernels)
-    return {"parameter": program.parameters, "node": launches, "start": 1.0}
+    return {
+        "parameter": program.parameters,
+        "module": program.checked_modules,
+        "node": launches,
+        "start": 1.0,
+    }
 
 
 def dispatch_us(kernel_class: str, dispatch: Costs) -> float:
@@ -153,7 +159,7 @@ def default_queue(program: Program, kernel_us: Sequence[float], tables: Mapping[
     """torch.compile's default mode: guards and arguments first, then a launch a kernel."""
     dispatch, costs = tables["dispatch"], tables["default_host"]
     calls = [_default_call_us(kernel, costs, dispatch) for kernel in program.kernels]
-    prologue = program.parameters * costs["parameter"] + costs["start"]
+    prologue = program.parameters * costs["parameter"] + program.checked_modules * costs["module"] + costs["start"]
     return Queue(prologue, calls, device_times(program, kernel_us, tables["default_device"]))
 
 

@@ -108,7 +108,7 @@ TABLES = {
     "default_host": {**PRIORS["default_host"], "triton": 9.0},
     "default_device": {"warm_launch": 0.0, "cold_launch": 0.0},
     "default_wall": {"gap": 0.0, "synchronise": 15.0},
-    "graph_host": {"parameter": 0.5, "node": 0.1, "start": 90.0},
+    "graph_host": {"parameter": 0.5, "module": 1.0, "node": 0.1, "start": 90.0},
 }
 
 

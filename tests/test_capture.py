@@ -81,7 +81,7 @@ class TestRecords:
     def test_operators_with_types_and_modules(self) -> None:
         graph = capture(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), (X,), "tiny")
         assert str(graph) == (
-            "graph tiny calls 3 {\n"
+            "graph tiny calls 3 checks 1 {\n"
             "  input %x: float32[2,3,8,8]\n"
             "  param %0.weight: float32[4,3,3,3]\n"
             "  param %0.bias: float32[4]\n"

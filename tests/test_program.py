@@ -48,6 +48,7 @@ def test_compiled_issues_fewer_calls_and_neither_views_nor_modules(small: Graph)
     program = compiled_program(small)
     assert len([k for k in program.kernels if k.graph.ops[-1].base != "clone"]) == 3
     assert (program.views, program.module_calls) == (0, 0)
+    assert program.checked_modules == 1  # the chain of layers
     assert len(program.positions) == len(program.kernels)
 
 

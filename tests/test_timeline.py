@@ -18,7 +18,7 @@ from costmodel.timeline import CACHE_BYTES, Queue, coldness, device_times, dispa
 RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
 CALL = Kernel("aten", parse(RELU), ("0",))
 FUSED = Kernel("triton", parse(RELU), ("1",), launches=2)
-PROGRAM = Program((CALL, FUSED), (0.0, 1.0), views=3, module_calls=4, parameters=10, footprint=0)
+PROGRAM = Program((CALL, FUSED), (0.0, 1.0), views=3, module_calls=4, parameters=10, footprint=0, checked_modules=4)
 TABLES = {
     "dispatch": {"other": 7.0, "relu": 4.0},
     "eager_host": dict.fromkeys(PRIORS["eager_host"], 9.0)
@@ -31,11 +31,12 @@ TABLES = {
         "triton": 5.5,
         "output": 1.0,
         "parameter": 0.5,
+        "module": 1.5,
         "start": 30.0,
     },
     "default_device": {"warm_launch": 0.0, "cold_launch": 1.0},
     "default_wall": {"gap": 0.0, "synchronise": 8.0},
-    "graph_host": {"parameter": 0.5, "node": 2.0, "start": 40.0},
+    "graph_host": {"parameter": 0.5, "module": 0.25, "node": 2.0, "start": 40.0},
 }
 
 
@@ -118,16 +119,16 @@ def test_eager_by_hand():
 
 
 def test_default_by_hand():
-    # start and 10 parameters; a library call of 2 x 4 + 1; two launches of 5.5 and their output
+    # start, 10 parameters and 4 modules; a library call of 2 x 4 + 1; two launches of 5.5 and their output
     timing = timeline.default_timing(PROGRAM, [100.0, 50.0], TABLES)
-    assert timing.host_us == pytest.approx(30 + 5 + 9 + 11 + 1)
-    assert timing.latency_us == pytest.approx(35 + 9 + 150 + 8)
+    assert timing.host_us == pytest.approx(30 + 5 + 6 + 9 + 11 + 1)
+    assert timing.latency_us == pytest.approx(41 + 9 + 150 + 8)
 
 
 def test_a_graph_replays_at_the_devices_speed():
     timing = timeline.graph_timing(PROGRAM, [100.0, 50.0], TABLES)
-    assert timing.host_us == pytest.approx(10 * 0.5 + 3 * 2.0 + 40)
-    assert timing.latency_us == pytest.approx(150 + 51)
+    assert timing.host_us == pytest.approx(10 * 0.5 + 4 * 0.25 + 3 * 2.0 + 40)
+    assert timing.latency_us == pytest.approx(150 + 52)
 
 
 def test_the_host_time_of_a_queue_is_what_its_counts_cost():

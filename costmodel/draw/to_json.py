@@ -22,6 +22,7 @@ def to_json(graph: Graph, units: Sequence[Unit]) -> str:
         "schema": SCHEMA,
         "name": graph.name,
         "module_calls": graph.module_calls,
+        "checked_modules": graph.checked_modules,
         "values": [{"name": value.name, "role": value.role, "type": _type(value.type)} for value in graph.values],
         "ops": [_op(op) for op in graph.ops],
         "outputs": [_arg(ref) for ref in graph.outputs],
