@@ -1,8 +1,8 @@
 """What torch.compile checks of a model's modules at every call: host time that parameters and kernels do not explain.
 
 Dynamo guards every submodule. A subtree in which no dictionary has changed since the last call is passed over as one
-(`torch._dynamo.config.use_recursive_dict_tags_for_guards`). But of a container that was iterated, as `nn.Sequential`
-iterates itself, keys and values are guarded one by one; neither it nor what holds it can be passed over.
+(`torch._dynamo.config.use_recursive_dict_tags_for_guards`). But a container that was iterated, as `nn.Sequential`
+iterates itself, is guarded by more than its dictionary: neither it nor what holds it can be passed over.
 """
 
 from __future__ import annotations
