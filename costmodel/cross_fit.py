@@ -14,7 +14,7 @@ from joblib import Parallel, delayed
 
 from costmodel.features import Roofline
 from costmodel.folds import Folds
-from costmodel.predictor import AT_ONCE, Array, GroupModel, Predictor, scaled
+from costmodel.predictor import Array, GroupModel, Predictor, scaled
 from costmodel.train import Settings, Table, assemble, moments, train_networks
 
 
@@ -79,5 +79,4 @@ def _fit_fold(
     learnt = table.take(folds.learns[fold])
     model = assemble(learnt, mean, scale, train_networks(learnt, mean, scale, settings), settings)
     tested = scaled(table.raw[folds.tests == fold], mean, scale)
-    parts = [model.log_ratio(tested[start : start + AT_ONCE])[0] for start in range(0, len(tested), AT_ONCE)]
-    return model, np.concatenate([np.zeros(0, dtype=np.float32), *parts])
+    return model, model.log_ratio(tested)[0] if len(tested) else np.zeros(0, dtype=np.float32)

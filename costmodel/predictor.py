@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,8 +104,8 @@ class GroupModel:
     def log_ratio(self, x: Array) -> tuple[Array, Array]:
         """Logarithm of time over bound for scaled vectors, and each one's distance to the nearest measured kernel."""
         base = np.mean([network.forward(x) for network in self.networks], axis=0)
-        distance = distances(x, self.memory)
-        correction, nearest = weigh(distance, self.residual, self.reach)
+        parts = [weigh(distances(part, self.memory), self.residual, self.reach) for part in portions(x, self.memory)]
+        correction, nearest = (np.concatenate(column) for column in zip(*parts, strict=True))
         return base + correction, nearest
 
     def workspace_share(self, x: Array) -> Array:
@@ -117,10 +117,8 @@ class GroupModel:
         known = self.workspace >= 0 if len(self.workspace) else np.zeros(len(self.memory), dtype=bool)
         if not known.any():
             return np.zeros(len(x), dtype=np.float32)
-        distance, share = distances(x, self.memory[known]), self.workspace[known]
-        nearest = np.argsort(distance, axis=1)[:, :ALIKE]
-        equal = np.take_along_axis(distance, nearest[:, :1], axis=1)[:, 0] < EXACT
-        return np.asarray(np.where(equal, share[nearest[:, 0]], np.median(share[nearest], axis=1)), dtype=np.float32)
+        memory, share = self.memory[known], self.workspace[known]
+        return np.concatenate([usual(distances(part, memory), share) for part in portions(x, memory)])
 
 
 def scaled(raw: Array, mean: Array, scale: Array) -> Array:
@@ -136,6 +134,23 @@ def distances(x: Array, memory: Array) -> Array:
     """Euclidean distances, (rows of x, rows of memory)."""
     squares = (x**2).sum(1)[:, None] + (memory**2).sum(1)[None, :] - 2.0 * x @ memory.T
     return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
+
+
+AT_ONCE = 1 << 21
+"""Distances between kernels that are computed at once: some tens of megabytes with what is made of them."""
+
+
+def portions(x: Array, memory: Array) -> Iterator[Array]:
+    """The rows of x in order, so few at a time that their distances to the memory take AT_ONCE numbers at most."""
+    rows = max(1, AT_ONCE // len(memory))
+    return (x[start : start + rows] for start in range(0, len(x), rows))
+
+
+def usual(distance: Array, share: Array) -> Array:
+    """The median share of the ALIKE nearest, or that of an equal one; (rows,)."""
+    nearest = np.argsort(distance, axis=1)[:, :ALIKE]
+    equal = np.take_along_axis(distance, nearest[:, :1], axis=1)[:, 0] < EXACT
+    return np.asarray(np.where(equal, share[nearest[:, 0]], np.median(share[nearest], axis=1)), dtype=np.float32)
 
 
 def weigh(distance: Array, residual: Array, reach: float, neighbours: int = 8) -> tuple[Array, Array]:
@@ -172,10 +187,6 @@ class Estimate:
     in_range: bool
 
 
-AT_ONCE = 2000
-"""Kernels that are compared with all measured ones at once; more would fill the memory."""
-
-
 @dataclass(frozen=True, slots=True)
 class Predictor:
     """Predictors by group, and the ceilings of the device that they were trained on."""
@@ -195,11 +206,9 @@ class Predictor:
         for index, kernel in enumerate(kernels):
             by_group.setdefault(group_of(kernel), []).append(index)
         for group, indices in by_group.items():
-            for start in range(0, len(indices), AT_ONCE):
-                part = indices[start : start + AT_ONCE]
-                chosen = [(kernels[index], positions[index]) for index in part]
-                for index, estimate in zip(part, self._predict_group(group, chosen), strict=True):
-                    estimates[index] = estimate
+            chosen = [(kernels[index], positions[index]) for index in indices]
+            for index, estimate in zip(indices, self._predict_group(group, chosen), strict=True):
+                estimates[index] = estimate
         return [estimate for estimate in estimates if estimate is not None]
 
     def workspace_bytes(self, kernels: Sequence[Kernel]) -> list[int]:

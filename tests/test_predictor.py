@@ -32,6 +32,7 @@ from costmodel.predictor import (
     Predictor,
     distances,
     load_predictor,
+    portions,
     save_predictor,
     scaled,
     weigh,
@@ -120,6 +121,15 @@ def test_features_are_held_within_what_networks_have_seen():
 def test_distances_are_euclidean():
     found = distances(np.array([[0.0, 0.0], [3.0, 0.0]], np.float32), np.array([[0.0, 4.0]], np.float32))
     np.testing.assert_allclose(found, [[4.0], [5.0]])
+
+
+@pytest.mark.parametrize(("at_once", "sizes"), [(1, [1] * 5), (14, [2, 2, 1]), (1000, [5])])
+def test_few_distances_are_computed_at_once(monkeypatch: pytest.MonkeyPatch, at_once: int, sizes: list[int]):
+    monkeypatch.setattr("costmodel.predictor.AT_ONCE", at_once)
+    x, memory = np.arange(10, dtype=np.float32).reshape(5, 2), np.zeros((7, 2), dtype=np.float32)
+    parts = list(portions(x, memory))
+    assert [len(part) for part in parts] == sizes
+    assert np.array_equal(np.concatenate(parts), x)
 
 
 def test_an_equal_kernel_recalls_what_was_left_unexplained():
