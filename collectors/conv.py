@@ -15,6 +15,7 @@ from costmodel.ir import Arg, Graph, Op, Ref, TensorType, Value
 
 MOST_ELEMENTS = 1 << 27
 LEAST_WORK, MOST_WORK = 1 << 14, 1 << 38
+MOST_CHANNELS = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +197,9 @@ def _draw(rng: random.Random) -> ConvUnit:
         groups = rng.choice((2, 4, 8, 16, 32))
         channels = [max(groups, c // groups * groups) for c in channels]
     elif style == "grouped":  # as in ResNeXt and RegNet: as many channels out as in, and any number of groups
-        groups = rng.randint(2, 40)
-        channels = [groups * rng.choice((4, 8, 8, 16, 16, 24, 32, 40, 48, 56, 64, 72, 88, 112, 120, 168))] * 2
+        width = rng.choice((4, 8, 8, 16, 16, 24, 32, 40, 48, 56, 64, 72, 88, 112, 120, 168))
+        groups = rng.randint(2, min(40, MOST_CHANNELS // width))
+        channels = [groups * width] * 2
     dilation = rng.choice((1,) * 9 + (2,)) if kernel > 1 else 1
     residual = rng.random() < 0.25
     return ConvUnit(

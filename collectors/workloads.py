@@ -109,10 +109,10 @@ def _layer(device: str, quick: bool, end: float) -> list[Case]:
     for _, outcome in in_parallel(capture_cases, specs, min(len(specs), default_processes()), end, ONE_THREAD):
         if not isinstance(outcome, BaseException):  # a model that cannot be captured here gives no cases
             cases += outcome
+    uses = Counter(case.key for case in cases)
     if not quick:
         cases += joins.sample(JOINED_BLOCKS, SEED, device)
-    uses = Counter(case.key for case in cases)
-    cases = [replace(case, uses=uses[case.key]) for case in distinct(cases)]
+    cases = [replace(case, uses=max(1, uses[case.key])) for case in distinct(cases)]
     cases = sorted(cases, key=lambda case: case.key)  # in no order that the processes' speed decides
     if not quick:
         return cases

@@ -121,8 +121,14 @@ def test_layers_say_how_often_models_call_them(monkeypatch: pytest.MonkeyPatch):
     lone, shared = Case(RELU, "aten", source="a"), Case(RELU, "inductor", source="a")
     outcomes = [(None, [lone, shared]), (None, [replace(shared, source="b")] * 2), (None, ValueError("no such model"))]
     monkeypatch.setattr(workloads, "in_parallel", lambda *_: outcomes)
+    blocks = [replace(shared, source="joins"), Case(RELU.replace("relu", "sigmoid"), "aten", source="joins")] * 2
+    monkeypatch.setattr(workloads.joins, "sample", lambda *_: blocks)
     found = workloads.unit_cases(["layer"], "cuda", quick=False, end=0.0)
-    assert sorted((case.runner, case.uses, case.source) for case in found) == [("aten", 1, "a"), ("inductor", 3, "a")]
+    assert sorted((case.runner, case.uses, case.source) for case in found) == [
+        ("aten", 1, "a"),
+        ("aten", 1, "joins"),  # blocks that no model is made of are no uses
+        ("inductor", 3, "a"),
+    ]
 
 
 def test_quick_workloads_are_few_and_tiny_and_for_the_device():

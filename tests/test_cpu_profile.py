@@ -32,7 +32,7 @@ COSTS = {
     "eager_serial": dict.fromkeys(("convolution", "product", "fused", "other"), 1.1)
     | {"loop": 0.0, "call": 2.0, "view": 1.0, "module": 2.0, "start": 30.0},
     "default_serial": dict.fromkeys(("convolution", "product", "fused", "other"), 1.1)
-    | {"loop": -2.0, "call": 3.0, "parameter": 0.4, "start": 80.0},
+    | {"loop": -2.0, "call": 3.0, "parameter": 0.4, "module": 0.5, "start": 80.0},
 }
 
 
