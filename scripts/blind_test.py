@@ -1,10 +1,11 @@
 """Whole models measured after a profile was made, as that profile had predicted them; with --write, into README.md.
 
 git worktree add before 93f2008
-python scripts/blind_test.py before/trained_models/nvidia-h200 -o docs/blind_h200.csv --write README.md
+PYTHONPATH=before python scripts/blind_test.py before/trained_models/nvidia-h200 -o docs/blind_h200.csv
+python scripts/blind_test.py --write README.md
 
 Of the whole-model measurements of a newer profile, those are taken whose model the older one was never told the latency
-of. The older one predicts them for the host that measured them, by its probe; it is only read.
+of. The older one predicts them for the host that measured them, by its probe, and with the program as it was then.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from costmodel.evaluate import MODES, calibration_cases, evaluate_case, programs, score
-from costmodel.hardware import Profile, load_profile
+from costmodel.hardware import Profile
 from costmodel.measured import read_measured
 from costmodel.scores import markdown_table, percent, replace_section
 
@@ -26,9 +27,11 @@ BEGIN, END = "<!-- blind: made by scripts/blind_test.py -->", "<!-- end of blind
 HEAD = ("mode", "cases", "mean error", "median", "within 10 %", "constant")
 NAMES = ("mean_error", "median_error", "within_10", "constant_mean_error")
 
+RECORDS = Path("trained_models/nvidia-h200/models.jsonl")
+
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("before", type=Path, nargs="?", help="the older profile's directory; none: show the file")
-parser.add_argument("--hardware", default="nvidia-h200", help="the newer profile, for its measurements")
+parser.add_argument("--records", type=Path, default=RECORDS, help="whole models that the newer profile knows")
 parser.add_argument("-o", "--output", type=Path, default=Path("docs/blind_h200.csv"))
 parser.add_argument("--write", type=Path, metavar="README.md", help="put the table there")
 
@@ -60,7 +63,7 @@ def table_markdown(frame: pd.DataFrame) -> str:
 def main(args: argparse.Namespace) -> None:
     """Predicts, or reads what was predicted, and shows the scores."""
     if args.before:
-        frame = predict_new(args.before, load_profile(args.hardware).path / "models.jsonl")
+        frame = predict_new(args.before, args.records)
         frame.to_csv(args.output, index=False, float_format="%.5g")
     text = table_markdown(pd.read_csv(args.output))
     print(text)
