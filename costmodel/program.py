@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from costmodel import ops
 from costmodel.compile import compiled_kernels
@@ -44,13 +44,15 @@ def eager_program(graph: Graph, on_cpu: bool = False) -> Program:
 
 def compiled_program(graph: Graph, on_cpu: bool = False) -> Program:
     """As `torch.compile` runs it."""
-    program = _program(graph, compiled_kernels(graph, on_cpu), views=0, module_calls=0)
-    return replace(program, checked_modules=graph.checked_modules)
+    return _program(graph, compiled_kernels(graph, on_cpu), 0, 0, graph.checked_modules)
 
 
-def _program(graph: Graph, kernels: tuple[Kernel, ...], views: int, module_calls: int) -> Program:
+def _program(
+    graph: Graph, kernels: tuple[Kernel, ...], views: int, module_calls: int, checked_modules: int = 0
+) -> Program:
     params = [value for value in graph.values if value.role == "param"]
-    return Program(kernels, positions(graph, kernels), views, module_calls, len(params), footprint_of(graph))
+    places, footprint = positions(graph, kernels), footprint_of(graph)
+    return Program(kernels, places, views, module_calls, len(params), footprint, checked_modules)
 
 
 def footprint_of(graph: Graph) -> int:

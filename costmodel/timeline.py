@@ -125,12 +125,7 @@ def default_counts(program: Program, dispatch: Costs) -> dict[str, float]:
 def graph_counts(program: Program) -> dict[str, float]:
     """What a graph's replay adds to its device time is a sum of."""
     launches = sum(kernel.launches for kernel in program.kernels)
-    return {
-        "parameter": program.parameters,
-        "module": program.checked_modules,
-        "node": launches,
-        "start": 1.0,
-    }
+    return {"parameter": program.parameters, "module": program.checked_modules, "node": launches, "start": 1.0}
 
 
 def dispatch_us(kernel_class: str, dispatch: Costs) -> float:

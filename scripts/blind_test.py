@@ -5,7 +5,8 @@ PYTHONPATH=before python scripts/blind_test.py before/trained_models/nvidia-h200
 python scripts/blind_test.py --write README.md
 
 Of the whole-model measurements of a newer profile, those are taken whose model the older one was never told the latency
-of. The older one predicts them for the host that measured them, by its probe, and with the program as it was then.
+of. The older one predicts them for the host that measured them, by its probe, and with the program as it was then: of
+the package, this uses only what was there already.
 """
 
 from __future__ import annotations
