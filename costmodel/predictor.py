@@ -45,6 +45,10 @@ class Network:
         return x[:, 0]
 
 
+BOUND = "log_bound_us"
+"""The feature by which kernels are large or small."""
+LARGEST_RANGE = (-3.0, 6.0)
+"""Logarithms of time over bound beyond which no prediction goes."""
 UNMEASURED = -1.0
 """The workspace of a kernel where it was not measured."""
 ALIKE = 5
@@ -72,6 +76,9 @@ class GroupModel:
         far: distance to the nearest measured kernel beyond which a kernel is out of range.
         workspace: what each measured kernel allocated beside its results, as a share of what it reads and writes,
             (rows,); UNMEASURED where nobody looked. Empty for groups without.
+        sizes: scaled logarithms of the bound, ascending, that part small kernels from large ones.
+        limits: (len(sizes) + 1, 2), the least and the largest logarithm that the networks are believed for kernels of
+            such a size: what was measured of that size, whatever its operators.
     """
 
     names: tuple[str, ...]
@@ -85,6 +92,8 @@ class GroupModel:
     widths: Array
     far: float
     workspace: Array = field(default_factory=none_measured)
+    sizes: Array = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+    limits: Array = field(default_factory=lambda: np.array([LARGEST_RANGE], dtype=np.float32))
 
     def vectors(self, features: Sequence[Mapping[str, float]]) -> Array:
         """Scaled feature vectors, (rows, features).
@@ -101,9 +110,15 @@ class GroupModel:
         raw = np.array([[named[name] for name in self.names] for named in features], dtype=np.float32)
         return scaled(raw, self.mean, self.scale)
 
+    def expected(self, x: Array) -> Array:
+        """What the networks say of scaled vectors, held within what kernels of such sizes were measured to take."""
+        mean = np.mean([network.forward(x) for network in self.networks], axis=0)
+        low, high = self.limits[np.searchsorted(self.sizes, size_of(x, self.names))].T
+        return np.asarray(np.clip(mean, low, high), dtype=np.float32)
+
     def log_ratio(self, x: Array) -> tuple[Array, Array]:
         """Logarithm of time over bound for scaled vectors, and each one's distance to the nearest measured kernel."""
-        base = np.mean([network.forward(x) for network in self.networks], axis=0)
+        base = self.expected(x)
         parts = [weigh(distances(part, self.memory), self.residual, self.reach) for part in portions(x, self.memory)]
         correction, nearest = (np.concatenate(column) for column in zip(*parts, strict=True))
         return base + correction, nearest
@@ -119,6 +134,11 @@ class GroupModel:
             return np.zeros(len(x), dtype=np.float32)
         memory, share = self.memory[known], self.workspace[known]
         return np.concatenate([usual(distances(part, memory), share) for part in portions(x, memory)])
+
+
+def size_of(x: Array, names: Sequence[str]) -> Array:
+    """The scaled logarithm of each kernel's bound, (rows,); zeros if that feature was left out."""
+    return x[:, names.index(BOUND)] if BOUND in names else np.zeros(len(x), dtype=np.float32)
 
 
 def scaled(raw: Array, mean: Array, scale: Array) -> Array:
@@ -235,13 +255,19 @@ class Predictor:
         ratio, nearest = model.log_ratio(model.vectors(features))
         estimates = []
         for (kernel, _), bound, log_ratio, distance in zip(chosen, bounds, ratio, nearest, strict=True):
-            us = bound * math.exp(min(6.0, max(-3.0, float(log_ratio))))
+            us = bound * math.exp(float(np.clip(log_ratio, *LARGEST_RANGE)))
             width = float(model.widths[int(np.searchsorted(model.edges, us))])
             in_range = bool(distance <= model.far) and self.roofline.knows(kernel)
             recalled = min(width, RECALLED_WIDTH) if distance < EXACT else width
             spread = math.exp(recalled if in_range else 3 * width)
             estimates.append(Estimate(us, us / spread, us * spread, in_range))
         return estimates
+
+
+TENSORS = ("mean", "scale", "memory", "residual", "edges", "widths")
+"""Fields of a GroupModel that every predictor file has."""
+LATER_TENSORS = ("sizes", "limits")
+"""Those that files of earlier versions lack."""
 
 
 def save_predictor(predictor: Predictor, path: Path) -> str:
@@ -252,7 +278,7 @@ def save_predictor(predictor: Predictor, path: Path) -> str:
     about: dict[str, object] = {}
     for name, model in predictor.groups.items():
         about[name] = {"names": model.names, "networks": len(model.networks), "reach": model.reach, "far": model.far}
-        for key in ("mean", "scale", "memory", "residual", "edges", "widths"):
+        for key in (*TENSORS, *LATER_TENSORS):
             tensors[f"{name}/{key}"] = np.ascontiguousarray(getattr(model, key), dtype=np.float32)
         if len(model.workspace):
             tensors[f"{name}/workspace"] = np.ascontiguousarray(model.workspace, dtype=np.float32)
@@ -326,7 +352,8 @@ def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Arra
         reach=float(about["reach"]),
         far=float(about["far"]),
         workspace=tensors.get(f"{name}/workspace", none_measured()),
-        **{key: tensors[f"{name}/{key}"] for key in ("mean", "scale", "memory", "residual", "edges", "widths")},
+        **{key: tensors[f"{name}/{key}"] for key in TENSORS},
+        **{key: tensors[f"{name}/{key}"] for key in LATER_TENSORS if f"{name}/{key}" in tensors},
     )
     width = len(names)
     rows = len(model.residual)
@@ -335,6 +362,8 @@ def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Arra
         and model.memory.shape == (rows, width)
         and model.residual.ndim == model.edges.ndim == model.widths.ndim == 1
         and len(model.widths) == len(model.edges) + 1
+        and model.sizes.ndim == 1
+        and model.limits.shape == (len(model.sizes) + 1, 2)
         and len(model.workspace) in (0, rows)
         and bool(networks)
         and all(network.weights[0].shape[0] == width and network.weights[-1].shape[1] == 1 for network in networks)

@@ -20,7 +20,7 @@ import pandas as pd
 from costmodel.dataset import TRUSTED, WORKSPACE
 from costmodel.features import CONVOLUTIONS, GROUPS, Roofline, anchor_flops, featurize, group_of
 from costmodel.kernels import Kernel
-from costmodel.predictor import UNMEASURED, Array, GroupModel, Network, distances, none_measured, scaled
+from costmodel.predictor import UNMEASURED, Array, GroupModel, Network, distances, none_measured, scaled, size_of
 from costmodel.traffic import traffic_bytes
 
 LEAST_ROWS = 30
@@ -220,14 +220,54 @@ def assemble(
         out_of_fold: predictions of the target by what did not see the row, for the intervals; (rows,).
     """
     x = scaled(table.raw, mean, scale)
-    residual = table.target - np.mean([network.forward(x) for network in networks], axis=0)
-    error = np.abs(table.target - out_of_fold) if out_of_fold is not None else np.abs(residual)
-    widths = interval_widths(error, table.time_us)
     far = 2.0 * float(np.quantile(gaps(x, settings.seed), 0.98))
     edges = np.array(EDGES_US, dtype=np.float32)
-    return GroupModel(
-        table.names, mean, scale, networks, x, residual, settings.reach, edges, widths, far, table.workspace
+    sizes, limits = limits_by_size(size_of(x, table.names), table.target)
+    unfitted = GroupModel(
+        names=table.names,
+        mean=mean,
+        scale=scale,
+        networks=networks,
+        memory=x,
+        residual=np.zeros(len(x), dtype=np.float32),
+        reach=settings.reach,
+        edges=edges,
+        widths=np.zeros(len(edges) + 1, dtype=np.float32),
+        far=far,
+        workspace=table.workspace,
+        sizes=sizes,
+        limits=limits,
     )
+    residual = table.target - unfitted.expected(x)
+    error = np.abs(table.target - out_of_fold) if out_of_fold is not None else np.abs(residual)
+    return replace(unfitted, residual=residual, widths=interval_widths(error, table.time_us))
+
+
+def limits_by_size(size: Array, target: Array) -> tuple[Array, Array]:
+    """What the networks are held within: edges of size, ascending, and the least and largest target between them.
+
+    So that an operator which one model alone has, say, is not taken for slower than anything of its size ever was.
+
+    Args:
+        size: of each measured kernel, (rows,).
+        target: of each, (rows,).
+
+    Returns:
+        (bins - 1,) and (bins, 2): bins of about equally many kernels; each bin's limits leave EXTREME of the kernels
+        of it and of its neighbours out at either end.
+    """
+    bins = max(1, min(MOST_BINS, len(size) // LEAST_IN_BIN))
+    sizes = np.unique(np.quantile(size, np.arange(1, bins) / bins)).astype(np.float32)
+    place = np.searchsorted(sizes, size)
+    near = [target[np.abs(place - index) <= 1] for index in range(len(sizes) + 1)]
+    return sizes, np.array([np.quantile(some, (EXTREME, 1 - EXTREME)) for some in near], dtype=np.float32)
+
+
+MOST_BINS = 24
+LEAST_IN_BIN = 100
+"""Sizes of kernels that are told apart when their predictions are held within what was measured."""
+EXTREME = 0.003
+"""The share of measured kernels whose times are so far out that no prediction goes there on its own."""
 
 
 def gaps(x: Array, seed: int) -> Array:

@@ -159,6 +159,25 @@ def test_a_measured_kernel_is_recalled(predictor: Predictor):
     assert nearest.max() < 1e-2
 
 
+def test_networks_are_held_within_what_kernels_of_the_size_were_measured_to_take(predictor: Predictor):
+    tenfold = Network((np.array([[0.0], [10.0]], np.float32),), (np.zeros(1, np.float32),))
+    limits = np.array([[-1.0, 2.0], [0.0, 5.0]], np.float32)
+    model = replace(
+        predictor.groups["conv"],
+        names=("log_bound_us", "other"),
+        networks=(tenfold,),
+        memory=np.array([[3.0, 0.4]], np.float32),
+        residual=np.array([0.5], np.float32),
+        sizes=np.array([1.0], np.float32),
+        limits=limits,
+    )
+    # ten times the second feature, but small kernels take exp(-1) to exp(2) of their bound, large ones 1 to exp(5)
+    x = np.array([[0.0, 0.1], [0.0, 0.3], [1.0, 0.3], [1.1, 0.3], [2.0, 0.9], [2.0, -0.9], [0.0, -0.9]], np.float32)
+    np.testing.assert_allclose(model.expected(x), [1.0, 2.0, 2.0, 3.0, 5.0, 0.0, -1.0], atol=1e-5)
+    above = np.array([[3.0, 0.9], [3.0, 0.4]], np.float32)
+    assert model.log_ratio(above)[0][1] == pytest.approx(4.5, abs=1e-3)  # what was measured is recalled as it was
+
+
 def test_intervals_hold_the_estimate(predictor: Predictor):
     for estimate in predictor.predict(KERNELS, POSITIONS):
         assert estimate.in_range
@@ -209,6 +228,12 @@ def test_a_file_gives_the_same_estimates(predictor: Predictor, tmp_path: Path):
     assert again.predict(KERNELS, POSITIONS) == predictor.predict(KERNELS, POSITIONS)
     assert again.roofline == predictor.roofline
     assert [item.name for item in tmp_path.iterdir()] == ["p.safetensors"]
+
+
+def test_a_file_from_before_networks_were_held_within_limits_is_read(predictor: Predictor, saved: Path):
+    changed(saved, _drop("conv/sizes"))
+    changed(saved, _drop("conv/limits"))
+    assert load_predictor(saved).predict(KERNELS, POSITIONS) == predictor.predict(KERNELS, POSITIONS)
 
 
 def refused(path: Path, match: str, sha256: str | None = None) -> None:
@@ -301,6 +326,8 @@ def _infinite_reach(_: dict[str, Array], metadata: dict[str, str]) -> None:
         pytest.param(_set("conv/0/0/bias", np.zeros(1, np.float32)), "layers of network", id="bias"),
         pytest.param(_set("conv/memory", np.zeros((8, 2), np.float32)), "do not fit together", id="memory"),
         pytest.param(_set("conv/widths", np.zeros(9, np.float32)), "do not fit together", id="widths"),
+        pytest.param(_set("conv/sizes", np.zeros(2, np.float32)), "do not fit together", id="sizes"),
+        pytest.param(_set("conv/limits", np.zeros((1, 3), np.float32)), "do not fit together", id="limits"),
         pytest.param(_set("conv/residual", np.zeros((0,), np.float32)), "do not fit together", id="no-memory"),
     ],
 )

@@ -25,6 +25,7 @@ from costmodel.train import (
     fit_group,
     fit_roofline,
     interval_widths,
+    limits_by_size,
     shape_group,
     tabulate,
     trusted,
@@ -105,6 +106,34 @@ def test_half_widths_by_hand():
     assert widths[0] == pytest.approx(np.quantile(error[:39], 36 / 39), abs=1e-6)
     # five kernels are too few for a width of their own; so are none: all 44 stand in
     assert widths[1] == widths[-1] == pytest.approx(np.quantile(error, 41 / 44), abs=1e-6)
+
+
+def test_limits_by_hand():
+    # 300 kernels make three bins of 100, parted at 99.67 and 199.33 (numpy interpolates between order statistics)
+    size, target = np.arange(300, dtype=np.float32), np.arange(300, dtype=np.float32) / 10
+    sizes, limits = limits_by_size(size, target)
+    np.testing.assert_allclose(sizes, [99.667, 199.333], atol=1e-3)
+    # a bin counts with its neighbours: 0 to 199, all, 100 to 299; 0.3 % are left out at either end
+    np.testing.assert_allclose(limits, [[0.0597, 19.8403], [0.0897, 29.8103], [10.0597, 29.8403]], atol=1e-3)
+
+
+@pytest.mark.parametrize("size", [np.ones(500, np.float32), np.arange(50, dtype=np.float32)], ids=["equal", "few"])
+def test_kernels_that_size_does_not_part_share_their_limits(size: Array):
+    target = np.linspace(-1, 1, len(size), dtype=np.float32)
+    sizes, limits = limits_by_size(size, target)
+    np.testing.assert_allclose(limits, np.tile([-0.994, 0.994], (len(sizes) + 1, 1)), atol=1e-5)
+
+
+def test_what_no_kernel_of_the_size_ever_took_is_not_predicted():
+    table = synthetic(600, noise=0.0)
+    named = replace(table, names=("log_bound_us", *table.names[1:]))
+    model = fit_group(named, SMALL)
+    strange = np.array([[0.0, 6.0, 6.0, 6.0], [6.0, 0.0, 0.0, 0.0]], np.float32)
+    low, high = model.limits[:, 0].min(), model.limits[:, 1].max()
+    networks = np.mean([network.forward(strange) for network in model.networks], axis=0)
+    assert ((networks < low) | (networks > high)).any()
+    held = model.expected(strange)
+    assert ((held >= low) & (held <= high)).all()
 
 
 def test_nominal_90_percent_intervals_hold_85_to_95_percent():
