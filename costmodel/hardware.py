@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.errors import ProfileError, UnknownHardwareError
-from costmodel.predictor import Predictor, load_predictor
+from costmodel.predictor import Predictor
+from costmodel.predictor_file import load_predictor
 
 CARD_SCHEMA = 1
 DEFAULT = "nvidia-h200"

@@ -31,7 +31,8 @@ from costmodel.measured import (
     unstable,
     usual_probe_us,
 )
-from costmodel.predictor import Array, save_predictor
+from costmodel.predictor import Array
+from costmodel.predictor_file import save_predictor
 from costmodel.program import Program
 from costmodel.train import Settings, Table, drop, fit_roofline, tabulate, trusted
 

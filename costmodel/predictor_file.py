@@ -1,0 +1,141 @@
+"""A predictor as one safetensors file: arrays and what names them, nothing that is executed when it is read."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from costmodel.errors import ProfileError
+from costmodel.features import Roofline
+from costmodel.predictor import Array, GroupModel, Network, Predictor, none_measured
+
+SCHEMA = 1
+TENSORS = ("mean", "scale", "memory", "residual", "edges", "widths")
+"""Fields of a GroupModel that every predictor file has."""
+LATER_TENSORS = ("sizes", "limits")
+"""Those that files of earlier versions lack."""
+
+
+def save_predictor(predictor: Predictor, path: Path) -> str:
+    """Writes the predictor as one safetensors file, through a temporary name; the file's SHA-256."""
+    from safetensors.numpy import save
+
+    tensors: dict[str, Array] = {}
+    about: dict[str, object] = {}
+    for name, model in predictor.groups.items():
+        about[name] = {"names": model.names, "networks": len(model.networks), "reach": model.reach, "far": model.far}
+        for key in (*TENSORS, *LATER_TENSORS):
+            tensors[f"{name}/{key}"] = np.ascontiguousarray(getattr(model, key), dtype=np.float32)
+        if len(model.workspace):
+            tensors[f"{name}/workspace"] = np.ascontiguousarray(model.workspace, dtype=np.float32)
+        for number, network in enumerate(model.networks):
+            for layer, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
+                tensors[f"{name}/{number}/{layer}/weight"] = np.ascontiguousarray(weight, dtype=np.float32)
+                tensors[f"{name}/{number}/{layer}/bias"] = np.ascontiguousarray(bias, dtype=np.float32)
+    roofline = predictor.roofline
+    device = {
+        "bytes_per_us": roofline.bytes_per_us,
+        "peak": dict(roofline.peak),
+        "floor_us": roofline.floor_us,
+        "multiprocessors": predictor.multiprocessors,
+    }
+    metadata = {"schema": str(SCHEMA), "groups": json.dumps(about), "device": json.dumps(device)}
+    data = save(tensors, metadata=metadata)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_bytes(data)
+    temporary.replace(path)
+    return hashlib.sha256(data).hexdigest()
+
+
+def load_predictor(path: Path, sha256: str | None = None) -> Predictor:
+    """Reads a predictor file; nothing in it is executed.
+
+    Raises:
+        ProfileError: the file is missing, damaged, of another hash, schema or shape, or holds a number that is none.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ProfileError(f"{path}: cannot be read: {error.strerror}") from error
+    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
+        raise ProfileError(f"{path}: its SHA-256 is not the one in card.json; the profile is damaged, install it again")
+    try:
+        return _parse(data)
+    except ProfileError as error:
+        raise ProfileError(f"{path}: {error}") from error
+    except Exception as error:  # whatever a hostile file raises, it is refused in one line
+        raise ProfileError(f"{path}: not a predictor file: {type(error).__name__}") from error
+
+
+def _parse(data: bytes) -> Predictor:
+    from safetensors.numpy import load
+
+    size = int.from_bytes(data[:8], "little")
+    metadata = json.loads(data[8 : 8 + size])["__metadata__"]
+    if metadata.get("schema") != str(SCHEMA):
+        raise ProfileError(f"schema {metadata.get('schema')!r}, this version reads {SCHEMA}; train it again")
+    tensors: dict[str, Array] = load(data)
+    for key, tensor in tensors.items():
+        if tensor.dtype != np.float32 or not np.isfinite(tensor).all():
+            raise ProfileError(f"tensor {key} is not finite float32")
+    device = json.loads(metadata["device"])
+    peak = {str(kind): float(rate) for kind, rate in device["peak"].items()}
+    roofline = Roofline(float(device["bytes_per_us"]), peak, float(device["floor_us"]))
+    for rate in (roofline.bytes_per_us, roofline.floor_us, *peak.values()):
+        if not (math.isfinite(rate) and rate > 0):
+            raise ProfileError("a ceiling of the device is no positive number")
+    about = json.loads(metadata["groups"])
+    groups = {name: _parse_group(name, entry, tensors) for name, entry in about.items()}
+    return Predictor(groups, roofline, int(device["multiprocessors"]))
+
+
+def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Array]) -> GroupModel:
+    names = tuple(str(item) for item in about["names"])
+    networks = tuple(_parse_network(f"{name}/{number}", tensors) for number in range(int(about["networks"])))
+    model = GroupModel(
+        names=names,
+        networks=networks,
+        reach=float(about["reach"]),
+        far=float(about["far"]),
+        workspace=tensors.get(f"{name}/workspace", none_measured()),
+        **{key: tensors[f"{name}/{key}"] for key in TENSORS},
+        **{key: tensors[f"{name}/{key}"] for key in LATER_TENSORS if f"{name}/{key}" in tensors},
+    )
+    width = len(names)
+    rows = len(model.residual)
+    shapes_fit = (
+        model.mean.shape == model.scale.shape == (width,)
+        and model.memory.shape == (rows, width)
+        and model.residual.ndim == model.edges.ndim == model.widths.ndim == 1
+        and len(model.widths) == len(model.edges) + 1
+        and model.sizes.ndim == 1
+        and model.limits.shape == (len(model.sizes) + 1, 2)
+        and len(model.workspace) in (0, rows)
+        and bool(networks)
+        and all(network.weights[0].shape[0] == width and network.weights[-1].shape[1] == 1 for network in networks)
+    )
+    numbers_fit = model.reach > 0 and model.far > 0 and math.isfinite(model.reach + model.far)
+    if not shapes_fit or not numbers_fit or rows == 0 or (model.scale <= 0).any():
+        raise ProfileError(f"the tensors of group {name} do not fit together")
+    return model
+
+
+def _parse_network(prefix: str, tensors: Mapping[str, Array]) -> Network:
+    weights: list[Array] = []
+    biases: list[Array] = []
+    while f"{prefix}/{len(weights)}/weight" in tensors:
+        layer = len(weights)
+        weights.append(tensors[f"{prefix}/{layer}/weight"])
+        biases.append(tensors[f"{prefix}/{layer}/bias"])
+    widths_fit = all(before.shape[1] == after.shape[0] for before, after in itertools.pairwise(weights))
+    biases_fit = all(bias.shape == weight.shape[1:] for weight, bias in zip(weights, biases, strict=True))
+    if not weights or not widths_fit or not biases_fit:
+        raise ProfileError(f"the layers of network {prefix} do not fit together")
+    return Network(tuple(weights), tuple(biases))

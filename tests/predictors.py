@@ -1,0 +1,49 @@
+"""A predictor small enough to look at: what tests of its arithmetic and of its file share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from collectors.conv import ConvUnit, unit_graph
+from costmodel.features import Roofline, featurize
+from costmodel.kernels import Kernel, eager_kernels
+from costmodel.predictor import Array, GroupModel, Network, Predictor
+
+ROOFLINE = Roofline(4e6, {"conv.float32": 2e8, "matmul.float32": 4e7}, 1.5)
+
+
+def conv(channels: int, size: int = 14) -> Kernel:
+    return eager_kernels(unit_graph(ConvUnit(8, channels, channels, size, activation=False), "nchw", "nchw"))[0]
+
+
+KERNELS = [conv(channels) for channels in (8, 16, 24, 32, 48, 64, 96, 128)]
+POSITIONS = [0.5] * len(KERNELS)
+
+
+def small_predictor() -> Predictor:
+    """Two small random networks for convolutions, which remember eight of them."""
+    rng = np.random.default_rng(0)
+    features = [featurize(kernel, ROOFLINE, 132) for kernel in KERNELS]
+    names = tuple(features[0])
+    raw = np.array([[named[name] for name in names] for named in features], dtype=np.float32)
+    mean = raw.mean(0)
+    scale = np.where(raw.std(0) > 1e-6, raw.std(0), 1.0).astype(np.float32)
+    width = len(names)
+
+    def layer(*shape: int) -> Array:
+        return rng.normal(0, 0.1, shape).astype(np.float32)
+
+    networks = tuple(Network((layer(width, 6), layer(6, 1)), (layer(6), layer(1))) for _ in range(2))
+    model = GroupModel(
+        names=names,
+        mean=mean,
+        scale=scale,
+        networks=networks,
+        memory=((raw - mean) / scale).astype(np.float32),
+        residual=np.linspace(-0.2, 0.2, len(raw), dtype=np.float32),
+        reach=0.5,
+        edges=np.array([4.0, 40.0], dtype=np.float32),
+        widths=np.array([0.3, 0.2, 0.1], dtype=np.float32),
+        far=1.0,
+    )
+    return Predictor({"conv": model}, ROOFLINE, 132)

@@ -1,0 +1,151 @@
+"""Predictors as files: the same estimates again, and files that are refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from costmodel.errors import ProfileError
+from costmodel.predictor import (
+    Array,
+    Predictor,
+)
+from costmodel.predictor_file import load_predictor, save_predictor
+from tests.predictors import KERNELS, POSITIONS, small_predictor
+
+
+@pytest.fixture(scope="module")
+def predictor() -> Predictor:
+    return small_predictor()
+
+
+@pytest.fixture
+def saved(predictor: Predictor, tmp_path: Path) -> Path:
+    path = tmp_path / "predictor.safetensors"
+    save_predictor(predictor, path)
+    return path
+
+
+def test_a_file_gives_the_same_estimates(predictor: Predictor, tmp_path: Path):
+    path = tmp_path / "p.safetensors"
+    sha256 = save_predictor(predictor, path)
+    assert sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    again = load_predictor(path, sha256)
+    assert again.predict(KERNELS, POSITIONS) == predictor.predict(KERNELS, POSITIONS)
+    assert again.roofline == predictor.roofline
+    assert [item.name for item in tmp_path.iterdir()] == ["p.safetensors"]
+
+
+def test_a_file_from_before_networks_were_held_within_limits_is_read(predictor: Predictor, saved: Path):
+    changed(saved, _drop("conv/sizes"))
+    changed(saved, _drop("conv/limits"))
+    assert load_predictor(saved).predict(KERNELS, POSITIONS) == predictor.predict(KERNELS, POSITIONS)
+
+
+def refused(path: Path, match: str, sha256: str | None = None) -> None:
+    with pytest.raises(ProfileError, match=match) as caught:
+        load_predictor(path, sha256)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path):
+    refused(tmp_path / "none.safetensors", "cannot be read")
+
+
+def test_another_hash_is_refused(saved: Path):
+    refused(saved, "SHA-256", "0" * 64)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.999])
+def test_a_truncated_file_is_refused(saved: Path, share: float):
+    data = saved.read_bytes()
+    saved.write_bytes(data[: int(share * len(data))])
+    refused(saved, "not a predictor file")
+
+
+class _Payload:
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+        return os.system, (self.command,)
+
+
+def test_a_pickle_in_disguise_is_refused_and_not_executed(tmp_path: Path):
+    path, trace = tmp_path / "predictor.safetensors", tmp_path / "executed"
+    path.write_bytes(pickle.dumps(_Payload(f"touch {trace}")))
+    refused(path, "not a predictor file")
+    assert not trace.exists()
+
+
+Change = Callable[[dict[str, Array], dict[str, str]], None]
+
+
+def changed(path: Path, change: Change) -> None:
+    """Rewrites the file with other tensors or metadata."""
+    with safe_open(path, "numpy") as file:
+        metadata = dict(file.metadata())
+    tensors = load_file(path)
+    change(tensors, metadata)
+    save_file(tensors, path, metadata)
+
+
+def _set(name: str, tensor: Array) -> Change:
+    return lambda tensors, _: tensors.__setitem__(name, tensor)
+
+
+def _drop(name: str) -> Change:
+    return lambda tensors, _: tensors.__delitem__(name)
+
+
+def _say(name: str, text: str) -> Change:
+    return lambda _, metadata: metadata.__setitem__(name, text)
+
+
+def _nan(tensors: dict[str, Array], _: dict[str, str]) -> None:
+    tensors["conv/1/0/weight"][0, 0] = np.nan
+
+
+def _infinite_reach(_: dict[str, Array], metadata: dict[str, str]) -> None:
+    about = json.loads(metadata["groups"])
+    about["conv"]["reach"] = float("inf")
+    metadata["groups"] = json.dumps(about)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        pytest.param(_nan, "not finite", id="nan"),
+        pytest.param(_set("conv/mean", np.zeros(3)), "not finite float32", id="float64"),
+        pytest.param(_say("schema", "99"), "schema '99'", id="schema"),
+        pytest.param(_say("groups", "{"), "not a predictor file", id="metadata"),
+        pytest.param(_infinite_reach, "do not fit together", id="infinite-reach"),
+        pytest.param(
+            _say("device", '{"bytes_per_us": NaN, "peak": {}, "floor_us": 1, "multiprocessors": 1}'),
+            "no positive number",
+            id="ceiling",
+        ),
+        pytest.param(_drop("conv/mean"), "not a predictor file", id="tensor-missing"),
+        pytest.param(_drop("conv/0/0/weight"), "do not fit together", id="network-missing"),
+        pytest.param(_set("conv/0/1/weight", np.zeros((5, 1), np.float32)), "layers of network", id="layers"),
+        pytest.param(_set("conv/0/0/bias", np.zeros(1, np.float32)), "layers of network", id="bias"),
+        pytest.param(_set("conv/memory", np.zeros((8, 2), np.float32)), "do not fit together", id="memory"),
+        pytest.param(_set("conv/widths", np.zeros(9, np.float32)), "do not fit together", id="widths"),
+        pytest.param(_set("conv/sizes", np.zeros(2, np.float32)), "do not fit together", id="sizes"),
+        pytest.param(_set("conv/limits", np.zeros((1, 3), np.float32)), "do not fit together", id="limits"),
+        pytest.param(_set("conv/residual", np.zeros((0,), np.float32)), "do not fit together", id="no-memory"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(saved: Path, change: Change, match: str):
+    changed(saved, change)
+    refused(saved, match)
