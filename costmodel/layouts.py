@@ -7,11 +7,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from costmodel import ops
+from costmodel.batch_of_one import plain_convolutions
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType
 from costmodel.loop_orders import with_voted_orders
 from costmodel.ops import Role
 from costmodel.preferred_orders import with_preferred_orders
-from costmodel.realize import ATTENTION
+from costmodel.realize import ATTENTION, INSIDE
 
 NODES_OF_FEW = 300
 """A graph of so many nodes for each convolution has only a few of them."""
@@ -57,7 +58,9 @@ def _convolution_class(graph: Graph, op: Op) -> str:
 def lay_out(graph: Graph, on_cpu: bool = False) -> Graph:
     """The graph with the layouts that Inductor gives its tensors; conversions appear as `clone` operators."""
     if prefers_channels_last(graph, on_cpu):
-        graph = with_preferred_orders(in_channels_last(graph, runnable=False))
+        plain = frozenset[str]() if on_cpu else plain_convolutions(graph)
+        convolutions = {op.name for op in graph.ops if op.base == "convolution"}
+        graph = with_preferred_orders(in_channels_last(graph, runnable=False, only=convolutions - plain))
     return with_voted_orders(graph)
 
 
@@ -65,7 +68,7 @@ def in_channels_last(graph: Graph, runnable: bool = True, only: Collection[str] 
     """The graph with convolutions in channels-last order; what is not gets a `clone` operator before it.
 
     With `runnable`, what names strides gets its operands in the order that it was captured with; without, the graph
-    only says what costs time, as Inductor arranges it.
+    only says what costs time, as Inductor arranges it: a convolution in plain order copies its input itself.
 
     Args:
         graph: its tensors in whatever layouts.
@@ -146,6 +149,9 @@ class _Conversion:
         same_either_way = kind.shape[1] == 1 or math.prod(kind.shape[2:]) == 1
         if kind.layout == layout or same_either_way:
             return value
+        if layout == "nchw" and key == "input" and not self._runnable:
+            self._append(Op(f"{op.name}.input", INSIDE, (("self", value),), (replace(kind, layout=layout),), op.module))
+            return Ref(f"{op.name}.input")
         if (value, layout) not in self._converted:
             self._converted[value, layout] = self._copy(value, replace(kind, layout=layout), op.module)
         return self._converted[value, layout]

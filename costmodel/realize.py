@@ -22,6 +22,8 @@ HEAVY = frozenset({"exp", "log", "log10", "log1p", "log2", "sigmoid", "silu", "t
 """`StorageBox.should_realize_on_reuse`: on a CPU, a value used twice is kept in memory if computing it takes these."""
 ATTENTION = "scaled_dot_product_attention"
 """Copies of views are made for it, for it fixes their strides (`constrain_to_fx_strides`)."""
+INSIDE = "contiguous"
+"""The copy that a convolution makes of its input at each call, where that lies in an order that it cannot tell."""
 REGROUPING = frozenset({*REGROUPED, "alias", "detach"})
 """Views whose elements follow each other as before, whatever the shape."""
 TURNING = frozenset({"transpose", "swapaxes", "t", "permute"})
@@ -132,9 +134,13 @@ class Lowering:
         row = ops.lookup(op)
         if row.role in (Role.EXTERN, Role.WINDOW):
             for ref in op.refs():
-                self.realize(ref.name, alone=op.base == ATTENTION)
+                if not self._is_inside(ref.name):
+                    self.realize(ref.name, alone=op.base == ATTENTION)
         if row.role is Role.EXTERN:
-            self._emit(op, Node([op.name], set(self._joined(op).reads), [op.name], op.type.numel, extern=True))
+            inside = [ref.name for ref in op.refs() if self._is_inside(ref.name)]
+            reads = set(self._joined(op).reads)
+            launches = 1 + len(inside)
+            self._emit(op, Node([*inside, op.name], reads, [op.name], op.type.numel, extern=True, launches=launches))
         elif row.role is Role.REDUCTION:
             self._lower_reduction(op)
         elif row.role is Role.JOINED:
@@ -157,6 +163,10 @@ class Lowering:
         if expr.ops:
             op = self._ops[name]
             self._emit(op, Node([*expr.ops], set(expr.aligned().reads), [op.name], op.type.numel))
+
+    def in_memory(self, name: str) -> bool:
+        """Whether a value is kept, or a view of one that is, as far as has been lowered."""
+        return not self._exprs[name].ops
 
     def made_by(self, name: str) -> list[str]:
         """The operators whose results make up a value in memory: itself, or what was joined in it; none of an input."""
@@ -202,7 +212,7 @@ class Lowering:
 
     def _lower_pointwise(self, op: Op, row: ops.Row) -> None:
         window = _window_elements(op) if row.role is Role.WINDOW else 0
-        copied = self._is_copied_view(op)
+        copied = self._is_copied_view(op) or self._is_inside(op.name)
         if copied:
             self.realize(op.refs()[0].name)
         if row.uses > 1:
@@ -228,6 +238,11 @@ class Lowering:
             return False
         source = self._ops.get(op.refs()[0].name)
         return source is not None and source.base in REGROUPING and source.type.layout == "nchw"
+
+    def _is_inside(self, name: str) -> bool:
+        """Whether a value is a copy that the convolution makes which reads it."""
+        op = self._ops.get(name)
+        return op is not None and op.base == INSIDE and all(user.base == "convolution" for user in self._users[name])
 
     def _heavy(self, expr: _Expr) -> bool:
         return self._on_cpu and any(self._ops[name].base in HEAVY for name in expr.ops)

@@ -156,8 +156,8 @@ def test_a_module_with_a_rare_operator_is_predicted_with_reserve():
 
 
 def test_kernels_unlike_any_measured_are_named_and_the_verdict_uncertain():
-    odd = nn.Conv3d(1, 700, (1, 13, 2), stride=(1, 7, 1), groups=1).eval()
-    report = costmodel.predict(odd, [torch.empty(3, 1, 4, 1000, 900)], hardware=DEFAULT)
+    odd = nn.Conv3d(5, 700, (9, 31, 2), stride=(5, 7, 1), dilation=(1, 9, 3)).eval()
+    report = costmodel.predict(odd, [torch.empty(3, 5, 40, 1000, 90)], hardware=DEFAULT)
     assert report.verdict == "uncertain"
     assert any("unlike any that was measured" in warning for warning in report.warnings)
     assert not all(layer.in_range for layer in report.layers)
