@@ -21,25 +21,21 @@ from costmodel.strides import Strides, dense, strides_through
 
 def plain_convolutions(graph: Graph) -> frozenset[str]:
     """The names of those convolutions; the graph has the orders in which its tensors were captured."""
-    lowering, users = Lowering(graph), graph.users()
     made = {op.name: op for op in graph.ops}
-    views: dict[str, _View] = {}
-    found = []
-    for op in graph.ops:
-        if ops.lookup(op).role is Role.VIEW:
-            source = op.refs()[0]
-            kind = graph.type_of(source)
-            seen = views.get(source.name)
-            if seen is None:
-                lost = not _kept_at_once(lowering, made.get(source.name), users)
-                seen = _View(dense(kind if kind.layout == "nhwc" else replace(kind, layout="nchw")), lost)
-            strides = strides_through(op, kind, seen.strides, op.type)
-            image_of_tokens = op.base in REGROUPING and _channels_last(op.type.shape, strides)
-            views[op.name] = _View(strides, seen.lost or image_of_tokens)
-        elif op.base == "convolution" and _is_plain(graph, op, views):
-            found.append(op.name)
-        lowering.lower(op)
-    return frozenset(found)
+    images = {op.name: ref for op in graph.ops if (ref := _view_of_one(graph, op, made)) is not None}
+    views = _views(graph, made) if images else {}
+    return frozenset(name for name, ref in images.items() if _is_hidden(graph.type_of(ref).shape, views[ref.name]))
+
+
+def _view_of_one(graph: Graph, op: Op, made: Mapping[str, Op]) -> Ref | None:
+    """The images of a convolution of two dimensions, if they are one, a view, and its weight leaves the order open."""
+    images, weight = op.arg("input"), op.arg("weight")
+    if op.base != "convolution" or not isinstance(images, Ref) or not isinstance(weight, Ref):
+        return None
+    _, of_each, *kernel = graph.type_of(weight).shape
+    open_weight = len(kernel) == 2 and (of_each == 1 or math.prod(kernel) == 1)
+    viewed = images.name in made and ops.lookup(made[images.name]).role is Role.VIEW
+    return images if open_weight and viewed and graph.type_of(images).shape[0] == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +51,25 @@ class _View:
     lost: bool
 
 
+def _views(graph: Graph, made: Mapping[str, Op]) -> dict[str, _View]:
+    """Every view of the graph, by its name."""
+    lowering, users = Lowering(graph), graph.users()
+    views: dict[str, _View] = {}
+    for op in graph.ops:
+        if ops.lookup(op).role is Role.VIEW:
+            source = op.refs()[0]
+            kind = graph.type_of(source)
+            seen = views.get(source.name)
+            if seen is None:
+                lost = not _kept_at_once(lowering, made.get(source.name), users)
+                seen = _View(dense(kind if kind.layout == "nhwc" else replace(kind, layout="nchw")), lost)
+            strides = strides_through(op, kind, seen.strides, op.type)
+            image_of_tokens = op.base in REGROUPING and _channels_last(op.type.shape, strides)
+            views[op.name] = _View(strides, seen.lost or image_of_tokens)
+        lowering.lower(op)
+    return views
+
+
 def _kept_at_once(lowering: Lowering, source: Op | None, users: Mapping[str, Sequence[Op]]) -> bool:
     """Whether a value is in memory when a view of it is made: users of the view come too late to have it kept."""
     if source is None or ops.lookup(source).role in (Role.EXTERN, Role.REDUCTION):
@@ -62,16 +77,9 @@ def _kept_at_once(lowering: Lowering, source: Op | None, users: Mapping[str, Seq
     return lowering.in_memory(source.name) and len(users[source.name]) > 1
 
 
-def _is_plain(graph: Graph, op: Op, views: Mapping[str, _View]) -> bool:
-    images, weight = op.arg("input"), op.arg("weight")
-    if not isinstance(images, Ref) or not isinstance(weight, Ref) or len(op.type.shape) != 4:
-        return False
-    _, of_each, *kernel = graph.type_of(weight).shape
-    shape, view = graph.type_of(images).shape, views.get(images.name)
-    if view is None or not view.lost or shape[0] != 1:
-        return False
-    in_order = _channels_last(shape, view.strides)  # else it is copied, and the copy has the strides of a dense tensor
-    return in_order and (of_each == 1 or math.prod(kernel) == 1)
+def _is_hidden(shape: Sequence[int], view: _View) -> bool:
+    """Whether channels come last in a view and its strides hide it; what lies otherwise is copied to dense strides."""
+    return view.lost and _channels_last(shape, view.strides)
 
 
 def _channels_last(shape: Sequence[int], strides: Strides | None) -> bool:

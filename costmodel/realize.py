@@ -132,15 +132,15 @@ class Lowering:
     def lower(self, op: Op) -> None:
         """Adds one operator."""
         row = ops.lookup(op)
+        inside = [ref.name for ref in op.refs() if self._is_inside(ref.name)]
         if row.role in (Role.EXTERN, Role.WINDOW):
             for ref in op.refs():
-                if not self._is_inside(ref.name):
+                if ref.name not in inside:
                     self.realize(ref.name, alone=op.base == ATTENTION)
         if row.role is Role.EXTERN:
-            inside = [ref.name for ref in op.refs() if self._is_inside(ref.name)]
-            reads = set(self._joined(op).reads)
-            launches = 1 + len(inside)
-            self._emit(op, Node([*inside, op.name], reads, [op.name], op.type.numel, extern=True, launches=launches))
+            node = Node([*inside, op.name], set(self._joined(op).reads), [op.name], op.type.numel, extern=True)
+            node.launches += len(inside)
+            self._emit(op, node)
         elif row.role is Role.REDUCTION:
             self._lower_reduction(op)
         elif row.role is Role.JOINED:

@@ -15,10 +15,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from costmodel.errors import ProfileError
-from costmodel.predictor import (
-    Array,
-    Predictor,
-)
+from costmodel.predictor import Array, Predictor
 from costmodel.predictor_file import load_predictor, save_predictor
 from tests.predictors import KERNELS, POSITIONS, small_predictor
 
