@@ -25,7 +25,8 @@ from collectors.ledger import Ledger
 from collectors.supervise import Progress
 from collectors.whole_model import build, case_key, measure_modes
 from costmodel.cli import main
-from costmodel.cli.collect import _bar, _describe, check_name, parse_duration
+from costmodel.cli.collect import _bar, _describe
+from costmodel.cli.collect_options import check_name, parse_duration
 from costmodel.dataset import read_frame
 from costmodel.errors import DatasetError, MeasurementError, RequestError
 
