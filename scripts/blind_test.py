@@ -1,6 +1,6 @@
 """Whole models measured after a profile was made, as that profile had predicted them; with --write, into README.md.
 
-git worktree add before 93f2008
+git worktree add before 8ae8bef
 PYTHONPATH=before python scripts/blind_test.py before/trained_models/nvidia-h200 -o docs/blind_h200.csv
 python scripts/blind_test.py --write README.md
 
@@ -25,7 +25,7 @@ from costmodel.measured import read_measured
 from costmodel.scores import markdown_table, percent, replace_section
 
 BEGIN, END = "<!-- blind: made by scripts/blind_test.py -->", "<!-- end of blind -->"
-HEAD = ("mode", "cases", "mean error", "median", "within 10 %", "constant")
+HEAD = ("mode", "models", "cases", "mean error", "median", "within 10 %", "constant")
 NAMES = ("mean_error", "median_error", "within_10", "constant_mean_error")
 
 RECORDS = Path("trained_models/nvidia-h200/models.jsonl")
@@ -53,11 +53,13 @@ def predict_new(before: Path, records: Path) -> pd.DataFrame:
 
 
 def table_markdown(frame: pd.DataFrame) -> str:
-    """A line a mode: how far predicted speedups were from measured ones."""
+    """A line a mode, and one a library of models: how far predicted speedups were from measured ones."""
     rows = []
+    library = frame["model"].str.extract("^(.*):")[0].fillna("torchvision")
     for mode in MODES:
-        found = score(frame, mode, "probed_speedup")
-        rows.append([f"`{mode}`", str(int(found["cases"])), *(percent(found[name]) for name in NAMES)])
+        for name, chosen in (("all", frame), *frame.groupby(library)):
+            found = score(chosen, mode, "probed_speedup")
+            rows.append([f"`{mode}`", name, str(int(found["cases"])), *(percent(found[column]) for column in NAMES)])
     return markdown_table(HEAD, rows)
 
 
