@@ -9,11 +9,15 @@ import torch
 from torch import fx
 
 from costmodel.errors import GraphError
-from costmodel.ir import Arg, Graph, Ref
+from costmodel.ir import Arg, Graph, Op, Ref
 
 
-def build_module(graph: Graph) -> fx.GraphModule:
+def build_module(graph: Graph, device: torch.device | None = None) -> fx.GraphModule:
     """The graph as an FX module of ATen calls; its inputs and parameters are positional arguments, in order.
+
+    Args:
+        graph: what is to be run.
+        device: where operators that read nothing make their tensors; a graph does not tell. None: where torch does.
 
     Raises:
         GraphError: an operator is none of ATen's, here.
@@ -31,7 +35,10 @@ def build_module(graph: Graph) -> fx.GraphModule:
 
     several_results = {op.name for op in graph.ops if _returns_several(op.op)}
     for op in graph.ops:
-        nodes[op.name] = made.call_function(overload(op.op), (), {key: resolve(value) for key, value in op.args})
+        arguments = {key: resolve(value) for key, value in op.args}
+        if device is not None and _makes_of_nothing(op):
+            arguments["device"] = device
+        nodes[op.name] = made.call_function(overload(op.op), (), arguments)
     made.output(tuple(resolve(ref) for ref in graph.outputs))
     return fx.GraphModule({}, made)
 
@@ -56,6 +63,11 @@ def overload(name: str) -> torch._ops.OpOverload:
 def _returns_several(name: str) -> bool:
     returns = overload(name)._schema.returns
     return len(returns) > 1 or str(returns[0].type) == "List[Tensor]"
+
+
+def _makes_of_nothing(op: Op) -> bool:
+    """Whether an operator makes a tensor of numbers alone: `arange`, `scalar_tensor`; `new_zeros` reads one."""
+    return not any(op.refs()) and any(argument.name == "device" for argument in overload(op.op)._schema.arguments)
 
 
 def _constant(value: Arg) -> Any:

@@ -178,8 +178,8 @@ def prepare(frozen: Frozen, exact: Exact, state: Mapping[str, torch.Tensor], dev
         raise PlanError(f"{exact.graph.name} reads a tensor ({lost}) that is no parameter; register it as a buffer")
     known = {key: tensor.detach() for key, tensor in state.items()}
     known |= {key: tensor.to(device) for key, tensor in exact.constants.items()}
-    with torch.no_grad(), device:
-        made = build_module(frozen.preparation)(*[known[value.name] for value in frozen.preparation.values])
+    with torch.no_grad():
+        made = build_module(frozen.preparation, device)(*[known[value.name] for value in frozen.preparation.values])
     new = [value.name for value in frozen.main.values if value.role == "param" and value.name not in known]
     return known | dict(zip(new, made, strict=True))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeGuard
 from unittest.mock import patch
 
 import torch
@@ -231,18 +232,30 @@ def scopes(recorder: Recorder) -> Iterator[None]:
 
 @contextmanager
 def untouched(module: nn.Module) -> Iterator[None]:
-    """Undoes what a forward pass assigns to the attributes, parameters and buffers of its modules."""
-    registries = ("_parameters", "_buffers", "_modules")
+    """Undoes what a forward pass assigns to its modules: attributes, parameters, buffers, entries of dicts and lists.
+
+    A module that keeps what it has computed would keep tensors without data, and give them to later passes.
+    """
     saved = [
-        (child, dict(vars(child)), [(vars(child)[key], dict(vars(child)[key])) for key in registries])
+        (vars(child), dict(vars(child)), [(held, held.copy()) for held in vars(child).values() if _is_container(held)])
         for child in module.modules()
     ]
     try:
         yield
     finally:
-        for child, attributes, registered in saved:
-            vars(child).clear()
-            vars(child).update(attributes)
-            for registry, entries in registered:
-                registry.clear()
-                registry.update(entries)
+        for attributes, before, containers in saved:
+            _refill(attributes, before)
+            for container, contents in containers:
+                _refill(container, contents)
+
+
+def _is_container(value: object) -> TypeGuard[dict[Any, Any] | list[Any] | set[Any]]:
+    return type(value) in (dict, OrderedDict, list, set)
+
+
+def _refill(container: dict[Any, Any] | list[Any] | set[Any], contents: Any) -> None:
+    container.clear()
+    if isinstance(container, list):
+        container.extend(contents)
+    else:
+        container.update(contents)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from costmodel.blocks import Block, block_edges, find_blocks
 from costmodel.ir import Graph, TensorType
@@ -77,7 +77,7 @@ def choose_layouts(plain: Prices, last: Prices, cudnn: bool, fork: bool) -> tupl
     blocks = find_blocks(graph)
     edges = block_edges(graph, blocks)
     by_layout = {
-        layout: BlockCosts.of(blocks, edges, prices, cudnn)
+        layout: BlockCosts.of(_known_to(prices.main, blocks), edges, prices, cudnn)
         for layout, prices in zip(LAYOUTS, (plain, last), strict=True)
     }
     if fork:
@@ -88,6 +88,12 @@ def choose_layouts(plain: Prices, last: Prices, cudnn: bool, fork: bool) -> tupl
     convolutions = [op for op in graph.ops if op.base == "convolution" and len(op.type.shape) == 4]
     names = tuple(op.name for op in convolutions if op.name in wanted)
     return names if len(names) < len(convolutions) else ()
+
+
+def _known_to(graph: Graph, blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """The blocks without what a graph does not have: in one order a view of a weight may be part of what is frozen."""
+    names = {op.name for op in graph.ops}
+    return tuple(replace(block, ops=tuple(name for name in block.ops if name in names)) for block in blocks)
 
 
 def _copies_us(graph: Graph, blocks: Sequence[Block], prices: Prices) -> dict[tuple[int, int], float]:

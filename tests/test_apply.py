@@ -65,6 +65,16 @@ class Overwrites(nn.Module):
         return x.mul_(2)
 
 
+class Masked(nn.Module):
+    """Adds a mask that it writes piece by piece, and positions: both made of numbers alone, where its input lies."""
+
+    def forward(self, x):
+        mask = x.new_zeros(x.shape[1:])
+        mask[:, :2] = 1.0
+        mask[:, 2:] = -3.0
+        return x + mask + torch.arange(x.shape[-1], device=x.device) * 2
+
+
 class Branching(nn.Module):
     def forward(self, x):
         return x + 1 if x.sum() > 0 else x - 1
@@ -85,7 +95,7 @@ def close(got, expected):
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("module", [Net, Branches, Fork, Twice])
+@pytest.mark.parametrize("module", [Net, Branches, Fork, Twice, Masked])
 @pytest.mark.parametrize("moves", [(), tuple(MOVES)])
 def test_a_plan_computes_what_its_model_does(module, moves):
     torch.manual_seed(0)
@@ -145,6 +155,17 @@ def test_other_shapes_are_taken_on_up_to_a_bound_and_then_run_eagerly(monkeypatc
             other = torch.randn(2, 3, size, size)
             close(fast(other), net(other))
     assert len(fast._ready) == 4
+
+
+def test_what_is_made_of_numbers_alone_lies_where_the_plan_runs():
+    """A CPU tensor could not be read while a GPU's graph is captured; here the device is one that holds no data."""
+    module, x = Masked().eval(), torch.zeros(2, 3, 4)
+    exact = capture_exactly(module, (x,), "masked")
+    frozen = freeze(exact.graph)
+    made = execute.prepare(frozen, exact, {}, torch.device("meta"))
+    assert len(made) >= 3  # 1, -3 and the positions
+    assert all(tensor.is_meta for tensor in made.values())
+    assert all(op.refs() for op in frozen.main.ops)  # nothing else is made of numbers at each pass
 
 
 def test_new_weights_are_taken_over_on_refresh():

@@ -437,6 +437,23 @@ class TestModuleIsUntouched:
         assert module.count == 0
         assert not module.count.is_meta
 
+    def test_what_the_pass_keeps_in_dicts_and_lists(self) -> None:
+        def forward(module: Any, x: torch.Tensor) -> torch.Tensor:
+            if "twice" not in module.cache:
+                module.cache["twice"] = x * 2
+            module.seen.append(x.shape)
+            result: torch.Tensor = module.cache["twice"] + 1
+            return result
+
+        cache, seen = {"other": 1}, ["before"]
+        module = Calls(forward, cache=cache, seen=seen)
+        first, second = capture(module, (X,)), capture(module, (X,))
+        assert (module.cache, module.seen) == ({"other": 1}, ["before"])
+        assert module.cache is cache
+        assert module.seen is seen
+        assert str(first) == str(second)
+        assert [op.base for op in second.ops] == ["mul", "add"]
+
     def test_an_exception_that_a_module_catches_leaves_the_scopes_right(self) -> None:
         def boom(*_: Any) -> None:
             raise ValueError

@@ -79,6 +79,32 @@ def test_all_named_is_all():
     assert in_channels_last(graph, only=names) == in_channels_last(graph)
 
 
+class Standardised(nn.Module):
+    """Two convolutions whose weight is computed anew and is the view of a result, as in networks without norms."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList([nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)])
+
+    def forward(self, x):
+        for conv in self.convs:
+            rows = torch.softmax(conv.weight.reshape(conv.weight.shape[0], -1), 1)
+            x = torch.relu(nn.functional.conv2d(x, rows.reshape_as(conv.weight), conv.bias, padding=1))
+        return x
+
+
+def test_a_weight_that_is_a_view_of_what_is_computed_once():
+    """In plain order the view is taken at each pass, in the other the copied weight is computed once."""
+    graph, _ = captured(Standardised(), torch.empty(2, 3, 8, 8))
+    profile = load_profile("nvidia-h200")
+    plain, last = (Prices(freeze(rewrite(graph, moves)).main, profile) for moves in (PLAIN, LAST))
+    assert "view" in bases(plain.main)
+    assert "view" not in bases(last.main)
+    names = {op.name for op in graph.ops if op.base == "convolution"}
+    assert names > set(choose_layouts(plain, last, cudnn=True, fork=False))
+    assert make_plan(graph, profile, {}, "2.11").regions
+
+
 @dataclass
 class Drawn:
     """Costs of units in one layout, drawn by a seed, as `BlockCosts` has them."""
