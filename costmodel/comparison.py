@@ -11,6 +11,7 @@ from costmodel.scores import markdown_table, percent
 BEGIN, END = "<!-- plans: made by scripts/measure_and_compare.py -->", "<!-- end of plans -->"
 OTHER_BEGIN, OTHER_END = "<!-- other machine: made by scripts/accuracy_tables.py -->", "<!-- end of other machine -->"
 MOVES_BEGIN, MOVES_END = "<!-- moves: made by scripts/measure_and_compare.py -->", "<!-- end of moves -->"
+OTHERS_BEGIN, OTHERS_END = "<!-- others: made by scripts/measure_and_compare.py -->", "<!-- end of others -->"
 ORACLES_TEXT = (
     "The study's oracles beside ours: speedups over eager, measured, and in parentheses predicted. *Theoretical* is\n"
     "the sum of each block's fastest way: a bound for blocks that run one after the other and fuse with none, which\n"
@@ -28,6 +29,9 @@ MODELS = (
 UNSEARCHED, UNFORKED, UNMERGED = "unsearched", "unforked", "unmerged"
 """Our plan with cuDNN's own choice of algorithms; on one stream; without moves on branches: what each is worth."""
 MODES = ("eager", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+SLOW_HOST = 0.7
+"""A host below that part of the usual speed is disturbed by others; modes wait for it where a plan does not."""
 
 Record = Mapping[str, Any]
 """One case: `case` (model, batch size, precision), `modes` as in `Validation`, or `error`."""
@@ -90,11 +94,24 @@ def comparison_markdown(records: Sequence[Record]) -> str:
         f"one process on an {device}, inputs nchw; in parentheses as predicted beforehand. {len(gains)} cases:\n"
         f"geometric mean {statistics.geometric_mean(gains):.2f}, least {min(gains):.2f}."
     )
+    if quiet := [record for record in known if (record.get("host_speed") or 1.0) >= SLOW_HOST]:
+        text += (
+            f" Without the {len(known) - len(quiet)} that were measured while the host\n"
+            f"took over {1 / SLOW_HOST:.1f} times as long as usual to issue kernels the mean is {_mean(quiet)}."
+        )
     also = "Latencies as predicted before, by a profile that had seen kernels of these models and others:"
     parts = [text, _grid(known, _cell, _mean), also, _errors(known)]
     if studied := latest([one for one in usable if gain(one, "published") and "theoretical_ms" in one]):
         parts += [ORACLES_TEXT, markdown_table(ORACLES_HEAD, [_oracles(record) for record in studied])]
     return "\n\n".join(parts)
+
+
+def others_markdown(records: Sequence[Record]) -> str:
+    """What plans of models beside `MODELS` gained over the best mode, by model and setting."""
+    known = [record for record in latest(records) if gain(record)]
+    least = min(value for record in known if (value := gain(record)))
+    said = f"{len(known)} cases: geometric mean {_mean(known)}, least {least:.2f}."
+    return f"{said}\n\n{_grid(known, _cell, _mean)}"
 
 
 def moves_markdown(records: Sequence[Record]) -> str:

@@ -5,6 +5,7 @@ python scripts/measure_and_compare.py resnet50 -b 32 -o one.jsonl --mode max-aut
 python scripts/measure_and_compare.py -o docs/compared_h200.jsonl --changed         what would be planned otherwise now
 python scripts/measure_and_compare.py -o docs/compared_h200.jsonl --no-measure --write README.md
 python scripts/measure_and_compare.py -o docs/moves_h200.jsonl --no-measure --write-moves README.md
+python scripts/measure_and_compare.py -o docs/others_h200.jsonl --no-measure --write-others README.md
 
 First parallel processes plan and compile every case, which fills Inductor's cache; then this process alone measures.
 Each line of the file is one validation; a model that is in the file already is not measured again.
@@ -33,6 +34,8 @@ from costmodel.comparison import (
     MODELS,
     MOVES_BEGIN,
     MOVES_END,
+    OTHERS_BEGIN,
+    OTHERS_END,
     UNFORKED,
     UNMERGED,
     UNSEARCHED,
@@ -40,6 +43,7 @@ from costmodel.comparison import (
     latest,
     lines,
     moves_markdown,
+    others_markdown,
 )
 from costmodel.errors import CostmodelError
 from costmodel.oracle import STRATEGIES
@@ -192,6 +196,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--no-measure", action="store_true", help="only show what the file holds")
     parser.add_argument("--write", type=Path, metavar="README.md", help="put the tables there")
+    parser.add_argument("--write-others", type=Path, metavar="README.md", help="put the table of other models there")
     parser.add_argument("--write-moves", type=Path, metavar="README.md", help="put there what the moves are worth")
     return parser.parse_args()
 
@@ -244,6 +249,7 @@ def main() -> None:
     print("\n".join(lines(latest(records))))
     for path, text, *marks in (
         (args.write, comparison_markdown, BEGIN, END),
+        (args.write_others, others_markdown, OTHERS_BEGIN, OTHERS_END),
         (args.write_moves, moves_markdown, MOVES_BEGIN, MOVES_END),
     ):
         if path:

@@ -10,6 +10,8 @@ from costmodel.comparison import (
     END,
     MOVES_BEGIN,
     MOVES_END,
+    OTHERS_BEGIN,
+    OTHERS_END,
     best_mode,
     comparison_markdown,
     gain,
@@ -17,6 +19,7 @@ from costmodel.comparison import (
     lines,
     moves_markdown,
     other_machine_markdown,
+    others_markdown,
 )
 from costmodel.planning import plan
 from costmodel.scores import replace_section
@@ -59,6 +62,19 @@ def test_table():
     assert "| `plan` | 50.0 % | 0 % |" in text
 
 
+def test_cases_with_a_disturbed_host_are_told_apart():
+    text = comparison_markdown([FAST | {"host_speed": 0.69}, SLOW | {"host_speed": 0.7}, FAILED])
+    assert "least 0.50. Without the 1 that were measured while the host\ntook over 1.4 times as long" in text
+    assert "kernels the mean is 0.50." in text
+
+
+def test_other_models():
+    text = others_markdown([FAST, SLOW, BROKEN, FAILED]).splitlines()
+    assert text[0] == "2 cases: geometric mean 1.00, least 0.50."
+    assert text[2:] == ["| model | batch 1, float32 |", "| --- | --- |", *text[4:6], "| *geometric mean* | 1.00 |"]
+    assert text[4:6] == ["| a | 2.00 (1.00) |", "| b | 0.50 (1.00) |"]
+
+
 def test_of_a_case_that_was_measured_twice_the_last_counts_and_the_oracles_stay():
     studied = record("a", 1, eager=8.0, default=4.0, reduce_overhead=5.0, published=2.0, plan=2.0)
     again = record("a", 1, eager=8.0, default=4.0, reduce_overhead=5.0, plan=1.0)
@@ -84,6 +100,12 @@ def test_readme_shows_what_was_measured():
     records = [json.loads(line) for line in (ROOT / "docs" / "compared_h200.jsonl").read_text().splitlines()]
     readme = ROOT / "README.md"
     assert replace_section(readme, comparison_markdown(records), BEGIN, END) == readme.read_text()
+
+
+def test_readme_shows_other_models():
+    records = [json.loads(line) for line in (ROOT / "docs" / "others_h200.jsonl").read_text().splitlines()]
+    readme = ROOT / "README.md"
+    assert replace_section(readme, others_markdown(records), OTHERS_BEGIN, OTHERS_END) == readme.read_text()
 
 
 def test_what_moves_are_worth():
