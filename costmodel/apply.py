@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from costmodel import gate
 from costmodel.capture import tensors_in
-from costmodel.errors import CostmodelError, PlanError
+from costmodel.errors import CostmodelError, PlanError, first_line
 from costmodel.exact import Exact, capture_exactly
 from costmodel.execute import Call, Program, Replay, prepare, searching
 from costmodel.freeze import freeze
@@ -132,21 +133,23 @@ class Planned(nn.Module):
         tensors: Sequence[torch.Tensor],
         expected: tuple[list[torch.Tensor], list[torch.Tensor] | None] | None,
     ) -> Replay:
-        """The program as one CUDA graph, its lanes side by side; in a row, if that comes out wrong.
+        """The program as one CUDA graph, its lanes side by side; in a row, if that fails or comes out wrong.
 
         Raises:
-            PlanError: the graph computes something else than the module, even so.
+            PlanError: the graph fails, or computes something else than the module, even so.
         """
-        replay = Replay(program, tensors)
-        if expected is None or gate.passes(lambda: replay.run(tensors), *expected):
-            return replay
+        try:
+            replay = Replay(program, tensors)
+            if expected is None or gate.passes(lambda: replay.run(tensors), *expected):
+                return replay
+            fault = f"computes something else than {self.plan.model}"
+        except RuntimeError as error:
+            fault = f"of {self.plan.model} cannot be captured or replayed: {first_line(str(error))}"
         if program.lanes > 1:
             self.plan = self.plan.in_a_row()
             program = Program(main, self.plan.regions, params, self._calls)
             return self._captured(program, main, params, tensors, expected)
-        raise PlanError(
-            f"the CUDA graph computes something else than {self.plan.model}; make the plan anew, report this"
-        )
+        raise PlanError(f"the CUDA graph {fault}; make the plan anew, report this")
 
     def _checked(
         self,
@@ -157,19 +160,25 @@ class Planned(nn.Module):
         eager: Sequence[torch.Tensor],
         exact: Sequence[torch.Tensor] | None,
     ) -> Program:
-        """The program, its faulty regions replaced by eager ones."""
-        if gate.passes(lambda: program.run(tensors), eager, exact):
+        """The program, its faulty regions replaced by eager ones.
+
+        Raises:
+            PlanError: no region is to blame for what is wrong.
+        """
+        if not _fault(program, tensors, eager, exact):
             return program
         self.replaced = program.faulty(tensors)
-        faulty = {region.ops for region, _ in self.replaced}
+        why = {
+            region.ops: "its outputs were wrong" if error < math.inf else "it failed" for region, error in self.replaced
+        }
         regions = tuple(
-            replace(region, backend="eager", why="its outputs were wrong") if region.ops in faulty else region
+            replace(region, backend="eager", why=why[region.ops]) if region.ops in why else region
             for region in self.plan.regions
         )
         self.plan = replace(self.plan, regions=regions)
         program = Program(main, regions, params, self._calls)
-        if not gate.passes(lambda: program.run(tensors), eager, exact):
-            raise PlanError(f"the plan computes something else than {self.plan.model}; make it anew, and report this")
+        if fault := _fault(program, tensors, eager, exact):
+            raise PlanError(f"the plan {fault} {self.plan.model}; make it anew, and report this")
         return program
 
     def _take_on(self, inputs: Sequence[Any]) -> bool:
@@ -181,6 +190,19 @@ class Planned(nn.Module):
         except CostmodelError:
             return False
         return True
+
+
+def _fault(
+    program: Program,
+    tensors: Sequence[torch.Tensor],
+    eager: Sequence[torch.Tensor],
+    exact: Sequence[torch.Tensor] | None,
+) -> str:
+    """What is wrong with a program; empty where its outputs may be used."""
+    try:
+        return "" if gate.passes(lambda: program.run(tensors), eager, exact) else "computes something else than"
+    except Exception as error:  # noqa: BLE001 - a compiler may fail in any way; which region did is found out next
+        return f"fails ({first_line(str(error))}) for"
 
 
 def state_of(module: nn.Module) -> dict[str, torch.Tensor]:

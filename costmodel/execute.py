@@ -6,6 +6,7 @@ computed once; each region becomes a callable, equal regions the same one. The m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -110,14 +111,20 @@ class Program:
         return [values[ref] for ref in self._main.outputs]
 
     def faulty(self, inputs: Sequence[torch.Tensor]) -> tuple[tuple[Region, float], ...]:
-        """Regions whose results differ from those of the same operators run eagerly, on the same operands; how much."""
+        """Regions whose results differ from those of the same operators run eagerly, on the same operands; how much.
+
+        A region that cannot run, because its backend fails on it, differs infinitely.
+        """
         values = self._params | {Ref(value.name): x for value, x in zip(self._main.inputs, inputs, strict=True)}
         found = []
         for step in self.steps:
             operands = [values[ref] for ref in step.inputs]
-            expected = build_module(cut(self._main, step.region.ops).graph)(*operands)
+            try:
+                expected = build_module(cut(self._main, step.region.ops).graph)(*operands)
+            except RuntimeError:  # what fails even so is not for a region to mend
+                break
             if step.region.backend != "eager":
-                error = worst_error(step.call(*operands), expected)
+                error = _error_of(step.call, operands, expected)
                 if error > allowed_error(expected, REGION_ERROR):
                     found.append((step.region, error))
             values.update(zip(step.outputs, expected, strict=True))
@@ -140,6 +147,13 @@ class Program:
         if key not in self._calls:
             self._calls[key] = _made(backend, part)
         return self._calls[key]
+
+
+def _error_of(call: Call, operands: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
+    try:
+        return worst_error(call(*operands), expected)
+    except Exception:  # noqa: BLE001 - a compiler may fail in any way, and the region can run eagerly
+        return math.inf
 
 
 def _made(backend: str, part: Part) -> Call:

@@ -232,6 +232,55 @@ def test_a_region_with_wrong_results_runs_eagerly_and_is_named(monkeypatch):
         close(fast(x), net(x))
 
 
+def test_a_region_that_cannot_run_runs_eagerly_and_is_named(monkeypatch):
+    net, x = Branches().eval(), torch.randn(1, 3, 8, 8)
+    plan = plan_for(net, (x,), moves=())
+    plan = replace(plan, regions=(plan.regions[0], replace(plan.regions[1], backend="inductor"), *plan.regions[2:]))
+
+    def failing(_graph):
+        def call(*_):
+            raise RuntimeError("no compiler here\nand more")
+
+        return call
+
+    monkeypatch.setattr(execute, "_Compiled", failing)
+    fast = public_apply(net, plan, (x,))
+    ((region, error),) = fast.replaced
+    assert (region.ops, error) == (plan.regions[1].ops, float("inf"))
+    assert [(one.backend, one.why) for one in fast.plan.regions][1] == ("eager", "it failed")
+    with torch.no_grad():
+        close(fast(x), net(x))
+
+
+def test_a_plan_that_fails_throughout_is_refused_in_one_line(monkeypatch):
+    net, x = Branches().eval(), torch.randn(1, 3, 8, 8)
+    plan = plan_for(net, (x,))
+
+    def run(*_):
+        raise RuntimeError("the device is gone\nand more")
+
+    monkeypatch.setattr(execute.Program, "run", run)
+    with pytest.raises(PlanError, match=r"^the plan fails \(the device is gone\) for \w+; make it anew") as caught:
+        public_apply(net, plan, (x,))
+    assert "\n" not in str(caught.value)
+
+
+def test_where_eager_regions_fail_too_none_is_to_blame(monkeypatch):
+    net, x = Branches().eval(), torch.randn(1, 3, 8, 8)
+    plan = plan_for(net, (x,))
+
+    def failing(*_):
+        raise RuntimeError("the device is gone")
+
+    def run(*_):
+        monkeypatch.setattr(execute, "build_module", lambda *_: failing)
+        failing()
+
+    monkeypatch.setattr(execute.Program, "run", run)
+    with pytest.raises(PlanError, match="the device is gone"):
+        public_apply(net, plan, (x,))
+
+
 def test_a_plan_that_is_wrong_throughout_is_refused(monkeypatch):
     net, x = Branches().eval(), torch.randn(1, 3, 8, 8)
     plan = plan_for(net, (x,))
