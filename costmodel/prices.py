@@ -18,6 +18,8 @@ from costmodel.oracle import Choice
 from costmodel.program import compile_counts, footprint_of
 from costmodel.regions import Cutter, Part, cut, fused_part
 
+GRID_US = 2.0**-10
+"""Times are whole multiples of this, so that sums are exact in whatever order: ways that launch the same kernels tie."""
 MOST_PARTNERS = 4
 """Of what a block reads, so many nearest blocks are considered for fusion with it; a concatenation reads dozens."""
 
@@ -98,7 +100,7 @@ class Prices:
         if key not in self._total_us:
             self.learn([key])
             times = [self._us[kernel.key] + self._launch_us * kernel.launches for kernel in self._kernels[key]]
-            self._total_us[key] = sum(times)
+            self._total_us[key] = sum(map(_on_grid, times))
         return self._total_us[key]
 
     def conversion_us(self, kind: TensorType) -> float:
@@ -113,7 +115,7 @@ class Prices:
         kernels = [Kernel(backend, graph, ("0",)) for backend in ("aten", "triton")]
         new = [kernel for kernel in kernels if kernel.key not in self._us]
         self._predict(new)
-        return min(self._us[kernel.key] for kernel in kernels)
+        return _on_grid(min(self._us[kernel.key] for kernel in kernels))
 
     def compile_us(self, ops: Sequence[str]) -> float:
         """What compiling some operators adds to the time to build a plan."""
@@ -176,11 +178,15 @@ class BlockCosts:
         return costs
 
     def choices(self, unit: int) -> Sequence[Choice]:
-        """How a block can run; what ends the graph is nothing and runs no way."""
+        """How a block can run, first what to prefer of ways that tie; what ends the graph is nothing and runs no way.
+
+        Eager comes before Inductor: a block that gains nothing by it joins no region, and regions stay small enough to
+        lie on lanes of their own.
+        """
         if unit == len(self.blocks):
             return (None,)
         fusible = self.cudnn and self.blocks[unit].fusible
-        return (*(("cudnn",) if fusible else ()), *(("inductor",) if self.inductor else ()), "eager")
+        return (*(("cudnn",) if fusible else ()), "eager", *(("inductor",) if self.inductor else ()))
 
     def run(self, unit: int, choice: Choice) -> float:
         """A block by itself, with its part of the time to compile it."""
@@ -188,7 +194,7 @@ class BlockCosts:
             return 0.0
         ops = self.blocks[unit].ops
         spread = self.prices.compile_us(ops) / self.calls if choice == "inductor" and math.isfinite(self.calls) else 0.0
-        return self.prices.us(str(choice), ops) + spread
+        return self.prices.us(str(choice), ops) + _on_grid(spread)
 
     def edge(self, producer: int, before: Choice | None, consumer: int, after: Choice) -> float:
         """What fusion across two blocks saves, as a negative cost, if Inductor compiles both."""
@@ -201,10 +207,14 @@ class BlockCosts:
     def together(self, branches: Sequence[float]) -> float:
         """Branches on streams of their own share the device: the longest one, or all if they fill it."""
         crossings = WAIT_US * sum(us > 0 for us in branches)
-        return max(*branches, self.overlap * sum(branches)) + crossings
+        return max(*branches, _on_grid(self.overlap * sum(branches))) + crossings
 
     def forking(self) -> BlockCosts:
         """The same costs with branches side by side."""
         filled = [(self.prices.us("eager", block.ops), self.prices.share("eager", block.ops)) for block in self.blocks]
         work = sum(us for us, _ in filled)
         return replace(self, overlap=sum(us * share for us, share in filled) / work if work else 1.0)
+
+
+def _on_grid(us: float) -> float:
+    return round(us / GRID_US) * GRID_US
