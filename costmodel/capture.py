@@ -8,6 +8,7 @@ name, or ends the graph there if a part of the model is better than none.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import operator
 import re
@@ -22,7 +23,7 @@ from torch.utils._pytree import tree_map_only
 from costmodel import ir
 from costmodel.breaks import lacks_data
 from costmodel.errors import CaptureError, DataDependentError, first_line
-from costmodel.forward import WholeOperators, forgetful_autograd, scopes, untouched
+from costmodel.forward import WholeOperators, forgetful_autograd, refuse_autocast, scopes, untouched
 from costmodel.functional import functional, writes_first
 from costmodel.guards import checked_modules
 from costmodel.passes import drop_dead_code
@@ -65,11 +66,25 @@ def trace(
     """The FX graph of one forward pass; `meta["types"]` holds result types, `meta["module"]` where a node ran.
 
     The output node's `meta["result"]` is what the pass returned, `meta["breaks"]` where it went by data. With `exact`,
-    the graph computes what the pass does, constants included; without, it is what costs time.
+    the graph computes what the first pass does, constants included; without, it is what costs time, in later passes
+    too: where the first keeps something that the second finds and leaves, the second's.
 
     Raises:
-        CaptureError: the forward pass failed.
+        CaptureError: the forward pass failed, or runs under autocast.
     """
+    if any(map(torch.is_autocast_enabled, ("cuda", "cpu"))):
+        refuse_autocast(type(module).__name__)
+    with untouched(module) as has_changed:
+        first = _traced(module, inputs, exact, training, partial)
+        if exact or training or not has_changed():
+            return first
+        with contextlib.suppress(CaptureError):
+            second = _traced(module, inputs, exact, training, partial)
+            return first if has_changed() else second
+        return first
+
+
+def _traced(module: nn.Module, inputs: Inputs, exact: bool, training: bool, partial: bool) -> fx.Graph:
     state = _state_on_meta(module, training)
     recorder = Recorder(module, {id(tensor): key for key, tensor in state.items()}, exact, training, partial)
     names: list[str] = []
@@ -125,7 +140,7 @@ def _run(
 ) -> tuple[Any, list[fx.Node]]:
     """What the forward pass returns; if it stops for want of data, None, and the nodes that nothing has read."""
     gradients = forgetful_autograd() if training else torch.no_grad()
-    with gradients, untouched(module), scopes(recorder), recorder, WholeOperators(recorder):
+    with gradients, scopes(recorder), recorder, WholeOperators(recorder):
         if training:
             module.train()
         try:

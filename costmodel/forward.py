@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeGuard
+from typing import Any, NoReturn, TypeGuard
 from unittest.mock import patch
 
 import torch
@@ -15,6 +16,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from costmodel.errors import CaptureError
 from costmodel.record import ATTENTION, Recorder
 
 _PYTHON_ATTENTION = torch.nn.functional.scaled_dot_product_attention
@@ -38,7 +40,11 @@ class WholeOperators(TorchFunctionMode):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self._recorder = recorder
-        self._patches: list[Any] = [patch.object(torch.nn.functional, "scaled_dot_product_attention", self._attention)]
+        casts = functools.partialmethod(_autocast, recorder)
+        self._patches: list[Any] = [
+            patch.object(torch.nn.functional, "scaled_dot_product_attention", self._attention),
+            patch.object(torch.autocast, "__init__", casts),
+        ]
         if not recorder.training:
             heads = functools.partialmethod(_multi_head, recorder)
             self._patches.append(patch.object(nn.MultiheadAttention, "forward", heads))
@@ -157,6 +163,35 @@ def _multi_head(module: nn.MultiheadAttention, recorder: Recorder, *args: Any, *
     return results[0], None
 
 
+_AUTOCAST = torch.autocast.__init__
+
+
+def _autocast(
+    region: torch.autocast,
+    recorder: Recorder,
+    device_type: str,
+    dtype: torch.dtype | None = None,
+    enabled: bool = True,
+    cache_enabled: bool | None = None,
+) -> None:
+    """A region without autocast; on meta tensors too, for which torch has none and refuses even to turn it off.
+
+    Raises:
+        CaptureError: the region turns autocast on.
+    """
+    if enabled:
+        refuse_autocast(recorder.where)
+    _AUTOCAST(region, "cpu" if device_type == "meta" else device_type, dtype, False, cache_enabled)  # type: ignore[no-untyped-call]  # torch leaves it without annotations
+
+
+def refuse_autocast(where: str) -> NoReturn:
+    """Says that autocast cannot be captured, and what can be done instead."""
+    raise CaptureError(
+        f"{where} runs under autocast, whose casts are not captured; "
+        "convert the model and its inputs instead, as --precision float16 does"
+    )
+
+
 def _without_lists(index: Any) -> Any:
     """An index with tensors for lists of numbers, which torch would put on the tensor's device: on meta they are lost.
 
@@ -231,29 +266,52 @@ def scopes(recorder: Recorder) -> Iterator[None]:
 
 
 @contextmanager
-def untouched(module: nn.Module) -> Iterator[None]:
+def untouched(module: nn.Module) -> Iterator[Callable[[], bool]]:
     """Undoes what a forward pass assigns to its modules: attributes, parameters, buffers, entries of dicts and lists.
 
-    A module that keeps what it has computed would keep tensors without data, and give them to later passes.
+    A module that keeps what it has computed would keep tensors without data, and give them to later passes. Inside,
+    what it yields tells whether anything was assigned since it was last called.
     """
-    saved = [
-        (vars(child), dict(vars(child)), [(held, held.copy()) for held in vars(child).values() if _is_container(held)])
-        for child in module.modules()
-    ]
+    before = latest = _held_by(module)
+
+    def has_changed() -> bool:
+        nonlocal latest
+        last, latest = latest, _held_by(module)
+        return len(last) != len(latest) or not all(map(_is_same, last, latest))
+
     try:
-        yield
+        yield has_changed
     finally:
-        for attributes, before, containers in saved:
-            _refill(attributes, before)
-            for container, contents in containers:
-                _refill(container, contents)
+        for container, contents in before:
+            _refill(container, contents)
 
 
-def _is_container(value: object) -> TypeGuard[dict[Any, Any] | list[Any] | set[Any]]:
+Container = dict[Any, Any] | list[Any] | set[Any]
+
+
+def _held_by(module: nn.Module) -> list[tuple[Container, Container]]:
+    """Whatever modules hold things in, attributes first, and copies of what it holds."""
+    holders: list[Container] = []
+    for child in module.modules():
+        holders += [vars(child), *filter(_is_container, vars(child).values())]
+    return [(holder, holder.copy()) for holder in holders]
+
+
+def _is_container(value: object) -> TypeGuard[Container]:
     return type(value) in (dict, OrderedDict, list, set)
 
 
-def _refill(container: dict[Any, Any] | list[Any] | set[Any], contents: Any) -> None:
+def _is_same(one: tuple[Container, Container], other: tuple[Container, Container]) -> bool:
+    """Whether two containers are one, and hold the same objects."""
+    (first, then), (second, now) = one, other
+    return first is second and list(map(id, _items(then))) == list(map(id, _items(now)))
+
+
+def _items(container: Container) -> Iterable[Any]:
+    return itertools.chain(*container.items()) if isinstance(container, dict) else container
+
+
+def _refill(container: Container, contents: Any) -> None:
     container.clear()
     if isinstance(container, list):
         container.extend(contents)

@@ -5,7 +5,7 @@ What a sequence is worth is asked of callables; nothing here knows of prices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from costmodel.ir import Graph
@@ -18,6 +18,8 @@ MOST_PLACES = 16
 """With more places than that a move is made at all of them or at none, for each one tried costs a decision."""
 HOPELESS = 1.05
 """Nor is it tried place by place where, made at all of them, it raises the value by more than this factor."""
+SAME = 1e-9
+"""Values whose ratio is closer to 1 than this differ by rounding: what comes first is kept."""
 
 Made = TypeVar("Made")
 
@@ -49,13 +51,13 @@ def try_moves(
             tried[moves] = decide(moves)
         return value(tried[moves])
 
-    best = min(sequences, key=worth)
+    best = least(sequences, worth)
     bases = tuple(sequences)
     for name in branch_moves:
         for base in bases:
             if _places(graph, base, name):
                 worth((*base, name))
-        best = min(tried, key=worth)
+        best = least(tuple(tried), worth)
         best = _descended(graph, best[:-1] if best[-1:] == (name,) else best, name, worth)
         bases = (best,)
     return list(tried.items())
@@ -71,12 +73,17 @@ def _descended(graph: Graph, base: Moves, name: str, worth: Callable[[Moves], fl
 
     if not places or worth(made_at(places)) > HOPELESS * worth(base):
         return base
-    chosen = frozenset(places) if worth(made_at(places)) < worth(base) else frozenset()
+    chosen = least((frozenset(), frozenset(places)), lambda where: worth(made_at(where)))
     for place in places if len(places) <= MOST_PLACES else ():
-        other = chosen ^ {place}
-        if worth(made_at(other)) < worth(made_at(chosen)):
-            chosen = other
+        chosen = least((chosen, chosen ^ {place}), lambda where: worth(made_at(where)))
     return made_at(chosen)
+
+
+def least(found: Iterable[Made], value: Callable[[Made], float]) -> Made:
+    """The first of those whose values are the smallest, but for rounding."""
+    valued = [(one, value(one)) for one in found]
+    limit = min(worth for _, worth in valued) * (1 + SAME)
+    return next(one for one, worth in valued if worth <= limit)
 
 
 def _places(graph: Graph, moves: Moves, name: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from costmodel.hardware import Profile
 from costmodel.ir import Graph
 from costmodel.lanes import Task, assign_lanes, makespan_us, merge_runs
 from costmodel.layout_choice import choose_layouts
-from costmodel.move_search import PLACED, Moves, try_moves
+from costmodel.move_search import PLACED, Moves, least, try_moves
 from costmodel.moves import rewrite
 from costmodel.oracle import STRATEGIES, Choice, sum_of_minima
 from costmodel.plan import Plan, Region, fingerprint
@@ -111,16 +111,15 @@ def _choose(candidates: Sequence[tuple[Moves, Found]], wanted: Objective, name: 
     """
     fitting = [(moves, one) for moves, one in candidates if one.nbytes <= wanted.memory_limit]
     if not fitting:
-        least = min(one.nbytes for _, one in candidates)
+        needed = min(one.nbytes for _, one in candidates)
         raise RequestError(
             f"{name} cannot be planned within {wanted.memory_limit / 2**20:.0f} MiB; "
-            f"the least that a plan for it is predicted to need is {math.ceil(least / 2**20)} MiB"
+            f"the least that a plan for it is predicted to need is {math.ceil(needed / 2**20)} MiB"
         )
-    best = min(fitting, key=lambda pair: wanted.of(pair[1]))
-    simple = min((pair for pair in fitting if pair[0] in MOVES), key=lambda pair: wanted.of(pair[1]), default=None)
-    if simple is not None and wanted.of(simple[1]) * (1 - LEAST_GAIN) <= wanted.of(best[1]):
-        return simple
-    return best
+    best = least(fitting, lambda pair: wanted.of(pair[1]))
+    usual = [pair for pair in fitting if pair[0] in MOVES]
+    simple = least(usual or fitting, lambda pair: wanted.of(pair[1]))
+    return simple if wanted.of(simple[1]) * (1 - LEAST_GAIN) <= wanted.of(best[1]) else best
 
 
 def bound_ms(graph: Graph, profile: Profile) -> float:
