@@ -181,7 +181,7 @@ def _autocast(
     """
     if enabled:
         refuse_autocast(recorder.where)
-    _AUTOCAST(region, "cpu" if device_type == "meta" else device_type, dtype, False, cache_enabled)  # type: ignore[no-untyped-call]  # torch leaves it without annotations
+    _AUTOCAST(region, "cpu" if device_type == "meta" else device_type, dtype, False, cache_enabled)
 
 
 def refuse_autocast(where: str) -> NoReturn:

@@ -110,7 +110,8 @@ class Extractor:
     """Takes groups of operators out of one graph as graphs of their own, in canonical names.
 
     Views that lead from outside into a group come along, so that its inputs keep their strides; what lies before
-    them becomes an input (`a0`, `a1`, ...) or a parameter (`p0`, ...).
+    them becomes an input (`a0`, `a1`, ...) or a parameter (`p0`, ...). All that attention reads are inputs: the kernel
+    is the same whether its mask is computed or held.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -143,19 +144,24 @@ class Extractor:
             op = self._ops[name]
             for ref in op.refs():
                 if ref.name not in group:
-                    self._add_value(ref, renamed, values, counts)
+                    role = "param" if self._is_held(ref) and op.base != "scaled_dot_product_attention" else "input"
+                    self._add_value(ref, role, renamed, values, counts)
             moved = op.reading(lambda ref: _renamed(ref, renamed))
             renamed[name] = str(len(new_ops))
             new_ops.append(Op(renamed[name], op.op, moved.args, op.types))
         outputs = self._outputs(order, computed, written)
         return Graph("", tuple(values), tuple(new_ops), tuple(Ref(renamed[r.name], r.index) for r in outputs))
 
-    def _add_value(self, ref: Ref, renamed: dict[str, str], values: list[Value], counts: dict[str, int]) -> None:
+    def _is_held(self, ref: Ref) -> bool:
+        source = self._values.get(ref.name)
+        return source is not None and source.role == "param"
+
+    def _add_value(
+        self, ref: Ref, role: str, renamed: dict[str, str], values: list[Value], counts: dict[str, int]
+    ) -> None:
         key = f"{ref.name}#{ref.index}"
         if key in renamed:
             return
-        source = self._values.get(ref.name)
-        role = "param" if source is not None and source.role == "param" else "input"
         name = f"{'p' if role == 'param' else 'a'}{counts[role]}"
         counts[role] += 1
         renamed[key] = name

@@ -19,7 +19,7 @@ from costmodel.program import compile_counts, footprint_of
 from costmodel.regions import Cutter, Part, cut, fused_part
 
 GRID_US = 2.0**-10
-"""Times are whole multiples of this, so that sums are exact in whatever order: ways that launch the same kernels tie."""
+"""Times are whole multiples of this, so that sums are exact in any order: ways that launch the same kernels tie."""
 MOST_PARTNERS = 4
 """Of what a block reads, so many nearest blocks are considered for fusion with it; a concatenation reads dozens."""
 
