@@ -27,7 +27,9 @@ MOST_SIGNATURES = 4
 Signature = tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype, torch.device], ...]
 
 
-def apply(module: nn.Module, plan: Plan, inputs: Sequence[Any], *, check: bool = True) -> Planned:
+def apply(
+    module: nn.Module, plan: Plan, inputs: Sequence[Any], *, check: bool = True, captured: Exact | None = None
+) -> Planned:
     """A module that computes what `module` does, as the plan says.
 
     Args:
@@ -35,6 +37,7 @@ def apply(module: nn.Module, plan: Plan, inputs: Sequence[Any], *, check: bool =
         plan: made for this module and inputs of these shapes.
         inputs: positional inputs; only shapes, types and strides are used.
         check: whether to compare outputs with the module's, and with float64's, on random inputs, before use.
+        captured: the module's pass on these inputs, if `capture_exactly` has been called already; None to capture now.
 
     Raises:
         PlanError: the plan is for another module, shape or kind of device; or its outputs are wrong and no region
@@ -44,7 +47,7 @@ def apply(module: nn.Module, plan: Plan, inputs: Sequence[Any], *, check: bool =
     if module.training:
         raise PlanError(f"{type(module).__name__} is in training mode; call .eval() on it")
     planned = Planned(module, plan, device_of(module, inputs))
-    planned.make_ready(inputs, check, same=True)
+    planned.make_ready(inputs, check, same=True, captured=captured)
     return planned
 
 
@@ -100,14 +103,14 @@ class Planned(nn.Module):
         """Takes over parameters that the original has been given since; what is ready is made anew when needed."""
         self._ready.clear()
 
-    def make_ready(self, inputs: Sequence[Any], check: bool, same: bool = False) -> None:
+    def make_ready(self, inputs: Sequence[Any], check: bool, same: bool = False, captured: Exact | None = None) -> None:
         """Prepares to run inputs of one kind, with `same` of the kind that the plan was made for.
 
         Raises:
             PlanError: the plan does not fit, or computes something else than the module.
         """
         module = self._original[0]
-        exact = capture_exactly(module, inputs, self.plan.model)
+        exact = captured or capture_exactly(module, inputs, self.plan.model)
         if same:
             self.plan.check(exact.graph)
         frozen = freeze(rewrite(exact.graph, self.plan.moves))

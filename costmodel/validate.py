@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +16,8 @@ from torch import nn
 
 from costmodel.apply import Planned, apply, device_of
 from costmodel.capture import tensors_in
-from costmodel.errors import RequestError
+from costmodel.errors import CostmodelError, RequestError
+from costmodel.exact import Exact, capture_exactly
 from costmodel.gate import random_like, worst_error
 from costmodel.hardware import load_profile, resolve_default
 from costmodel.hosts import speed_of
@@ -131,12 +133,13 @@ def validate(
     load_profile(chosen)  # what is wrong with it is said before anything is measured
     example = tuple(random_like(item, device) if isinstance(item, torch.Tensor) else item for item in inputs)
     share_cache()
+    captured, capture_s = _captured(module, example) if plans else (None, 0.0)
     with torch.no_grad():
         runs = {"eager": _Run.of(lambda: module, example, device)}
         for mode in modes:
             runs[mode] = _Run.of(partial(torch.compile, module, mode=mode), example, device)
         for name, one in plans.items():
-            runs[name] = _Run.of(partial(apply, module, one, example), example, device)
+            runs[name] = _Run.of(partial(apply, module, one, example, captured=captured), example, device, capture_s)
         _interleave(runs, seconds, device.type)
     host = here(chosen, device) if host is None else host  # probed last, as warm as what was measured
     report = predict(module, inputs, hardware=chosen, model_name=model_name, host=host)
@@ -164,6 +167,17 @@ def here(hardware: str, device: torch.device) -> float | None:
     return speed_of(host_probe(str(device)), profile)
 
 
+def _captured(module: nn.Module, example: tuple[Any, ...]) -> tuple[Exact | None, float]:
+    """A module's pass as it is before its first call, which may leave something in it, and the seconds that took.
+
+    None where it cannot be captured: applying a plan tells why.
+    """
+    start = time.perf_counter()
+    with suppress(CostmodelError):
+        return capture_exactly(module, example, type(module).__name__), time.perf_counter() - start
+    return None, 0.0
+
+
 class _Run:
     """One way of running the model, being measured."""
 
@@ -178,8 +192,14 @@ class _Run:
         self.outputs: list[torch.Tensor] = []
 
     @classmethod
-    def of(cls, make: Callable[[], Callable[..., Any]], example: tuple[Any, ...], device: torch.device) -> _Run:
-        """Made and called for the first time; where that fails, what is left is a note."""
+    def of(
+        cls,
+        make: Callable[[], Callable[..., Any]],
+        example: tuple[Any, ...],
+        device: torch.device,
+        before_s: float = 0.0,
+    ) -> _Run:
+        """Made and called for the first time, after what took `before_s`; where that fails, what is left is a note."""
         start = time.perf_counter()
         try:
             runner = make()
@@ -188,7 +208,7 @@ class _Run:
         except Exception as error:  # noqa: BLE001 - a compiler may fail in any way, and the other modes go on
             return cls(None, f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}")
         synchronize(device)
-        run.runner, run.compile_s = runner, time.perf_counter() - start
+        run.runner, run.compile_s = runner, before_s + time.perf_counter() - start
         runner(*example)
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)

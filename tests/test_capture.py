@@ -395,6 +395,28 @@ class TestRefusals:
         assert "weight is not initialised" in refusal(nn.LazyLinear(3))
 
 
+class TestAutocast:
+    """On meta tensors torch casts nothing under autocast, and refuses even to turn it off."""
+
+    @pytest.mark.parametrize("device", ["meta", "cuda", "cpu"])
+    def test_turned_off_it_is_nothing(self, device: str) -> None:
+        def careful(_: Any, x: torch.Tensor) -> torch.Tensor:
+            with torch.autocast(device, enabled=False):
+                return x.float() * 2
+
+        assert bases(captured(careful)) == ["mul"]
+
+    def test_turned_on_it_is_refused(self) -> None:
+        def casts(_: Any, x: torch.Tensor) -> torch.Tensor:
+            with torch.autocast("cpu", torch.bfloat16):
+                return x @ x
+
+        assert refusal(nn.Sequential(nn.ReLU(), Calls(casts))).startswith("1 runs under autocast")
+        with torch.autocast("cpu", torch.bfloat16):
+            assert "convert the model and its inputs" in refusal(nn.Linear(2, 2), torch.ones(1, 2))
+        assert torch.autocast("cpu", torch.bfloat16).fast_dtype == torch.bfloat16  # as it was before
+
+
 class TestModuleIsUntouched:
     @staticmethod
     def state(module: nn.Module) -> dict[str, Any]:
@@ -453,6 +475,44 @@ class TestModuleIsUntouched:
         assert module.seen is seen
         assert str(first) == str(second)
         assert [op.base for op in second.ops] == ["mul", "add"]
+
+    @pytest.mark.parametrize("keep", [dict, list])
+    def test_what_the_first_pass_keeps_is_there_in_the_pass_that_is_recorded(self, keep: type) -> None:
+        def from_dict(module: Any, x: torch.Tensor) -> torch.Tensor:
+            if not module.cache:
+                module.cache["weights"] = module.scale * 2
+            result: torch.Tensor = x + module.cache["weights"]
+            return result
+
+        def from_list(module: Any, x: torch.Tensor) -> torch.Tensor:
+            if not module.cache:
+                module.cache.append(module.scale * 2)
+            result: torch.Tensor = x + module.cache[0]
+            return result
+
+        cache = keep()
+        function = from_dict if keep is dict else from_list
+        module = Calls(function, cache=cache, scale=nn.Parameter(torch.ones(3, 1, 1)))
+        graph = capture(module, (X,))
+        assert bases(graph) == ["add"]
+        assert [value.type.shape for value in graph.values if value.role == "param"] == [(3, 1, 1)]
+        assert bases(capture_exactly(module, (X,), "g").graph) == ["mul", "add"]  # a plan needs its value
+        assert module.cache is cache
+        assert not cache
+
+    def test_a_module_without_a_steady_state_is_recorded_in_its_first_pass(self) -> None:
+        def grow(module: Any, x: torch.Tensor) -> torch.Tensor:
+            module.seen.append(x)
+            return torch.cat(module.seen)
+
+        def fail(module: Any, x: torch.Tensor) -> torch.Tensor:
+            module.calls.add(len(module.calls))
+            if len(module.calls) > 1:
+                raise ValueError
+            return x.relu()
+
+        assert capture(Calls(grow, seen=[]), (X,)).ops[0].type.shape[0] == X.shape[0]
+        assert bases(capture(Calls(fail, calls=set()), (X,))) == ["relu"]
 
     def test_an_exception_that_a_module_catches_leaves_the_scopes_right(self) -> None:
         def boom(*_: Any) -> None:

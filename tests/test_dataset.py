@@ -55,6 +55,16 @@ def test_a_row_names_its_kernel():
     assert str(kernel_of(RELU, "aten").graph) == RELU
 
 
+def test_a_row_of_attention_is_the_kernel_that_a_model_calls():
+    row = """graph _ {
+  input %a0: float32[1,2,4,8]
+  param %p0: float32[4,4]
+  %0 = scaled_dot_product_attention(query=%a0, key=%a0, value=%a0, attn_mask=%p0) : float32[1,2,4,8] strided
+  return %0
+}"""
+    assert str(kernel_of(row, "aten").graph) == row.replace("param %p0", "input %a1").replace("%p0", "%a1")
+
+
 def test_a_damaged_graph_is_refused():
     with pytest.raises(DatasetError, match="a row's graph is damaged"):
         kernel_of("graph _ {", "aten")

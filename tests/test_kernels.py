@@ -9,8 +9,11 @@ from torch import nn
 from costmodel.capture import capture
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
 from costmodel.kernels import Extractor, Kernel, choose_libraries, eager_kernels, grouping
+from costmodel.program import dispatch_class
+from tests.test_capture import Calls
 
 T = TensorType("float32", (2, 6))
+QUERY = torch.empty(1, 2, 4, 8, device="meta")
 HALF = TensorType("float32", (2, 3), "strided")
 
 
@@ -47,6 +50,28 @@ class TestEagerKernels:
         first, second = eager_kernels(chain(op("a", "relu", "x"), op("b", "relu", "a")))
         assert first == second
         assert first.ops != second.ops
+
+    def test_attention_is_one_kernel_whether_its_mask_is_computed_or_held(self) -> None:
+        class Biased(nn.Module):
+            def __init__(self, held: bool) -> None:
+                super().__init__()
+                self.held, self.bias = held, nn.Parameter(torch.zeros(4, 4))
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                mask = self.bias if self.held else self.bias * 2
+                return nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+        found = [
+            next(kernel for kernel in eager_kernels(capture(Biased(held).eval(), (QUERY,))) if kernel.kind != "mul")
+            for held in (True, False)
+        ]
+        assert found[0] == found[1]
+        assert str(found[0].graph).count("input") == 2
+        assert dispatch_class(found[0]) == "attention.masked.32"
+        (plain,) = eager_kernels(
+            capture(Calls(lambda _, x: nn.functional.scaled_dot_product_attention(x, x, x)), (QUERY,))
+        )
+        assert dispatch_class(plain) == "attention.32"
 
     @pytest.mark.parametrize(
         ("dtype", "shape", "base"),

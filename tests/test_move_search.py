@@ -11,7 +11,7 @@ from torch import nn
 
 from costmodel import move_search
 from costmodel.exact import capture_exactly
-from costmodel.move_search import HOPELESS, PLACED, try_moves
+from costmodel.move_search import HOPELESS, PLACED, least, try_moves
 from costmodel.moves import MOVES, rewrite
 from tests.test_pixels import Squeezed
 from tests.test_siblings import Inception
@@ -63,3 +63,18 @@ def test_many_places_are_taken_all_or_none(monkeypatch):
     monkeypatch.setattr(move_search, "MOST_PLACES", 1)
     tried = [moves for moves, _ in try_moves(GRAPH, (FOLD,), len, lambda count: 1.0 / count)]
     assert tried == [FOLD, (*FOLD, PLACED[0]), (*FOLD, *PLACED[:2]), (*FOLD, *PLACED)]
+
+
+def test_of_values_that_differ_by_rounding_the_first_is_the_least():
+    assert least(["a", "b", "c"], {"a": 2.0, "b": 1.0 + 1e-12, "c": 1.0}.__getitem__) == "b"
+    assert least(["a", "b"], {"a": 1.0 + 1e-6, "b": 1.0}.__getitem__) == "b"
+
+
+def test_a_move_that_changes_nothing_but_rounding_is_not_made():
+    sizes: dict[tuple[str, ...], float] = {}
+
+    def value(moves):
+        return 100.0 - 1e-10 * sizes.setdefault(moves, len(sizes))
+
+    tried = try_moves(GRAPH, (FOLD,), lambda moves: moves, value)
+    assert least([moves for moves, _ in tried], value) == FOLD

@@ -66,6 +66,25 @@ def test_plan_and_eager_are_measured_in_turn():
     json.dumps(result.to_dict(), allow_nan=False)
 
 
+def test_a_plan_fits_a_module_that_keeps_what_its_first_call_computes():
+    class Lazy(Slow):
+        table: torch.Tensor | None = None
+
+        def forward(self, x):
+            if self.table is None:
+                self.table = torch.arange(22.0) / 22
+            return super().forward(x) + self.table
+
+    net, x = Lazy().eval(), torch.randn(1, 3, 24, 24)
+    plans = {"plan": plan_for(net, (x,)), "other": plan_for(net, (x,))}
+    assert net.table is None  # planned before its first call, as a command does
+    result = costmodel.validate(
+        net, (x,), plan=plans["plan"], others={"other": plans["other"]}, hardware="nvidia-h200", modes=(), seconds=0.001
+    )
+    assert [result.modes[name].note for name in plans] == ["", ""]
+    assert all(result.modes[name].output_error < 1e-5 for name in plans)
+
+
 def test_a_way_that_fails_is_noted_and_the_others_go_on():
     net, x = Slow().eval(), torch.randn(1, 3, 24, 24)
     wrong = replace(plan_for(net, (x,)), graph="another")
