@@ -81,13 +81,12 @@ def origin_of(name: str) -> str:
 
 
 def dispatch_class(kernel: Kernel) -> str:
-    """What decides the host time of a call: `conv.nchw.spatial.32`, `linear.16`, `attention.masked.32`, `triton`."""
+    """What decides the host time of a call: `conv.nchw.spatial.32`, `linear.16`, `batch_norm.32`, `triton`, ..."""
     if kernel.backend == "triton":
         return "triton"
     anchor = kernel.anchor
     if anchor.base != "convolution":
-        masked = ".masked" if isinstance(anchor.arg("attn_mask"), Ref) else ""  # ATen pads masks, and expands them
-        return f"{ops.lookup(anchor).kind}{masked}.{_width(anchor)}"
+        return f"{ops.lookup(anchor).kind}.{_width(anchor)}"
     return f"conv.{_layout(kernel.graph, anchor)}.{_shape_class(kernel.graph, anchor)}.{_width(anchor)}"
 
 
