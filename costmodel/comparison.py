@@ -92,13 +92,8 @@ def comparison_markdown(records: Sequence[Record]) -> str:
     text = (
         f"Latency of the best of eager, `default` and `reduce-overhead` over that of the plan, measured in turn in\n"
         f"one process on an {device}, inputs nchw; in parentheses as predicted beforehand. {len(gains)} cases:\n"
-        f"geometric mean {statistics.geometric_mean(gains):.2f}, least {min(gains):.2f}."
+        f"geometric mean {statistics.geometric_mean(gains):.2f}, least {min(gains):.2f}.{_on_quiet_hosts(known)}"
     )
-    if quiet := [record for record in known if (record.get("host_speed") or 1.0) >= SLOW_HOST]:
-        text += (
-            f" Without the {len(known) - len(quiet)} that were measured while the host\n"
-            f"took over {1 / SLOW_HOST:.1f} times as long as usual to issue kernels the mean is {_mean(quiet)}."
-        )
     also = "Latencies as predicted before, by a profile that had seen kernels of these models and others:"
     parts = [text, _grid(known, _cell, _mean), also, _errors(known)]
     if studied := latest([one for one in usable if gain(one, "published") and "theoretical_ms" in one]):
@@ -110,8 +105,19 @@ def others_markdown(records: Sequence[Record]) -> str:
     """What plans of models beside `MODELS` gained over the best mode, by model and setting."""
     known = [record for record in latest(records) if gain(record)]
     least = min(value for record in known if (value := gain(record)))
-    said = f"{len(known)} cases: geometric mean {_mean(known)}, least {least:.2f}."
+    said = f"{len(known)} cases: geometric mean {_mean(known)}, least {least:.2f}.{_on_quiet_hosts(known)}"
     return f"{said}\n\n{_grid(known, _cell, _mean)}"
+
+
+def _on_quiet_hosts(known: Sequence[Record]) -> str:
+    """What is left of the mean where nothing disturbed the host; nothing where nothing did anywhere."""
+    quiet = [record for record in known if (record.get("host_speed") or 1.0) >= SLOW_HOST]
+    if not quiet or len(quiet) == len(known):
+        return ""
+    return (
+        f" Without the {len(known) - len(quiet)} that were measured while the host\n"
+        f"took over {1 / SLOW_HOST:.1f} times as long as usual to issue kernels the mean is {_mean(quiet)}."
+    )
 
 
 def moves_markdown(records: Sequence[Record]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from costmodel import ops
 from costmodel.attention import fast_path
@@ -15,7 +16,7 @@ from costmodel.ir import Graph, Op, Ref, TensorType, Value
 from costmodel.ops import Role
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Kernel:
     """One call that the host issues: operators computed together by one implementation.
 
@@ -39,7 +40,7 @@ class Kernel:
         computing = [op for op in self.graph.ops if ops.lookup(op).role is not Role.VIEW]
         return max(reversed(computing or self.graph.ops), key=lambda op: ranked.get(ops.lookup(op).role, 0))
 
-    @property
+    @cached_property
     def key(self) -> tuple[str, str]:
         """What makes two kernels take the same time: how they run, and their graph's text.
 

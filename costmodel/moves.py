@@ -26,6 +26,8 @@ def fold_batch_norm(graph: Graph) -> Graph:
     """
     users = graph.users()
     returned = {ref.name for ref in graph.outputs}
+    readers = (*(ref for op in graph.ops for ref in op.refs()), *graph.outputs)
+    statistics_read = {ref.name for ref in readers if ref.index > 0}
     made = {op.name: op for op in graph.ops}
     params = {value.name for value in graph.values if value.role == "param"}
     folded: dict[str, Op] = {}
@@ -34,7 +36,7 @@ def fold_batch_norm(graph: Graph) -> Graph:
         convolution = made.get(source.name) if isinstance(source, Ref) else None
         if convolution is None or not _foldable(op, convolution, params):
             continue
-        if users[convolution.name] == [op] and convolution.name not in returned and not _statistics_used(graph, op):
+        if users[convolution.name] == [op] and convolution.name not in returned and op.name not in statistics_read:
             folded[convolution.name] = op
     new_ops: list[Op] = []
     renamed = {norm.name: name for name, norm in folded.items()}
@@ -58,11 +60,6 @@ def _foldable(norm: Op, convolution: Op, params: set[str]) -> bool:
 
 def _maybe(arg: Arg) -> list[Ref]:
     return [arg] if isinstance(arg, Ref) else []
-
-
-def _statistics_used(graph: Graph, norm: Op) -> bool:
-    readers = [ref for op in graph.ops for ref in op.refs()] + list(graph.outputs)
-    return any(ref.name == norm.name and ref.index > 0 for ref in readers)
 
 
 def _folded(graph: Graph, convolution: Op, norm: Op) -> list[Op]:

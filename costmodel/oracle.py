@@ -7,6 +7,7 @@ and what branches cost that run side by side. `STRATEGIES` holds the study's ora
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -101,7 +102,10 @@ class _Search:
     """Dynamic programming: the best way to the end of an element, for every choice of the unit that ends it."""
 
     def __init__(self, costs: Costs) -> None:
-        self._costs = costs
+        self._choices: Callable[[int], Sequence[Choice]] = functools.cache(costs.choices)
+        self._run: Callable[[int, Choice], float] = functools.cache(costs.run)
+        self._edge: Callable[[int, Choice | None, int, Choice], float] = functools.cache(costs.edge)
+        self._together = costs.together
         self._known: dict[tuple[int, Choice | None, int, Choice], _Found] = {}
 
     def whole(self, tree: Pipeline) -> _Found:
@@ -132,9 +136,6 @@ class _Search:
             last = join.unit
         return rows, last, None
 
-    def _choices(self, unit: int) -> Sequence[Choice]:
-        return self._costs.choices(unit)
-
     def _ended(
         self,
         rows: Mapping[Choice | None, _Found],
@@ -144,7 +145,7 @@ class _Search:
         choice: Choice,
     ) -> _Found:
         found = _least(self._extended(rows, last, inner, unit, choice))
-        return _Found(found.cost + self._costs.run(unit, choice), ((unit, choice),), (found,))
+        return _Found(found.cost + self._run(unit, choice), ((unit, choice),), (found,))
 
     def _extended(
         self,
@@ -157,14 +158,14 @@ class _Search:
         """Each row, with what lies between its unit and the next one and the edges into that."""
         for before, row in rows.items():
             if inner is None:
-                yield _Found(row.cost + self._costs.edge(last, before, end, after), parts=(row,))
+                yield _Found(row.cost + self._edge(last, before, end, after), parts=(row,))
             elif isinstance(inner, Tangle):
                 found = self._tangle(inner, last, before, end, after)
                 yield _Found(row.cost + found.cost, parts=(row, found))
             else:
                 branches = tuple(self._branch(branch, last, before, end, after) for branch in inner.branches)
                 each = [branch.cost for branch in branches]
-                yield _Found(row.cost + min(sum(each), self._costs.together(each)), parts=(row, *branches))
+                yield _Found(row.cost + min(sum(each), self._together(each)), parts=(row, *branches))
 
     def _tangle(self, tangle: Tangle, last: int, before: Choice | None, end: int, after: Choice) -> _Found:
         options = [self._choices(unit) for unit in tangle.units]
@@ -172,9 +173,9 @@ class _Search:
 
         def cost(choices: Sequence[Choice]) -> float:
             made = fixed | dict(zip(tangle.units, choices, strict=True))
-            run = sum(self._costs.run(unit, made[unit]) for unit in tangle.units)
+            run = sum(self._run(unit, made[unit]) for unit in tangle.units)
             passed = sum(
-                self._costs.edge(last if start == SOURCE else start, made[start], stop, made[stop])
+                self._edge(last if start == SOURCE else start, made[start], stop, made[stop])
                 for start, stop in tangle.edges
             )
             return run + passed
@@ -192,25 +193,30 @@ class _Search:
             for unit in edge:
                 if unit in touching:
                     touching[unit].append(edge)
+        neighbours = {
+            unit: {end for edge in edges for end in edge} & touching.keys() - {unit} for unit, edges in touching.items()
+        }
 
         def local(unit: int, choice: Choice, made: Mapping[int, Choice | None]) -> float:
             trial = {**{end: made[end] for edge in touching[unit] for end in edge}, unit: choice}
             passed = (
-                self._costs.edge(last if start == SOURCE else start, trial[start], stop, trial[stop])
+                self._edge(last if start == SOURCE else start, trial[start], stop, trial[stop])
                 for start, stop in touching[unit]
             )
-            return self._costs.run(unit, choice) + sum(passed)
+            return self._run(unit, choice) + sum(passed)
 
         def improved(start: Choice) -> tuple[float, tuple[Choice, ...]]:
             own = {unit: self._choices(unit) for unit in tangle.units}
             made = dict(fixed) | {unit: start if start in own[unit] else own[unit][0] for unit in tangle.units}
-            changed = True
-            while changed:
-                changed = False
-                for unit in tangle.units:
-                    best = min(own[unit], key=lambda choice: local(unit, choice, made))
-                    if local(unit, best, made) < local(unit, made[unit], made) - TOLERANCE:
-                        made[unit], changed = best, True
+            pending = set(tangle.units)
+            while pending:  # whose neighbours have changed since they were looked at
+                for unit in filter(pending.__contains__, tangle.units):
+                    pending.remove(unit)
+                    costs = {choice: local(unit, choice, made) for choice in own[unit]}
+                    best = min(costs, key=costs.__getitem__)
+                    if costs[best] < costs[made[unit]] - TOLERANCE:
+                        made[unit] = best
+                        pending |= neighbours[unit]
             final = tuple(made[unit] for unit in tangle.units)
             return sum(local(unit, made[unit], made) for unit in tangle.units), final
 
