@@ -18,7 +18,7 @@ MOST_PLACES = 16
 """With more places than that a move is made at all of them or at none, for each one tried costs a decision."""
 HOPELESS = 1.05
 """Nor is it tried place by place where, made at all of them, it raises the value by more than this factor."""
-SAME = 1e-9
+SAME = 1e-6
 """Values whose ratio is closer to 1 than this differ by rounding: what comes first is kept."""
 
 Made = TypeVar("Made")
