@@ -180,14 +180,13 @@ class _Search:
             )
             return run + passed
 
-        if math.prod(map(len, options)) <= MOST_COMBINATIONS:
-            best = min(itertools.product(*options), key=cost)
-        else:
-            best = self._descended(tangle, last, fixed)
+        whole = math.prod(map(len, options)) <= MOST_COMBINATIONS
+        tried = itertools.product(*options) if whole else self._descended(tangle, last, fixed)
+        best = min(tried, key=cost)
         return _Found(cost(best), tuple(zip(tangle.units, best, strict=True)))
 
-    def _descended(self, tangle: Tangle, last: int, fixed: Mapping[int, Choice | None]) -> tuple[Choice, ...]:
-        """Coordinate descent from every uniform start: units change their choices while that lowers the cost."""
+    def _descended(self, tangle: Tangle, last: int, fixed: Mapping[int, Choice | None]) -> Iterator[tuple[Choice, ...]]:
+        """Coordinate descents from every uniform start: units change their choices while that lowers the cost."""
         touching: dict[int, list[tuple[int, int]]] = {unit: [] for unit in tangle.units}
         for edge in tangle.edges:
             for unit in edge:
@@ -205,7 +204,7 @@ class _Search:
             )
             return self._run(unit, choice) + sum(passed)
 
-        def improved(start: Choice) -> tuple[float, tuple[Choice, ...]]:
+        def improved(start: Choice) -> tuple[Choice, ...]:
             own = {unit: self._choices(unit) for unit in tangle.units}
             made = dict(fixed) | {unit: start if start in own[unit] else own[unit][0] for unit in tangle.units}
             pending = set(tangle.units)
@@ -217,11 +216,10 @@ class _Search:
                     if costs[best] < costs[made[unit]] - TOLERANCE:
                         made[unit] = best
                         pending |= neighbours[unit]
-            final = tuple(made[unit] for unit in tangle.units)
-            return sum(local(unit, made[unit], made) for unit in tangle.units), final
+            return tuple(made[unit] for unit in tangle.units)
 
         starts = dict.fromkeys(choice for unit in tangle.units for choice in self._choices(unit))
-        return min(map(improved, starts), key=lambda found: found[0])[1]
+        return map(improved, starts)
 
 
 def _least(found: Iterable[_Found]) -> _Found:

@@ -166,6 +166,36 @@ def test_a_large_tangle_is_searched_unit_by_unit(monkeypatch):
     assert decide(tree, costs).cost == pytest.approx(0.5 * count)  # compiled throughout; any switch costs 4
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 10**6))
+def test_a_large_tangle_ends_with_the_best_of_plain_descents_from_every_choice(seed):
+    count = 6
+    tree = stream_tree(count, [(i, j) for i in range(count) for j in range(i + 1, count)])
+    ends, inside = (0, 5), (1, 2, 3, 4)
+    assert f"Tangle(units={inside}" in repr(tree)
+    costs = Random(seed, ways=3, fork=math.inf)
+
+    def descended(made):
+        """Sweeps over the tangle's units, each by the cost of the whole, until nothing changes."""
+        while True:
+            before = dict(made)
+            for unit in inside:
+                tried = {way: cost_by_definition(tree, made | {unit: way}, costs) for way in costs.choices(unit)}
+                best = min(tried, key=tried.__getitem__)
+                made |= {unit: best} if tried[best] < tried[made[unit]] - 1e-9 else {}
+            if made == before:
+                return cost_by_definition(tree, made, costs)
+
+    found = [
+        descended(dict(zip(ends, outside, strict=True)) | {i: way if way in costs.choices(i) else "a" for i in inside})
+        for outside in itertools.product(*map(costs.choices, ends))
+        for way in dict.fromkeys(way for unit in inside for way in costs.choices(unit))
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(oracle, "MOST_COMBINATIONS", 1)
+        assert decide(tree, costs).cost == pytest.approx(min(found))
+
+
 def test_a_row_of_five_thousand_units():
     tree = Pipeline(tuple(map(Leaf, range(5000))))
     assert decide(tree, Table((2.0,) * 5000, (1.0,) * 5000, 1.0)).cost == 5000.0
