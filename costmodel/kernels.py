@@ -141,21 +141,21 @@ class Extractor:
         values: list[Value] = []
         new_ops: list[Op] = []
         counts = {"input": 0, "param": 0}
+        attends = any(self._ops[name].base == "scaled_dot_product_attention" for name in computed)
         for name in order:
             op = self._ops[name]
             for ref in op.refs():
                 if ref.name not in group:
-                    role = "param" if self._is_held(ref) and op.base != "scaled_dot_product_attention" else "input"
-                    self._add_value(ref, role, renamed, values, counts)
+                    self._add_value(ref, "input" if attends else self._role(ref), renamed, values, counts)
             moved = op.reading(lambda ref: _renamed(ref, renamed))
             renamed[name] = str(len(new_ops))
             new_ops.append(Op(renamed[name], op.op, moved.args, op.types))
         outputs = self._outputs(order, computed, written)
         return Graph("", tuple(values), tuple(new_ops), tuple(Ref(renamed[r.name], r.index) for r in outputs))
 
-    def _is_held(self, ref: Ref) -> bool:
+    def _role(self, ref: Ref) -> str:
         source = self._values.get(ref.name)
-        return source is not None and source.role == "param"
+        return "param" if source is not None and source.role == "param" else "input"
 
     def _add_value(
         self, ref: Ref, role: str, renamed: dict[str, str], values: list[Value], counts: dict[str, int]

@@ -57,7 +57,7 @@ class TestEagerKernels:
 
             def forward(self, x: torch.Tensor) -> torch.Tensor:
                 mask = self.bias if self.held else self.bias * 2
-                return nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+                return nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask[None])
 
         found = [
             next(kernel for kernel in eager_kernels(capture(Biased(held).eval(), (QUERY,))) if kernel.kind != "mul")
