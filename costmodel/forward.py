@@ -8,7 +8,7 @@ import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NoReturn, TypeGuard
+from typing import Any, NoReturn, Protocol, TypeGuard
 from unittest.mock import patch
 
 import torch
@@ -251,8 +251,18 @@ def _forgotten(_: object) -> torch.Tensor:
     raise AssertionError("no backward pass is run while a forward pass is recorded")
 
 
+class Scoped(Protocol):
+    """What wants to know which submodule is running."""
+
+    def enter(self, child: nn.Module) -> None:
+        """A submodule starts to run."""
+
+    def leave(self, child: nn.Module) -> None:
+        """A submodule has returned, and so have those that it called, be it by an exception that it caught."""
+
+
 @contextmanager
-def scopes(recorder: Recorder) -> Iterator[None]:
+def scopes(recorder: Scoped) -> Iterator[None]:
     """Tells a recorder which submodule is running."""
     handles = [
         nn.modules.module.register_module_forward_pre_hook(lambda child, _: recorder.enter(child)),

@@ -23,8 +23,10 @@ from costmodel.hardware import load_profile, resolve_default
 from costmodel.hosts import speed_of
 from costmodel.inductor import share_cache
 from costmodel.measure import host_probe, latency
+from costmodel.measure_layers import LayerResult, measure_layers
 from costmodel.plan import Plan
 from costmodel.predict import predict
+from costmodel.report.types import Report
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 """Modes of torch.compile that can be measured."""
@@ -79,6 +81,7 @@ class Validation:
     modes: Mapping[str, ModeResult]
     replaced: tuple[str, ...] = ()
     host_speed: float = 1.0
+    layers: tuple[LayerResult, ...] = ()
 
     @property
     def worst_error(self) -> float:
@@ -107,6 +110,7 @@ def validate(
     modes: Sequence[str] = USUAL,
     seconds: float = 0.1,
     host: str | float | None = None,
+    layers: bool = False,
 ) -> Validation:
     """Runs a module eagerly, in torch.compile's modes and as planned, in turn, and compares with the prediction.
 
@@ -120,6 +124,7 @@ def validate(
         modes: of MODES.
         seconds: of measuring a mode in a round; there are seven rounds.
         host: whose costs are predicted, by name or speed; None for this one, which is probed.
+        layers: whether to measure every layer of the eager model too.
 
     Raises:
         RequestError: an unknown mode or host.
@@ -156,7 +161,13 @@ def validate(
         modes={name: run.result(predicted.get(name), eager) for name, run in runs.items()},
         replaced=tuple(r.layers[0] for r, _ in planned.replaced if r.layers) if isinstance(planned, Planned) else (),
         host_speed=report.host_speed,
+        layers=_layers(module, example, report) if layers else (),
     )
+
+
+def _layers(module: nn.Module, example: Sequence[Any], report: Report) -> tuple[LayerResult, ...]:
+    predicted = [(layer.name, layer.kind, layer.eager_us) for layer in report.layers]
+    return measure_layers(module, example, predicted, load_profile(report.hardware).on_cpu)
 
 
 def here(hardware: str, device: torch.device) -> float | None:

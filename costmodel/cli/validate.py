@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,9 @@ Device = Annotated[str, typer.Option("--device", help="cpu, cuda or cuda:N; defa
 MaxError = Annotated[
     float | None, typer.Option("--max-error", metavar="PCT", help="Exit with status 1 if a speedup is off by more.")
 ]
+LayersOption = Annotated[
+    options.Layers, typer.Option("--layers", help="Layers to measure too, in eager execution; JSON holds all or none.")
+]
 Seconds = Annotated[float, typer.Option("--seconds", help="Of measuring each mode in each of seven rounds.")]
 
 
@@ -41,6 +45,7 @@ def validate(
     device: Device = "",
     max_error: MaxError = None,
     seconds: Seconds = 0.1,
+    layers: LayersOption = options.Layers.NONE,
     format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
     output: options.Output = None,
     quiet: options.Quiet = False,
@@ -49,6 +54,7 @@ def validate(
     """Measure MODEL here, eager, compiled and as planned, in turn, and compare with what was predicted."""
     if seconds <= 0:
         raise RequestError(f"--seconds must be above 0, not {seconds}")
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # read when torch is imported; its profiler talks on standard error
     with opened(output) as write:
         profile = choose_hardware(hardware, quiet)
         from costmodel.hardware import load_profile
@@ -81,8 +87,15 @@ def validate(
             elif given is None and not no_plan:
                 note("no plan is made for a CPU; give --plan PLAN.json to measure one", quiet)
             result = compare(
-                module, inputs, plan=given, hardware=profile, model_name=model, modes=modes or USUAL, seconds=seconds
+                module,
+                inputs,
+                plan=given,
+                hardware=profile,
+                model_name=model,
+                modes=modes or USUAL,
+                seconds=seconds,
+                layers=layers is not options.Layers.NONE,
             )
-        write(render_validation(result, format.value, terminal_width(output)))
+        write(render_validation(result, format.value, terminal_width(output), layers.value))
     if max_error is not None and 100 * result.worst_error > max_error:
         raise typer.Exit(MISSED)

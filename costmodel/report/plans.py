@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 from costmodel.errors import RequestError
 from costmodel.plan import Plan
 from costmodel.report import FORMATS
-from costmodel.report.rows import NONE, interval, milliseconds, number, times
-from costmodel.report.sections import Sheet, render_sheet
+from costmodel.report.rows import NONE, TOP_LAYERS, interval, milliseconds, number, times
+from costmodel.report.sections import Section, Sheet, render_sheet
 
 if TYPE_CHECKING:
+    from costmodel.measure_layers import LayerResult
     from costmodel.validate import Validation
 
 _RESULT_COLUMNS = (
     *("mode", "predicted ms", "measured ms", "interval", "error", "speedup", "interval"),
     *("compile s", "peak MB", "output error", ""),
 )
+_LAYER_COLUMNS = ("layer", "kind", "predicted us", "measured us", "error")
 
 
 def render_plan(plan: Plan, format: str = "table", width: int | None = None) -> str:  # noqa: A002
@@ -33,15 +35,26 @@ def render_plan(plan: Plan, format: str = "table", width: int | None = None) -> 
     return _render(plan.to_dict(), regions, plan_sheet(plan), format, width)
 
 
-def render_validation(result: Validation, format: str = "table", width: int | None = None) -> str:  # noqa: A002
-    """A validation: predicted beside measured, mode by mode.
+def render_validation(
+    result: Validation,
+    format: str = "table",  # noqa: A002
+    width: int | None = None,
+    layers: str = "all",
+) -> str:
+    """A validation: predicted beside measured, mode by mode, and layer by layer where they were measured.
+
+    Args:
+        result: what is shown.
+        format: one of FORMATS; CSV holds the modes.
+        width: columns of the terminal, for `table`; None for no limit.
+        layers: `all` that were measured, or `top`, those that take most.
 
     Raises:
         RequestError: unknown format.
     """
     values = result.to_dict()
     modes = [{"model": result.model, "mode": name, **found} for name, found in values["modes"].items()]
-    return _render(values, modes, validation_sheet(result), format, width)
+    return _render(values, modes, validation_sheet(result, layers), format, width)
 
 
 def _render(
@@ -100,7 +113,7 @@ def plan_sheet(plan: Plan) -> Sheet:
     )
 
 
-def validation_sheet(result: Validation) -> Sheet:
+def validation_sheet(result: Validation, layers: str = "all") -> Sheet:
     """What a validation's reader is shown."""
     cells = [
         (
@@ -123,7 +136,34 @@ def validation_sheet(result: Validation) -> Sheet:
     notes = [f"largest error of a predicted speedup: {result.worst_error:.1%}", *_wrong(result.replaced)]
     if result.host_speed != 1.0:
         notes.append(f"this host issues kernels at {result.host_speed:.2f} of the speed of the profile's own")
-    return Sheet(title, (("predicted and measured", _RESULT_COLUMNS, cells),), notes)
+    sections: list[Section] = [("predicted and measured", _RESULT_COLUMNS, cells)]
+    if result.layers:
+        shown = _longest(result.layers, TOP_LAYERS if layers == "top" else len(result.layers))
+        heading = (
+            f"eager layers: the {len(shown)} of {len(result.layers)} that take most"
+            if layers == "top"
+            else "eager layers"
+        )
+        sections.append((heading, _LAYER_COLUMNS, [_layer_row(layer) for layer in shown]))
+    return Sheet(title, sections, notes)
+
+
+def _longest(layers: Sequence[LayerResult], most: int) -> list[LayerResult]:
+    """Those that take most, in execution order."""
+    order = sorted(
+        range(len(layers)), key=lambda index: -(layers[index].measured_us or layers[index].predicted_us or 0.0)
+    )
+    return [layers[index] for index in sorted(order[:most])]
+
+
+def _layer_row(layer: LayerResult) -> tuple[str, ...]:
+    return (
+        layer.name,
+        layer.kind,
+        number(layer.predicted_us, 1),
+        number(layer.measured_us, 1),
+        _percent(layer.error),
+    )
 
 
 def _wrong(names: Iterable[str]) -> list[str]:
