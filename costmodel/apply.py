@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -98,6 +98,21 @@ class Planned(nn.Module):
                 return self._original[0](*inputs)
             exact, program = self._ready[signature]
             return exact.nest(program.run(tensors))
+
+    def region_times(
+        self, inputs: Sequence[Any], measure: Callable[[Callable[[], object], Region], float | None]
+    ) -> tuple[float | None, ...]:
+        """What `measure` says of each region of the plan, given a call that runs it alone; see `Program.region_times`.
+
+        Args:
+            inputs: of a kind that was made ready.
+            measure: microseconds of a call that runs a region.
+        """
+        tensors = _tensors(inputs)
+        _, ready = self._ready[signature_of(tensors)]
+        program = ready.program if isinstance(ready, Replay) else ready
+        with torch.no_grad(), searching(self.plan.search and isinstance(ready, Replay)):
+            return program.region_times(tensors, measure)
 
     def refresh(self) -> None:
         """Takes over parameters that the original has been given since; what is ready is made anew when needed."""

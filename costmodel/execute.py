@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -130,6 +131,20 @@ class Program:
             values.update(zip(step.outputs, expected, strict=True))
         return tuple(found)
 
+    def region_times(
+        self, inputs: Sequence[torch.Tensor], measure: Callable[[Callable[[], object], Region], float | None]
+    ) -> tuple[float | None, ...]:
+        """What `measure` says of each region, given a call that runs it on what it reads in a pass."""
+        values = self._params | {Ref(value.name): x for value, x in zip(self._main.inputs, inputs, strict=True)}
+        found = []
+        for step in self.steps:
+            call = partial(step.call, *[values[ref] for ref in step.inputs])
+            found.append(measure(call, step.region))
+            values.update(zip(step.outputs, call(), strict=True))
+            for ref in step.last:
+                del values[ref]
+        return tuple(found)
+
     def _steps(self, regions: Sequence[Region]) -> tuple[Step, ...]:
         parts = [cut(self._main, region.ops) for region in regions]
         makers = {ref.name: number for number, part in enumerate(parts) for ref in part.outputs}
@@ -212,13 +227,16 @@ def searching(wanted: bool) -> Iterator[None]:
 class Replay:
     """A program captured in one CUDA graph with inputs of its own; a call copies into them, replays, and copies out.
 
+    Attributes:
+        program: what was captured; kept, for the graph reads its parameters where they lie.
+
     Args:
-        program: what is captured; kept, for the graph reads its parameters where they lie.
+        program: what is captured.
         inputs: of the kind that it is for.
     """
 
     def __init__(self, program: Program, inputs: Sequence[torch.Tensor]) -> None:
-        self._program = program
+        self.program = program
         self._inputs = [tensor.clone(memory_format=torch.preserve_format) for tensor in inputs]
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())

@@ -1,9 +1,9 @@
-"""Eager time of each layer inside the running model, operator by operator as a profiler sees it."""
+"""Layer by layer: eager ones inside the running model, as a profiler sees them, and the regions of a plan alone."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
@@ -15,10 +15,14 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from costmodel import ops
+from costmodel.apply import Planned
 from costmodel.capture import capture, tensors_in
+from costmodel.errors import MeasurementError
 from costmodel.forward import scopes
 from costmodel.ir import Graph
+from costmodel.measure import device_time
 from costmodel.ops import Role
+from costmodel.plan import Region
 from costmodel.program import compiled_program
 from costmodel.units import group_units
 
@@ -26,6 +30,9 @@ MARK = "costmodel operator "
 """What marks an operator in a profile, before its number."""
 PASSES = 5
 """Passes that are profiled; of each operator the median counts."""
+LEAST_US = 300.0
+"""What a CUDA graph that measures a region should take, with as many copies of it as that needs."""
+MOST_COPIES = 32
 
 Call = tuple[str, tuple[int, ...]]
 """What an operator is known by: the module that calls it and the shape of its first result."""
@@ -33,14 +40,15 @@ Call = tuple[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class LayerResult:
-    """One layer of a report, eager, predicted beside measured.
+    """One layer of a report, eager, or one region of a plan, predicted beside measured.
 
     Attributes:
-        name: the module's, as in the report.
-        kind: of the layer's main operator.
+        name: the module's, as in the report; of a region the first and the last one's.
+        kind: of the layer's main operator; of a region its backend.
         predicted_us: time on the device; None where nothing predicts it.
-        measured_us: the same inside the running model; on a CPU with what PyTorch takes to call the operators. None
-            where the pass called other operators than were captured.
+        measured_us: the same, of a layer inside the running model, on a CPU with what PyTorch takes to call its
+            operators, of a region alone. None where a pass called other operators than were captured, or where the
+            region cannot be measured.
     """
 
     name: str
@@ -74,6 +82,29 @@ def measure_layers(
         known = launching and all(op in us for op in launching)
         found.append(LayerResult(name, kind, expected, sum(us[op] for op in launching) if known else None))
     return tuple(found)
+
+
+def measure_regions(planned: Planned, inputs: Sequence[Any]) -> tuple[LayerResult, ...]:
+    """The regions of a plan as it runs, each measured by itself: by replays of a CUDA graph, or call after call.
+
+    Args:
+        planned: a module with its plan.
+        inputs: of the kind that it was made for, on its device.
+    """
+    device = next(tensors_in(tuple(inputs))).device.type
+
+    def measured(call: Callable[[], object], region: Region) -> float | None:
+        copies = max(1, min(MOST_COPIES, round(LEAST_US / max(region.us, 1.0))))
+        try:
+            return device_time(call, copies=copies, device=device).median_us
+        except MeasurementError:
+            return None
+
+    times = planned.region_times(inputs, measured)
+    return tuple(
+        LayerResult(region.span, region.backend, region.us, us)
+        for region, us in zip(planned.plan.regions, times, strict=True)
+    )
 
 
 def calls_of(graph: Graph) -> dict[str, Call]:

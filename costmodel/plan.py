@@ -48,6 +48,12 @@ class Region:
     why: str = ""
     lane: int = 0
 
+    @property
+    def span(self) -> str:
+        """The modules that it belongs to, in short: the only one, or the first and the last."""
+        names = self.layers
+        return "" if not names else names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]}"
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

@@ -23,7 +23,7 @@ from costmodel.hardware import load_profile, resolve_default
 from costmodel.hosts import speed_of
 from costmodel.inductor import share_cache
 from costmodel.measure import host_probe, latency
-from costmodel.measure_layers import LayerResult, measure_layers
+from costmodel.measure_layers import LayerResult, measure_layers, measure_regions
 from costmodel.plan import Plan
 from costmodel.predict import predict
 from costmodel.report.types import Report
@@ -82,6 +82,7 @@ class Validation:
     replaced: tuple[str, ...] = ()
     host_speed: float = 1.0
     layers: tuple[LayerResult, ...] = ()
+    regions: tuple[LayerResult, ...] = ()
 
     @property
     def worst_error(self) -> float:
@@ -124,7 +125,8 @@ def validate(
         modes: of MODES.
         seconds: of measuring a mode in a round; there are seven rounds.
         host: whose costs are predicted, by name or speed; None for this one, which is probed.
-        layers: whether to measure every layer of the eager model too.
+        layers: whether to measure every region of the plan and every layer of the eager model too; last, for on a GPU
+            what profiles stays attached to the process, whose launches take longer from then on.
 
     Raises:
         RequestError: an unknown mode or host.
@@ -161,6 +163,7 @@ def validate(
         modes={name: run.result(predicted.get(name), eager) for name, run in runs.items()},
         replaced=tuple(r.layers[0] for r, _ in planned.replaced if r.layers) if isinstance(planned, Planned) else (),
         host_speed=report.host_speed,
+        regions=measure_regions(planned, example) if layers and isinstance(planned, Planned) else (),
         layers=_layers(module, example, report) if layers else (),
     )
 

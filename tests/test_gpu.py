@@ -44,6 +44,20 @@ with torch.no_grad(), profile(activities=[ProfilerActivity.CPU, ProfilerActivity
 print(sorted({event.name for event in trace.events()}))
 """
 
+LAYERS = """
+import torch, costmodel
+from costmodel.measure import device_time
+from costmodel.zoo import load_real
+loaded = load_real("resnet18", torch.device("cuda"), batch_size=8)
+inputs = tuple(loaded.inputs)
+plan = costmodel.plan(loaded.module, inputs, hardware="nvidia-h200")
+result = costmodel.validate(loaded.module, inputs, plan=plan, modes=(), seconds=0.01, layers=True)
+assert all(region.measured_us > 0 for region in result.regions) and len(result.regions) == len(plan.regions)
+with torch.no_grad():
+    whole = device_time(lambda: loaded.module(*inputs)).median_us
+print(len(result.layers), sum(layer.measured_us for layer in result.layers) / whole)
+"""
+
 
 def run_apart(code: str) -> str:
     """What code prints in a process of its own, which may come out of it unfit for anything else."""
@@ -165,6 +179,12 @@ def test_batch_norm_in_evaluation_is_cudnns_in_float32():
 
 
 @pytest.mark.parametrize("forked", [False, True])
+def test_layers_in_the_running_model_add_up_to_its_device_time():
+    count, share = run_apart(LAYERS).split()
+    assert int(count) == 23
+    assert 0.8 < float(share) < 1.2
+
+
 def test_a_plan_is_replayed_as_one_graph_and_its_results_stay(forked):
     import torch
 

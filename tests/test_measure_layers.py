@@ -10,8 +10,11 @@ from torch import nn
 
 import costmodel
 from costmodel.capture import capture
-from costmodel.measure_layers import LayerResult, calls_of, match, profiled
+from costmodel.errors import MeasurementError
+from costmodel.measure_layers import LayerResult, calls_of, match, measure_regions, profiled
+from costmodel.plan import Region
 from costmodel.report.plans import render_validation, validation_sheet
+from tests.test_apply import plan_for
 
 
 class Uneven(nn.Module):
@@ -76,7 +79,7 @@ def test_the_layers_that_take_most_are_shown_in_order(result, monkeypatch):
     (_, (title, _, rows)) = validation_sheet(result, "top").sections
     assert title == f"eager layers: the 1 of {len(result.layers)} that take most"
     assert [row[0] for row in rows] == ["large"]
-    (_, (title, _, rows)) = validation_sheet(result, "all").sections
+    (_, (_, _, rows)) = validation_sheet(result, "all").sections
     assert [row[0] for row in rows] == [layer.name for layer in result.layers]
 
 
@@ -84,3 +87,28 @@ def test_a_layer_without_a_measurement_has_no_error():
     assert LayerResult("a", "relu", 3.0, 2.0).error == pytest.approx(0.5)
     assert LayerResult("a", "relu", 3.0, None).error is None
     assert LayerResult("a", "relu", None, 2.0).error is None
+
+
+def test_every_region_of_a_plan_is_measured_alone():
+    plan = plan_for(NET, (X,))
+    found = costmodel.validate(NET, (X,), plan=plan, hardware="nvidia-h200", modes=(), seconds=0.001, layers=True)
+    assert [region.predicted_us for region in found.regions] == [region.us for region in plan.regions]
+    assert [region.kind for region in found.regions] == [region.backend for region in plan.regions]
+    assert all(region.measured_us > 0 for region in found.regions)
+    titles = [title for title, *_ in validation_sheet(found).sections]
+    assert titles == ["predicted and measured", "regions of the plan, alone", "eager layers"]
+
+
+def test_a_region_that_cannot_be_measured_has_no_time(monkeypatch):
+    def refuse(*_, **__):
+        raise MeasurementError("no")
+
+    monkeypatch.setattr("costmodel.measure_layers.device_time", refuse)
+    planned = costmodel.apply(NET, plan_for(NET, (X,)), (X,))
+    assert {region.measured_us for region in measure_regions(planned, (X,))} == {None}
+    assert torch.equal(planned(X), planned(X))
+
+
+def test_modules_of_a_region_in_short():
+    regions = [Region("eager", ("0",), names, 1.0) for names in ((), ("a",), ("a", "b", "c"))]
+    assert [region.span for region in regions] == ["", "a", "a ... c"]

@@ -91,7 +91,7 @@ def plan_sheet(plan: Plan) -> Sheet:
     regions = [
         (
             str(index),
-            _layers(region.layers),
+            region.span or NONE,
             str(len(region.ops)),
             region.backend,
             str(region.lane),
@@ -137,14 +137,11 @@ def validation_sheet(result: Validation, layers: str = "all") -> Sheet:
     if result.host_speed != 1.0:
         notes.append(f"this host issues kernels at {result.host_speed:.2f} of the speed of the profile's own")
     sections: list[Section] = [("predicted and measured", _RESULT_COLUMNS, cells)]
-    if result.layers:
-        shown = _longest(result.layers, TOP_LAYERS if layers == "top" else len(result.layers))
-        heading = (
-            f"eager layers: the {len(shown)} of {len(result.layers)} that take most"
-            if layers == "top"
-            else "eager layers"
-        )
-        sections.append((heading, _LAYER_COLUMNS, [_layer_row(layer) for layer in shown]))
+    for name, found in (("regions of the plan, alone", result.regions), ("eager layers", result.layers)):
+        shown = _longest(found, TOP_LAYERS if layers == "top" else len(found))
+        most = f": the {len(shown)} of {len(found)} that take most" if len(shown) < len(found) else ""
+        if found:
+            sections.append((name + most, _LAYER_COLUMNS, [_layer_row(layer) for layer in shown]))
     return Sheet(title, sections, notes)
 
 
@@ -178,7 +175,3 @@ def _move(text: str) -> str:
     """A move, and at how many places it is made, if not at all of them."""
     name, _, places = text.partition(":")
     return f"{name} at {places.count(',') + 1}" if places else name
-
-
-def _layers(names: Sequence[str]) -> str:
-    return NONE if not names else names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]}"
