@@ -1,9 +1,9 @@
-"""Layer by layer: eager ones inside the running model, as a profiler sees them, and the regions of a plan alone."""
+"""Layers, eager and compiled, inside the running model, as a profiler sees them, and the regions of a plan alone."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.autograd import DeviceType  # type: ignore[attr-defined]  # torch has it there, and does not list it
+from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -24,12 +25,19 @@ from costmodel.measure import device_time
 from costmodel.ops import Role
 from costmodel.plan import Region
 from costmodel.program import compiled_program
+from costmodel.report.types import Report
 from costmodel.units import group_units
 
 MARK = "costmodel operator "
 """What marks an operator in a profile, before its number."""
 PASSES = 5
 """Passes that are profiled; of each operator the median counts."""
+FUSED = "fused"
+"""What a kernel of Inductor's own is known by."""
+COMPILED = "## Call CompiledFxGraph"
+"""How a profile names the call of a compiled graph, before its key."""
+_ALLOCATING = ("empty", "empty_strided", "reinterpret_tensor", "as_strided", "view", "select", "slice", "t", "expand")
+"""What a compiled graph asks of ATen without running a kernel."""
 LEAST_US = 300.0
 """What a CUDA graph that measures a region should take, with as many copies of it as that needs."""
 MOST_COPIES = 32
@@ -40,7 +48,7 @@ Call = tuple[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class LayerResult:
-    """One layer of a report, eager, or one region of a plan, predicted beside measured.
+    """One layer of a report, eager or compiled, or one region of a plan, predicted beside measured.
 
     Attributes:
         name: the module's, as in the report; of a region the first and the last one's.
@@ -62,26 +70,129 @@ class LayerResult:
         return self.predicted_us / self.measured_us - 1 if self.predicted_us and self.measured_us else None
 
 
-def measure_layers(
-    module: nn.Module, inputs: Sequence[Any], predicted: Sequence[tuple[str, str, float | None]], on_cpu: bool
-) -> tuple[LayerResult, ...]:
+def measure_layers(module: nn.Module, inputs: Sequence[Any], report: Report, on_cpu: bool) -> tuple[LayerResult, ...]:
     """Layers of a module, measured in eager passes.
 
     Args:
         module: in evaluation mode, where it is to be measured.
         inputs: positional inputs there.
-        predicted: name, kind and eager microseconds of each layer, in the order of the report for this module.
-        on_cpu: whether the report is for a CPU.
+        report: the prediction for this module.
+        on_cpu: whether it is for a CPU.
     """
     graph = capture(module, inputs, partial=True)
     us = match(calls_of(graph), *profiled(module, inputs))
     units = group_units(graph, compiled_program(graph, on_cpu).kernels)
     found = []
-    for unit, (name, kind, expected) in zip(units, predicted, strict=True):
+    for unit, layer in zip(units, report.layers, strict=True):
         launching = [op.name for op in unit.ops if ops.lookup(op).role is not Role.VIEW]
         known = launching and all(op in us for op in launching)
-        found.append(LayerResult(name, kind, expected, sum(us[op] for op in launching) if known else None))
+        measured = sum(us[op] for op in launching) if known else None
+        found.append(LayerResult(layer.name, layer.kind, layer.eager_us, measured))
     return tuple(found)
+
+
+def measure_compiled_layers(
+    module: nn.Module, runner: Callable[..., object], inputs: Sequence[Any], report: Report, on_cpu: bool
+) -> tuple[LayerResult, ...]:
+    """The layers of a module as torch.compile runs them in its default mode.
+
+    On a CPU Inductor marks its loops only with `torch._inductor.config.cpp.enable_kernel_profile`; without, what is in
+    a loop is not measured.
+
+    Args:
+        module: in evaluation mode.
+        runner: the same compiled, called before.
+        inputs: of those calls.
+        report: the prediction for this module.
+        on_cpu: whether the report is for a CPU.
+    """
+    graph = capture(module, inputs, partial=True)
+    kernels = compiled_program(graph, on_cpu).kernels
+    home = {place: number for number, unit in enumerate(group_units(graph, kernels)) for place in unit.kernels}
+    predicted = [FUSED if kernel.backend == "triton" else kernel.anchor.base for kernel in kernels]
+    us = share_out(predicted, [home.get(place) for place in range(len(kernels))], *compiled_calls(runner, inputs))
+    return tuple(
+        LayerResult(layer.name, layer.kind, layer.compiled_us, us.get(number))
+        for number, layer in enumerate(report.layers)
+        if layer.compiled_us
+    )
+
+
+def share_out(
+    predicted: Sequence[str], homes: Sequence[int | None], made: Sequence[str], us: Sequence[float]
+) -> dict[int, float]:
+    """What each layer took, of the calls that a compiled model made.
+
+    Library calls have to be the same in the same order, or nothing is told. Of the fused kernels between two of them
+    there may be more or fewer than predicted: where they are as many, they are told one by one, else together, if all
+    that were predicted there are of one layer.
+
+    Args:
+        predicted: each kernel's library call, or FUSED.
+        homes: the number of each kernel's layer; None for a kernel of no layer.
+        made: the calls that were made, by the same names.
+        us: microseconds of each.
+
+    Returns:
+        Microseconds by number of the layer, of those layers of which every kernel is told.
+    """
+    ours, theirs = _gaps(predicted), _gaps(made)
+    if [predicted[i] for i, _ in ours if i is not None] != [made[i] for i, _ in theirs if i is not None]:
+        return {}
+    told: list[tuple[int | None, float]] = []
+    untold: set[int | None] = {None}
+    for (library, fused), (library_made, fused_made) in zip(ours, theirs, strict=True):
+        if library is not None and library_made is not None:
+            told.append((homes[library], us[library_made]))
+        of = [homes[i] for i in fused]
+        if len(fused) == len(fused_made):
+            told += zip(of, (us[i] for i in fused_made), strict=True)
+        elif len(set(of)) == 1:
+            told.append((of[0], sum(us[i] for i in fused_made)))
+        else:
+            untold.update(of)
+    found: dict[int, float] = {}
+    for home, took in told:
+        if home is not None and home not in untold:
+            found[home] = found.get(home, 0.0) + took
+    return found
+
+
+def _gaps(names: Sequence[str]) -> list[tuple[int | None, list[int]]]:
+    """Places of library calls, each with those of the fused kernels behind it; under None those ahead of the first."""
+    found: list[tuple[int | None, list[int]]] = [(None, [])]
+    for place, name in enumerate(names):
+        if name == FUSED:
+            found[-1][1].append(place)
+        else:
+            found.append((place, []))
+    return found
+
+
+def compiled_calls(runner: Callable[..., object], inputs: Sequence[Any]) -> tuple[list[str], list[float]]:
+    """The kernels that a compiled model calls, FUSED or a library call by its base name, and what each takes."""
+    times = []
+    names: list[str] = []
+    with torch.no_grad():
+        for _ in range(PASSES):
+            called = [
+                (_name_of(event.name), took)
+                for event, took in _events(lambda: runner(*inputs), _on_cuda(inputs))
+                if event.cpu_parent is not None and event.cpu_parent.name.startswith(COMPILED)
+            ]
+            names = [name for name, _ in called if name]
+            times.append([took for name, took in called if name])
+    return names, _medians(times)
+
+
+def _name_of(event: str) -> str:
+    """FUSED for a kernel of Inductor's, the base name of ATen's operators that run kernels; nothing for others."""
+    if "_fused_" in event:
+        return FUSED
+    base = event.removeprefix("aten::")
+    if base == event or base in _ALLOCATING:
+        return ""
+    return "scaled_dot_product_attention" if "scaled_dot_product" in base else base
 
 
 def measure_regions(planned: Planned, inputs: Sequence[Any]) -> tuple[LayerResult, ...]:
@@ -126,26 +237,38 @@ def match(captured: Mapping[str, Call], made: Sequence[Call], us: Sequence[float
 
 def profiled(module: nn.Module, inputs: Sequence[Any]) -> tuple[list[Call], list[float]]:
     """The operators that an eager pass makes, views left out, and the microseconds that each takes on its device."""
-    cuda = any(tensor.is_cuda for tensor in tensors_in(tuple(inputs)))
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
     times: list[list[float]] = []
     marks = _Marks(module)
     with torch.no_grad(), scopes(marks), marks:
         module(*inputs)
         for _ in range(PASSES):
             marks.calls.clear()
-            with profile(activities=activities) as recorded:
-                module(*inputs)
-                if cuda:
-                    torch.cuda.synchronize()
-            found = [0.0] * len(marks.calls)
-            for event in recorded.events() or ():
-                if event.name.startswith(MARK) and event.device_type == DeviceType.CPU:
-                    took = event.device_time_total if cuda else event.cpu_time_total
-                    found[int(event.name.removeprefix(MARK))] = took
-            times.append(found)
+            events = _events(lambda: module(*inputs), _on_cuda(inputs))
+            found = {int(event.name.removeprefix(MARK)): took for event, took in events if event.name.startswith(MARK)}
+            times.append([found.get(number, 0.0) for number in range(len(marks.calls))])
+    return list(marks.calls), _medians(times)
+
+
+def _on_cuda(inputs: Sequence[Any]) -> bool:
+    return any(tensor.is_cuda for tensor in tensors_in(tuple(inputs)))
+
+
+def _events(call: Callable[[], object], cuda: bool) -> Iterator[tuple[FunctionEvent, float]]:
+    """What the host did in a call, in order, and the microseconds of each thing on the device that it ran on."""
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
+    with profile(activities=activities) as recorded:
+        call()
+        if cuda:
+            torch.cuda.synchronize()
+    for event in sorted(recorded.events() or (), key=lambda event: event.time_range.start):
+        if event.device_type == DeviceType.CPU:
+            yield event, event.device_time_total if cuda else event.cpu_time_total
+
+
+def _medians(times: Sequence[Sequence[float]]) -> list[float]:
+    """Of each call the median over the passes that made as many calls as the last one."""
     alike = [found for found in times if len(found) == len(times[-1])]
-    return list(marks.calls), [statistics.median(each) for each in zip(*alike, strict=True)]
+    return [statistics.median(each) for each in zip(*alike, strict=True)]
 
 
 class _Marks(TorchDispatchMode):

@@ -23,10 +23,9 @@ from costmodel.hardware import load_profile, resolve_default
 from costmodel.hosts import speed_of
 from costmodel.inductor import share_cache
 from costmodel.measure import host_probe, latency
-from costmodel.measure_layers import LayerResult, measure_layers, measure_regions
+from costmodel.measure_layers import LayerResult, measure_compiled_layers, measure_layers, measure_regions
 from costmodel.plan import Plan
 from costmodel.predict import predict
-from costmodel.report.types import Report
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 """Modes of torch.compile that can be measured."""
@@ -82,6 +81,7 @@ class Validation:
     replaced: tuple[str, ...] = ()
     host_speed: float = 1.0
     layers: tuple[LayerResult, ...] = ()
+    compiled_layers: tuple[LayerResult, ...] = ()
     regions: tuple[LayerResult, ...] = ()
 
     @property
@@ -125,8 +125,8 @@ def validate(
         modes: of MODES.
         seconds: of measuring a mode in a round; there are seven rounds.
         host: whose costs are predicted, by name or speed; None for this one, which is probed.
-        layers: whether to measure every region of the plan and every layer of the eager model too; last, for on a GPU
-            what profiles stays attached to the process, whose launches take longer from then on.
+        layers: whether to measure every region of the plan, and every layer of the eager and of the compiled model,
+            too; last, for on a GPU what profiles stays attached to the process, and slows its launches from then on.
 
     Raises:
         RequestError: an unknown mode or host.
@@ -154,6 +154,8 @@ def validate(
     predicted |= {name: one.latency_ms["plan"] for name, one in plans.items()}
     eager = runs["eager"]
     planned = runs["plan"].runner if plan is not None else None
+    default = runs["default"].runner if "default" in runs else None
+    on_cpu = load_profile(chosen).on_cpu
     return Validation(
         model=report.model,
         hardware=chosen,
@@ -164,13 +166,11 @@ def validate(
         replaced=tuple(r.layers[0] for r, _ in planned.replaced if r.layers) if isinstance(planned, Planned) else (),
         host_speed=report.host_speed,
         regions=measure_regions(planned, example) if layers and isinstance(planned, Planned) else (),
-        layers=_layers(module, example, report) if layers else (),
+        layers=measure_layers(module, example, report, on_cpu) if layers else (),
+        compiled_layers=measure_compiled_layers(module, default, example, report, on_cpu)
+        if layers and callable(default)
+        else (),
     )
-
-
-def _layers(module: nn.Module, example: Sequence[Any], report: Report) -> tuple[LayerResult, ...]:
-    predicted = [(layer.name, layer.kind, layer.eager_us) for layer in report.layers]
-    return measure_layers(module, example, predicted, load_profile(report.hardware).on_cpu)
 
 
 def here(hardware: str, device: torch.device) -> float | None:

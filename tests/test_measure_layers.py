@@ -11,7 +11,16 @@ from torch import nn
 import costmodel
 from costmodel.capture import capture
 from costmodel.errors import MeasurementError
-from costmodel.measure_layers import LayerResult, calls_of, match, measure_regions, profiled
+from costmodel.measure_layers import (
+    FUSED,
+    LayerResult,
+    calls_of,
+    compiled_calls,
+    match,
+    measure_regions,
+    profiled,
+    share_out,
+)
 from costmodel.plan import Region
 from costmodel.report.plans import render_validation, validation_sheet
 from tests.test_apply import plan_for
@@ -112,3 +121,46 @@ def test_a_region_that_cannot_be_measured_has_no_time(monkeypatch):
 def test_modules_of_a_region_in_short():
     regions = [Region("eager", ("0",), names, 1.0) for names in ((), ("a",), ("a", "b", "c"))]
     assert [region.span for region in regions] == ["", "a", "a ... c"]
+
+
+class TestCompiled:
+    """Kernels of layers 0 and 1, and one of none (a copy ahead of all)."""
+
+    PREDICTED = (FUSED, "convolution", FUSED, FUSED, "addmm", FUSED)
+    HOMES = (None, 0, 0, 1, 1, 1)
+
+    def test_as_many_kernels_as_predicted_are_told_one_by_one(self):
+        assert share_out(self.PREDICTED, self.HOMES, self.PREDICTED, [1, 2, 4, 8, 16, 32]) == {0: 6, 1: 56}
+
+    def test_other_library_calls_tell_nothing(self):
+        made = (FUSED, "convolution", FUSED, FUSED, "mm", FUSED)
+        assert share_out(self.PREDICTED, self.HOMES, made, [1.0] * 6) == {}
+
+    def test_a_number_of_fused_kernels_that_differs_is_told_where_all_are_of_one_layer(self):
+        made = (FUSED, "convolution", FUSED, FUSED, "addmm", FUSED, FUSED)
+        assert share_out(self.PREDICTED, self.HOMES, made, [1, 2, 4, 8, 16, 32, 64]) == {0: 6, 1: 120}
+        made = (FUSED, "convolution", FUSED, "addmm", FUSED)
+        assert share_out(self.PREDICTED, self.HOMES, made, [1, 2, 4, 8, 16]) == {}  # two layers between two calls
+
+    @given(st.lists(st.sampled_from([FUSED, "addmm", "convolution"]), max_size=9), st.data())
+    def test_what_is_told_is_what_was_made(self, names, data):
+        homes = sorted(data.draw(st.lists(st.integers(0, 3), min_size=len(names), max_size=len(names))))
+        us = [float(2**i) for i in range(len(names))]
+        found = share_out(names, homes, names, us)
+        assert sum(found.values()) == sum(us)
+        assert found.keys() == set(homes)
+
+    @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # torch's own
+    def test_inductors_kernels_are_told_by_a_profile(self):
+        with torch._inductor.config.patch({"cpp.enable_kernel_profile": True}), torch.no_grad():
+            torch._dynamo.reset()
+            runner = torch.compile(NET)
+            runner(X)
+            names, us = compiled_calls(runner, (X,))
+            found = costmodel.validate(
+                NET, (X,), hardware="amd-epyc-2-threads", modes=("default",), seconds=0.001, layers=True
+            )
+        assert names == ["addmm", FUSED, "addmm"]  # relu and addition in one loop
+        assert all(took > 0 for took in us)
+        assert [layer.name for layer in found.compiled_layers] == ["large", "small"]
+        assert all(layer.measured_us > 0 for layer in found.compiled_layers)

@@ -27,7 +27,10 @@ MaxError = Annotated[
     float | None, typer.Option("--max-error", metavar="PCT", help="Exit with status 1 if a speedup is off by more.")
 ]
 LayersOption = Annotated[
-    options.Layers, typer.Option("--layers", help="Layers to measure too, in eager execution; JSON holds all or none.")
+    options.Layers,
+    typer.Option(
+        "--layers", help="Layers, eager and compiled, and the plan's regions to measure too; JSON holds all or none."
+    ),
 ]
 Seconds = Annotated[float, typer.Option("--seconds", help="Of measuring each mode in each of seven rounds.")]
 

@@ -137,7 +137,11 @@ def validation_sheet(result: Validation, layers: str = "all") -> Sheet:
     if result.host_speed != 1.0:
         notes.append(f"this host issues kernels at {result.host_speed:.2f} of the speed of the profile's own")
     sections: list[Section] = [("predicted and measured", _RESULT_COLUMNS, cells)]
-    for name, found in (("regions of the plan, alone", result.regions), ("eager layers", result.layers)):
+    for name, found in (
+        ("regions of the plan, alone", result.regions),
+        ("eager layers", result.layers),
+        ("compiled layers", result.compiled_layers),
+    ):
         shown = _longest(found, TOP_LAYERS if layers == "top" else len(found))
         most = f": the {len(shown)} of {len(found)} that take most" if len(shown) < len(found) else ""
         if found:
