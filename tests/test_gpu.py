@@ -179,13 +179,13 @@ def test_batch_norm_in_evaluation_is_cudnns_in_float32():
     assert "'aten::cudnn_batch_norm'" in run_apart(PROFILED_BATCH_NORM)
 
 
-@pytest.mark.parametrize("forked", [False, True])
 def test_layers_in_the_running_model_add_up_to_its_device_time():
     count, share = run_apart(LAYERS).split()
     assert int(count) == 23
     assert 0.8 < float(share) < 1.2
 
 
+@pytest.mark.parametrize("forked", [False, True])
 def test_a_plan_is_replayed_as_one_graph_and_its_results_stay(forked):
     import torch
 
