@@ -28,6 +28,8 @@ MODELS = (
 """The six models of the study, and six more."""
 UNSEARCHED, UNFORKED, UNMERGED = "unsearched", "unforked", "unmerged"
 """Our plan with cuDNN's own choice of algorithms; on one stream; without moves on branches: what each is worth."""
+BEFORE = "before"
+"""The plan of another version, measured beside ours."""
 MODES = ("eager", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 SLOW_HOST = 0.7
@@ -92,13 +94,27 @@ def comparison_markdown(records: Sequence[Record]) -> str:
     text = (
         f"Latency of the best of eager, `default` and `reduce-overhead` over that of the plan, measured in turn in\n"
         f"one process on an {device}, inputs nchw; in parentheses as predicted beforehand. {len(gains)} cases:\n"
-        f"geometric mean {statistics.geometric_mean(gains):.2f}, least {min(gains):.2f}.{_on_quiet_hosts(known)}"
+        f"geometric mean {statistics.geometric_mean(gains):.2f}, least {min(gains):.2f}."
+        f"{_on_quiet_hosts(known)}{_since_before(known)}"
     )
     also = "Latencies as predicted before, by a profile that had seen kernels of these models and others:"
     parts = [text, _grid(known, _cell, _mean), also, _errors(known)]
     if studied := latest([one for one in usable if gain(one, "published") and "theoretical_ms" in one]):
         parts += [ORACLES_TEXT, markdown_table(ORACLES_HEAD, [_oracles(record) for record in studied])]
     return "\n\n".join(parts)
+
+
+def _since_before(known: Sequence[Record]) -> str:
+    """What plans have gained on those of another version, where these were measured beside them; else nothing."""
+    both = [record["modes"] for record in known if gain(record, BEFORE)]
+    ratios = [modes[BEFORE]["measured_ms"] / modes["plan"]["measured_ms"] for modes in both]
+    if not ratios:
+        return ""
+    faster = sum(ratio > 1 for ratio in ratios)
+    return (
+        f" In {len(ratios)} cases the plan of an earlier version was measured\n"
+        f"beside it: {faster} are faster now, all by {statistics.geometric_mean(ratios):.2f} in the geometric mean."
+    )
 
 
 def others_markdown(records: Sequence[Record]) -> str:

@@ -22,6 +22,7 @@ from costmodel.errors import MeasurementError
 from costmodel.forward import scopes
 from costmodel.ir import Graph
 from costmodel.measure import device_time
+from costmodel.module_stack import ModuleStack
 from costmodel.ops import Role
 from costmodel.plan import Region
 from costmodel.program import compiled_program
@@ -70,52 +71,47 @@ class LayerResult:
         return self.predicted_us / self.measured_us - 1 if self.predicted_us and self.measured_us else None
 
 
-def measure_layers(module: nn.Module, inputs: Sequence[Any], report: Report, on_cpu: bool) -> tuple[LayerResult, ...]:
-    """Layers of a module, measured in eager passes.
-
-    Args:
-        module: in evaluation mode, where it is to be measured.
-        inputs: positional inputs there.
-        report: the prediction for this module.
-        on_cpu: whether it is for a CPU.
-    """
-    graph = capture(module, inputs, partial=True)
-    us = match(calls_of(graph), *profiled(module, inputs))
-    units = group_units(graph, compiled_program(graph, on_cpu).kernels)
-    found = []
-    for unit, layer in zip(units, report.layers, strict=True):
-        launching = [op.name for op in unit.ops if ops.lookup(op).role is not Role.VIEW]
-        known = launching and all(op in us for op in launching)
-        measured = sum(us[op] for op in launching) if known else None
-        found.append(LayerResult(layer.name, layer.kind, layer.eager_us, measured))
-    return tuple(found)
-
-
-def measure_compiled_layers(
-    module: nn.Module, runner: Callable[..., object], inputs: Sequence[Any], report: Report, on_cpu: bool
-) -> tuple[LayerResult, ...]:
-    """The layers of a module as torch.compile runs them in its default mode.
+def measure_layers(
+    module: nn.Module,
+    runner: Callable[..., object] | None,
+    inputs: Sequence[Any],
+    report: Report,
+    on_cpu: bool,
+) -> tuple[tuple[LayerResult, ...], tuple[LayerResult, ...]]:
+    """Layers of a module, measured in eager passes, and in passes as torch.compile runs it in its default mode.
 
     On a CPU Inductor marks its loops only with `torch._inductor.config.cpp.enable_kernel_profile`; without, what is in
     a loop is not measured.
 
     Args:
-        module: in evaluation mode.
-        runner: the same compiled, called before.
-        inputs: of those calls.
+        module: in evaluation mode, where it is to be measured.
+        runner: the same compiled, called before; None to measure eager passes only.
+        inputs: positional inputs there; of the runner's calls.
         report: the prediction for this module.
-        on_cpu: whether the report is for a CPU.
+        on_cpu: whether it is for a CPU.
     """
     graph = capture(module, inputs, partial=True)
     kernels = compiled_program(graph, on_cpu).kernels
-    home = {place: number for number, unit in enumerate(group_units(graph, kernels)) for place in unit.kernels}
+    units = group_units(graph, kernels)
+    called = calls_of(graph)
+    us = match(called, *profiled(module, inputs))
+    eager = []
+    for unit, layer in zip(units, report.layers, strict=True):
+        launching = [op.name for op in unit.ops if op.name in called]
+        known = launching and all(op in us for op in launching)
+        measured = sum(us[op] for op in launching) if known else None
+        eager.append(LayerResult(layer.name, layer.kind, layer.eager_us, measured))
+    if runner is None:
+        return tuple(eager), ()
     predicted = [FUSED if kernel.backend == "triton" else kernel.anchor.base for kernel in kernels]
-    us = share_out(predicted, [home.get(place) for place in range(len(kernels))], *compiled_calls(runner, inputs))
-    return tuple(
-        LayerResult(layer.name, layer.kind, layer.compiled_us, us.get(number))
+    home = {place: number for number, unit in enumerate(units) for place in unit.kernels}
+    told = share_out(predicted, [home.get(place) for place in range(len(kernels))], *compiled_calls(runner, inputs))
+    compiled = [
+        LayerResult(layer.name, layer.kind, layer.compiled_us, told.get(number))
         for number, layer in enumerate(report.layers)
         if layer.compiled_us
-    )
+    ]
+    return tuple(eager), tuple(compiled)
 
 
 def share_out(
@@ -238,8 +234,9 @@ def match(captured: Mapping[str, Call], made: Sequence[Call], us: Sequence[float
 def profiled(module: nn.Module, inputs: Sequence[Any]) -> tuple[list[Call], list[float]]:
     """The operators that an eager pass makes, views left out, and the microseconds that each takes on its device."""
     times: list[list[float]] = []
-    marks = _Marks(module)
-    with torch.no_grad(), scopes(marks), marks:
+    running = ModuleStack(module)
+    marks = _Marks(running)
+    with torch.no_grad(), scopes(running), marks:
         module(*inputs)
         for _ in range(PASSES):
             marks.calls.clear()
@@ -274,20 +271,10 @@ def _medians(times: Sequence[Sequence[float]]) -> list[float]:
 class _Marks(TorchDispatchMode):
     """Marks every operator that is no view with its number, and notes which module called it."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, running: ModuleStack) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
         self.calls: list[Call] = []
-        self._paths = {child: path for path, child in module.named_modules()}
-        self._running: list[nn.Module] = [module]
-
-    def enter(self, child: nn.Module) -> None:
-        """A submodule starts to run."""
-        self._running.append(child)
-
-    def leave(self, child: nn.Module) -> None:
-        """A submodule has returned, and so have those that it called."""
-        while self._running.pop() is not child:
-            pass
+        self._running = running
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.is_view:
@@ -295,6 +282,5 @@ class _Marks(TorchDispatchMode):
         with record_function(f"{MARK}{len(self.calls)}"):
             result = func(*args, **(kwargs or {}))
         first = next(tensors_in(result), None)
-        where = next((self._paths[child] for child in reversed(self._running) if child in self._paths), "")
-        self.calls.append((where, tuple(first.shape) if first is not None else ()))
+        self.calls.append((self._running.path, tuple(first.shape) if first is not None else ()))
         return result

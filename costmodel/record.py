@@ -11,7 +11,6 @@ import sys
 import traceback
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,6 +25,7 @@ from costmodel.constants import Constants, memory_of
 from costmodel.errors import CaptureError, DataDependentError
 from costmodel.functional import functional
 from costmodel.memories import Memory, geometry_of, type_of
+from costmodel.module_stack import ModuleStack
 
 aten = torch.ops.aten
 ATTENTION = aten.scaled_dot_product_attention.default
@@ -39,12 +39,6 @@ CONSTANT = "constant"
 def meta_like(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor of the same type and strides without data."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-
-
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    path: str
-    module: nn.Module
 
 
 class Recorder(TorchDispatchMode):
@@ -81,8 +75,7 @@ class Recorder(TorchDispatchMode):
         self.constants = Constants()
         self._partial = partial
         self._called = {root}
-        self._scopes = [_Scope("", root)]
-        self._paths = {child: path for path, child in root.named_modules()}
+        self._running = ModuleStack(root)
         self._names = names
         self._nodes: dict[int, fx.Node] = {}
         self.training = training
@@ -96,26 +89,25 @@ class Recorder(TorchDispatchMode):
     @property
     def where(self) -> str:
         """The module that is running: its path, for the root its class."""
-        return self._scopes[-1].path or type(self._scopes[0].module).__name__
+        return self._running.path or type(self._running.root).__name__
 
     def enter(self, child: nn.Module) -> None:
         """A submodule starts to run."""
-        self._scopes.append(_Scope(self._paths.get(child, self._scopes[-1].path), child))
+        self._running.enter(child)
         self.module_calls += 1
         self._called.add(child)
 
     def leave(self, child: nn.Module) -> None:
         """A submodule has returned, and so have those that it called, be it by an exception that it caught."""
-        while self._scopes.pop().module is not child:
-            pass
+        self._running.leave(child)
 
     def stop(self, error: BaseException) -> None:
         """The forward pass ended for want of a tensor's values: notes where, and what did not run for it."""
         frames = reversed(list(traceback.walk_tb(error.__traceback__)))
-        self._note_break("stop", "control_flow", source_line(frames), not_reached(self._paths, self._called))
+        self._note_break("stop", "control_flow", source_line(frames), not_reached(self._running.paths, self._called))
 
     def _note_break(self, kind: str, op: str, source: str, missed: tuple[str, ...] = ()) -> None:
-        found = ir.Break(kind, op, plain_name(self._scopes[-1].path), source, missed)
+        found = ir.Break(kind, op, plain_name(self._running.path), source, missed)
         if found not in self.breaks:
             self.breaks.append(found)
 
@@ -143,7 +135,7 @@ class Recorder(TorchDispatchMode):
             self._nodes[id(tensor)].meta["value"] = tensor if value is None else value
         memory = self._memories[memory_of(tensor)]
         if self._seen[id(tensor)] < len(memory.writes):
-            self._bind(tensor, memory.read(tensor, self.graph, self._scopes[-1].path))
+            self._bind(tensor, memory.read(tensor, self.graph, self._running.path))
         return self._nodes[id(tensor)]
 
     def record(self, target: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
@@ -160,7 +152,7 @@ class Recorder(TorchDispatchMode):
         tensors = [(index, item) for index, item in enumerate(result if several else (result,)) if _is_tensor(item)]
         self._freed = []
         types = tuple(type_of(item) for _, item in tensors)
-        node.meta.update(types=types, module=self._scopes[-1].path, frees=self._freed)
+        node.meta.update(types=types, module=self._running.path, frees=self._freed)
         if self.exact and isinstance(result, torch.Tensor):
             node = self._converted(node, args, kwargs, result)
         for index, item in tensors:
@@ -271,7 +263,7 @@ class Recorder(TorchDispatchMode):
         if torch.Tag.data_dependent_output in func.tags and _has_meta(args):
             raise self._needs_values()
         updates = name in _BATCH_NORM and len(args) > 5 and args[3] is not None and args[5] is True
-        draws = name in _DROPOUT and self._scopes[-1].module.training
+        draws = name in _DROPOUT and self._running.module.training
         drops = func is ATTENTION and kwargs.get("dropout_p", 0.0) > 0
         if (updates or draws or drops) and not self.training:
             raise CaptureError(f"{self.where} is in training mode; call .eval() on the model")

@@ -23,7 +23,7 @@ from costmodel.hardware import load_profile, resolve_default
 from costmodel.hosts import speed_of
 from costmodel.inductor import share_cache
 from costmodel.measure import host_probe, latency
-from costmodel.measure_layers import LayerResult, measure_compiled_layers, measure_layers, measure_regions
+from costmodel.measure_layers import LayerResult, measure_layers, measure_regions
 from costmodel.plan import Plan
 from costmodel.predict import predict
 
@@ -70,7 +70,16 @@ class ModeResult:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """Predicted beside measured, for one model."""
+    """Predicted beside measured, for one model.
+
+    Attributes:
+        modes: and plans, by name.
+        replaced: layers of the plan's regions that computed something else, and so run eagerly.
+        host_speed: of the machine, against the profile's own.
+        layers: eager ones, inside the running model; none unless they were asked for, as those that follow.
+        compiled_layers: those of the default mode.
+        regions: of the plan, each alone.
+    """
 
     model: str
     hardware: str
@@ -154,8 +163,14 @@ def validate(
     predicted |= {name: one.latency_ms["plan"] for name, one in plans.items()}
     eager = runs["eager"]
     planned = runs["plan"].runner if plan is not None else None
-    default = runs["default"].runner if "default" in runs else None
-    on_cpu = load_profile(chosen).on_cpu
+    regions: tuple[LayerResult, ...] = ()
+    eager_layers: tuple[LayerResult, ...] = ()
+    compiled_layers: tuple[LayerResult, ...] = ()
+    if layers:
+        default = runs["default"].runner if "default" in runs else None
+        regions = measure_regions(planned, example) if isinstance(planned, Planned) else ()
+        on_cpu = load_profile(chosen).on_cpu
+        eager_layers, compiled_layers = measure_layers(module, default, example, report, on_cpu)
     return Validation(
         model=report.model,
         hardware=chosen,
@@ -165,11 +180,9 @@ def validate(
         modes={name: run.result(predicted.get(name), eager) for name, run in runs.items()},
         replaced=tuple(r.layers[0] for r, _ in planned.replaced if r.layers) if isinstance(planned, Planned) else (),
         host_speed=report.host_speed,
-        regions=measure_regions(planned, example) if layers and isinstance(planned, Planned) else (),
-        layers=measure_layers(module, example, report, on_cpu) if layers else (),
-        compiled_layers=measure_compiled_layers(module, default, example, report, on_cpu)
-        if layers and callable(default)
-        else (),
+        layers=eager_layers,
+        compiled_layers=compiled_layers,
+        regions=regions,
     )
 
 
@@ -198,7 +211,7 @@ class _Run:
     def __init__(self, call: Callable[[], object] | None, note: str = "") -> None:
         self.call = call
         self.note = note
-        self.runner: object = None
+        self.runner: Callable[..., Any] | None = None
         self.compile_s: float | None = None
         self.peak_mb: float | None = None
         self.output_error: float | None = None

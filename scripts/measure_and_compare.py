@@ -29,6 +29,7 @@ from tqdm import tqdm
 
 from collectors.pool import ONE_THREAD, default_processes, in_parallel
 from costmodel.comparison import (
+    BEFORE,
     BEGIN,
     END,
     MODELS,
@@ -63,6 +64,7 @@ class Case:
     modes: tuple[str, ...]
     variants: tuple[str, ...]
     plans: Path
+    before: Path | None = None
 
     @property
     def key(self) -> list[Any]:
@@ -72,6 +74,11 @@ class Case:
     def path(self, variant: str) -> Path:
         """Where a plan for it is kept."""
         return self.plans / f"{self.model}-{self.batch_size}-{self.precision}-{variant}.json".replace(":", "-")
+
+    def plan_before(self) -> dict[str, Plan]:
+        """The plan that another version made of it, if there is one."""
+        path = self.before / self.path("plan").name if self.before else None
+        return {BEFORE: Plan.load(path)} if path and path.exists() else {}
 
 
 def prepare(case: Case) -> dict[str, float]:
@@ -111,6 +118,7 @@ def prepare(case: Case) -> dict[str, float]:
     passed("plan")
     for variant, one in made.items():
         one.save(case.path(variant))
+    made |= case.plan_before()
     share_cache()
     example = tuple(random_like(item, device) for item in loaded.inputs if isinstance(item, torch.Tensor))
     with torch.no_grad():
@@ -141,7 +149,7 @@ def measured(case: Case, seconds: float) -> dict[str, Any]:
         loaded.module,
         tuple(loaded.inputs),
         plan=made,
-        others={variant: Plan.load(case.path(variant)) for variant in case.variants},
+        others={variant: Plan.load(case.path(variant)) for variant in case.variants} | case.plan_before(),
         hardware=case.hardware,
         model_name=case.model,
         modes=(*USUAL, *case.modes),
@@ -190,6 +198,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--prepare-share", type=float, default=0.4, help="of the budget, for compiling in parallel")
     parser.add_argument("--processes", type=int, default=default_processes())
     parser.add_argument("--plans", type=Path, help="folder for the plans; a temporary one if not given")
+    parser.add_argument("--before", type=Path, help="folder of --plans of another version, measured beside as `before`")
     parser.add_argument("-o", "--output", type=Path, default=Path("compared.jsonl"))
     parser.add_argument(
         "--changed", action="store_true", help="also what is in the file and would be planned otherwise"
@@ -210,7 +219,7 @@ def main() -> None:
     plans.mkdir(parents=True, exist_ok=True)
     known = args.output.read_text(encoding="utf-8").splitlines() if args.output.exists() else []
     records = [json.loads(line) for line in known]
-    rest = (args.hardware, args.device, tuple(args.mode), tuple(args.strategy), plans)
+    rest = (args.hardware, args.device, tuple(args.mode), tuple(args.strategy), plans, args.before)
     cases = [
         Case(model, batch_size, precision, *rest)
         for precision in args.precision or ("float32", "float16")

@@ -68,6 +68,25 @@ def test_cases_with_a_disturbed_host_are_told_apart():
     assert "kernels the mean is 0.50." in text
 
 
+def test_plans_of_an_earlier_version_are_compared_with_ours():
+    faster = record("a", 1, eager=8.0, default=4.0, reduce_overhead=5.0, before=4.0, plan=2.0)
+    slower = record("b", 1, eager=8.0, default=4.0, reduce_overhead=5.0, before=1.0, plan=2.0)
+    text = comparison_markdown([faster, slower | {"case": ["c", 1, "float32"]}, SLOW])
+    assert "In 2 cases the plan of an earlier version was measured\nbeside it: 1 are faster now, all by 1.00" in text
+    assert "earlier version" not in comparison_markdown([FAST, SLOW])
+
+
+def test_an_earlier_versions_plan_is_found_by_its_case(tmp_path):
+    script = load_script("measure_and_compare")
+    loaded = load("alexnet", batch_size=1)
+    made = plan(loaded.module, loaded.inputs, hardware="nvidia-h200")
+    rest = ("nvidia-h200", "cpu", (), (), tmp_path / "plans")
+    cases = [script.Case("alexnet", batch, "float32", *rest, tmp_path) for batch in (1, 32)]
+    made.save(tmp_path / "alexnet-1-float32-plan.json")
+    assert [case.plan_before() for case in cases] == [{"before": made}, {}]
+    assert script.Case("alexnet", 1, "float32", *rest).plan_before() == {}
+
+
 def test_other_models():
     text = others_markdown([FAST, SLOW, BROKEN, FAILED]).splitlines()
     assert text[0] == "2 cases: geometric mean 1.00, least 0.50."

@@ -50,12 +50,12 @@ from costmodel.measure import device_time
 from costmodel.zoo import load_real
 loaded = load_real("resnet18", torch.device("cuda"), batch_size=8)
 inputs = tuple(loaded.inputs)
+with torch.no_grad():
+    whole = device_time(lambda: loaded.module(*inputs)).median_us
 plan = costmodel.plan(loaded.module, inputs, hardware="nvidia-h200")
 result = costmodel.validate(loaded.module, inputs, plan=plan, modes=("default",), seconds=0.01, layers=True)
 assert all(region.measured_us > 0 for region in result.regions) and len(result.regions) == len(plan.regions)
 assert all(layer.measured_us for layer in result.compiled_layers), result.compiled_layers
-with torch.no_grad():
-    whole = device_time(lambda: loaded.module(*inputs)).median_us
 print(len(result.layers), sum(layer.measured_us for layer in result.layers) / whole)
 """
 
