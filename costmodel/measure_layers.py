@@ -173,7 +173,7 @@ def compiled_calls(runner: Callable[..., object], inputs: Sequence[Any]) -> tupl
         for _ in range(PASSES):
             called = [
                 (_name_of(event.name), took)
-                for event, took in _events(lambda: runner(*inputs), _on_cuda(inputs))
+                for event, took in _events(lambda: runner(*inputs), _device_of(inputs))
                 if event.cpu_parent is not None and event.cpu_parent.name.startswith(COMPILED)
             ]
             names = [name for name, _ in called if name]
@@ -198,7 +198,7 @@ def measure_regions(planned: Planned, inputs: Sequence[Any]) -> tuple[LayerResul
         planned: a module with its plan.
         inputs: of the kind that it was made for, on its device.
     """
-    device = next(tensors_in(tuple(inputs))).device.type
+    device = _device_of(inputs).type
 
     def measured(call: Callable[[], object], region: Region) -> float | None:
         copies = max(1, min(MOST_COPIES, round(LEAST_US / max(region.us, 1.0))))
@@ -236,36 +236,46 @@ def profiled(module: nn.Module, inputs: Sequence[Any]) -> tuple[list[Call], list
     times: list[list[float]] = []
     running = ModuleStack(module)
     marks = _Marks(running)
-    with torch.no_grad(), scopes(running), marks:
+
+    def marked() -> None:
+        marks.calls.clear()
+        with marks:
+            module(*inputs)
+
+    with torch.no_grad(), scopes(running):
         module(*inputs)
         for _ in range(PASSES):
-            marks.calls.clear()
-            events = _events(lambda: module(*inputs), _on_cuda(inputs))
+            events = _events(marked, _device_of(inputs))
             found = {int(event.name.removeprefix(MARK)): took for event, took in events if event.name.startswith(MARK)}
             times.append([found.get(number, 0.0) for number in range(len(marks.calls))])
     return list(marks.calls), _medians(times)
 
 
-def _on_cuda(inputs: Sequence[Any]) -> bool:
-    return any(tensor.is_cuda for tensor in tensors_in(tuple(inputs)))
+def _device_of(inputs: Sequence[Any]) -> torch.device:
+    return next(tensors_in(tuple(inputs))).device
 
 
-def _events(call: Callable[[], object], cuda: bool) -> Iterator[tuple[FunctionEvent, float]]:
+def _events(call: Callable[[], object], device: torch.device) -> Iterator[tuple[FunctionEvent, float]]:
     """What the host did in a call, in order, and the microseconds of each thing on the device that it ran on."""
+    cuda = device.type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
     with profile(activities=activities) as recorded:
         call()
         if cuda:
-            torch.cuda.synchronize()
+            torch.cuda.synchronize(device)
     for event in sorted(recorded.events() or (), key=lambda event: event.time_range.start):
         if event.device_type == DeviceType.CPU:
             yield event, _device_us(event) if cuda else event.cpu_time_total
 
 
 def _device_us(event: FunctionEvent) -> float:
-    """Of all kernels that were launched in an event; what it is marked by on the device may stand among them."""
-    own = (float(kernel.duration) for kernel in event.kernels if not kernel.name.startswith(MARK))
-    return sum(own) + sum(_device_us(child) for child in event.cpu_children)
+    """Of all kernels that were launched in an event, and in what it called.
+
+    When the profiler asks for a buffer, that is an event of the same identity within the operator's, and has the
+    kernels of the operator, too.
+    """
+    own = (float(kernel.duration) for kernel in event.kernels)
+    return sum(own) + sum(_device_us(child) for child in event.cpu_children if child.id != event.id)
 
 
 def _medians(times: Sequence[Sequence[float]]) -> list[float]:

@@ -40,7 +40,8 @@ WALLS: Mapping[str, str] = {"default": "default_us", "reduce-overhead": "graph_u
 """Modes of torch.compile, and what the latency in each is called."""
 UNSTABLE = 1.25
 """A round that took longer than a call's fastest by more was disturbed: it counts neither in scores nor in training. So
-was a call that took as much longer than on another machine, at equal speed of the hosts."""
+was one whose median is as much above its own 10 % quantile, and a call that took as much longer than on another
+machine, at equal speed of the hosts."""
 AGREEING = 2
 """So many undisturbed rounds make a latency; a single one may be the disturbed one's twin."""
 AROUND = 2
@@ -207,7 +208,10 @@ def _measured(row: Mapping[str, Any]) -> Measured:
     medians = {
         name: row[name][2]
         for name in row
-        if name.endswith("_us") and isinstance(row[name], list) and name.replace("_host_us", " host") not in disturbed
+        if name.endswith("_us")
+        and isinstance(row[name], list)
+        and name.replace("_host_us", " host") not in disturbed
+        and _steady(row[name])
     }
     for mode, (wall, eager) in _undisturbed(row.get("latency_us", {}), disturbed).items():
         medians[WALLS[mode]], medians[f"eager_us/{mode}"] = wall, eager
@@ -222,7 +226,7 @@ def _undisturbed(
 
     A mode is left out where its collector says that it was disturbed, or too few rounds agree with the fastest.
     """
-    rounds = {name: [quantiles[2] for quantiles in found] for name, found in latency_us.items()}
+    rounds = {name: [found[2] for found in several if _steady(found)] for name, several in latency_us.items()}
     eager = [us for name, found in rounds.items() if name.startswith("eager") for us in found]
     walls = {}
     for mode in WALLS:
@@ -231,6 +235,11 @@ def _undisturbed(
             if min(len(own), len(_near(eager, eager))) >= AGREEING and beside:
                 walls[mode] = float(np.median(own)), float(np.median(beside))
     return walls
+
+
+def _steady(quantiles: Sequence[float]) -> bool:
+    """Whether half of the calls of a round took hardly longer than a tenth of them."""
+    return quantiles[2] <= UNSTABLE * quantiles[0]
 
 
 def _near(rounds: Sequence[float], alike: Sequence[float]) -> list[float]:

@@ -96,7 +96,7 @@ def test_a_sweeps_own_file_has_no_first_line_and_failed_models_are_passed_over(t
 
 def test_noise_is_half_the_range_of_the_rounds():
     def rounds(*medians: float) -> list[list[float]]:
-        return [[0.0, 0.0, median, 0.0, 0.0] for median in medians]
+        return [[median] * 5 for median in medians]
 
     records = [
         {"latency_us": {"eager/default": rounds(9.0, 11.0), "default": rounds(4.0, 4.0)}},

@@ -16,9 +16,9 @@ MODES = ("default", "reduce-overhead")
 
 def record(environment: int, modes: tuple[str, ...] = MODES, us: float = 10.0, **fields: Any) -> dict[str, Any]:
     """A case whose eager call takes twice as long as each mode's."""
-    latency = {name: [[0.0, 0.0, time, 0.0, 0.0]] * 2 for mode in modes for name, time in _times(mode, us)}
-    quantiles = [0.0, 0.0, us, 0.0, 0.0]
-    hosts = {f"{mode}_host_us": quantiles for mode in modes} | {"eager_host_us": [0.0, 0.0, 2 * us, 0.0, 0.0]}
+    latency = {name: [[time] * 5] * 2 for mode in modes for name, time in _times(mode, us)}
+    quantiles = [us] * 5
+    hosts = {f"{mode}_host_us": quantiles for mode in modes} | {"eager_host_us": [2 * us] * 5}
     return {
         **CASE,
         "environment": environment,
@@ -71,9 +71,7 @@ def test_what_the_host_decides_is_compared_at_equal_speed(tmp_path: Path) -> Non
 
 
 def test_what_the_device_decides_is_compared_as_it_is(tmp_path: Path) -> None:
-    hosts = {
-        name: [0.0, 0.0, 1.0, 0.0, 0.0] for name in ("eager_host_us", "default_host_us", "reduce-overhead_host_us")
-    }
+    hosts = {name: [1.0] * 5 for name in ("eager_host_us", "default_host_us", "reduce-overhead_host_us")}
     first, second = (record(0, us=10.0, probe_us=6.0), record(1, us=10.0, probe_us=9.0))
     found = read(tmp_path, first | hosts, second | hosts)
     assert [case.medians["default_us"] for case in found] == [10.0, 10.0]
@@ -98,7 +96,7 @@ def test_a_machine_that_was_not_probed_is_as_fast_as_usual(tmp_path: Path) -> No
 
 def rounds(*medians: float) -> list[list[float]]:
     """Quantiles of rounds with such medians."""
-    return [[0.0, 0.0, median, 0.0, 0.0] for median in medians]
+    return [[median] * 5 for median in medians]
 
 
 def timed(
@@ -124,6 +122,17 @@ def test_a_mode_of_which_one_round_is_left_is_left_out(tmp_path: Path) -> None:
     assert "eager_us/default" not in case.medians
     assert case.medians["graph_us"] == 4.0
     assert not unstable(case)
+
+
+def test_a_round_half_of_whose_calls_were_disturbed_is_left_out(tmp_path: Path) -> None:
+    steady, uneven = [8.0, 9.0, 10.0, 11.0, 12.0], [7.9, 8.0, 10.0, 10.0, 10.0]  # 10 is 1.25 times 8
+    latency = {mode: [steady] * 2 for mode in ("default", "eager/default", "eager/reduce-overhead")}
+    latency["reduce-overhead"] = [steady, uneven]
+    case = read(tmp_path, record(0, latency_us=latency, default_host_us=uneven))[0]
+    assert case.medians["default_us"] == 10.0
+    assert "graph_us" not in case.medians
+    assert "default_host_us" not in case.medians
+    assert case.medians["eager_us"] == 10.0
 
 
 def test_a_mode_whose_eager_calls_were_all_disturbed_is_left_out(tmp_path: Path) -> None:

@@ -1,0 +1,37 @@
+"""The table of single layers: sums and errors by hand, and that README has the file's."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.scripts import load_script
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def script():
+    return load_script("layer_accuracy")
+
+
+def test_only_layers_that_are_predicted_and_measured_count(script):
+    columns = ["model", "batch_size", "of", "name", "predicted_us", "measured_us"]
+    rows = [
+        ("a", 8, "layers", "x", 1000.0, 2000.0),  # half
+        ("a", 8, "layers", "y", 6600.0, 6000.0),  # a tenth more
+        ("a", 8, "layers", "z", 500.0, None),
+        ("a", 8, "layers", "w", None, 500.0),
+        ("a", 8, "regions", "x", 100.0, None),
+    ]
+    # of 8 ms 1 and 0.6 are wrong: 20 %; the median is between 50 and 10 %
+    assert script.table(pd.DataFrame(rows, columns=columns)).splitlines()[2:] == [
+        "| a | 8 | eager layers | 4 | 2 | 7.60 ms | 8.00 ms | 20.0% | 30.0% |",
+        "| a | 8 | regions of the plan | 1 | 0 | - | - | - | - |",
+    ]
+
+
+def test_readme_has_the_table_of_the_file(script):
+    rows = pd.read_csv(ROOT / "docs" / "layers_h200.csv")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"{script.BEGIN}\n{script.table(rows)}\n{script.END}" in readme
