@@ -146,8 +146,10 @@ OUTLYING = 6.0
 
 def distances(x: Array, memory: Array) -> Array:
     """Euclidean distances, (rows of x, rows of memory)."""
-    squares = (x**2).sum(1)[:, None] + (memory**2).sum(1)[None, :] - 2.0 * x @ memory.T
-    return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
+    squares = (x**2).sum(1)[:, None] + (memory**2).sum(1)[None, :]
+    squares -= 2.0 * x @ memory.T
+    np.maximum(squares, 0.0, out=squares)
+    return np.asarray(np.sqrt(squares, out=squares))
 
 
 AT_ONCE = 1 << 21
