@@ -74,8 +74,8 @@ def main() -> None:
     if args.rows:
         rows = pd.read_csv(args.rows)
     else:
-        rows = pd.read_csv(args.output) if args.output.exists() else pd.DataFrame({"model": [], "batch_size": []})
-        known = set(zip(rows["model"], rows["batch_size"], strict=True))
+        rows = pd.read_csv(args.output) if args.output.exists() else pd.DataFrame()
+        known = set(zip(rows.get("model", ()), rows.get("batch_size", ()), strict=True))
         for model, batch_size in track([case for case in CASES if case not in known], "models"):
             rows = pd.concat([rows, measure(model, batch_size, args.device)], ignore_index=True)
             rows.round(2).to_csv(args.output, index=False)

@@ -31,6 +31,25 @@ def test_only_layers_that_are_predicted_and_measured_count(script):
     ]
 
 
+def test_what_the_file_has_is_not_measured_again(script, tmp_path, monkeypatch):
+    measured = []
+
+    def measure(model, batch_size, device):
+        measured.append((model, batch_size, device))
+        about = {"model": model, "batch_size": batch_size, "of": "layers", "name": "x"}
+        return pd.DataFrame([{**about, "predicted_us": 1.004, "measured_us": 1.0}])
+
+    monkeypatch.setattr(script, "measure", measure)
+    monkeypatch.setattr("sys.argv", ["layer_accuracy.py", "--device", "cpu", "-o", str(tmp_path / "layers.csv")])
+    monkeypatch.setattr(script, "CASES", (("a", 8),))
+    script.main()
+    monkeypatch.setattr(script, "CASES", (("a", 8), ("b", 1)))
+    script.main()
+    assert measured == [("a", 8, "cpu"), ("b", 1, "cpu")]
+    lines = (tmp_path / "layers.csv").read_text().splitlines()
+    assert lines[1:] == ["a,8,layers,x,1.0,1.0", "b,1,layers,x,1.0,1.0"]
+
+
 def test_readme_has_the_table_of_the_file(script):
     rows = pd.read_csv(ROOT / "docs" / "layers_h200.csv")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
