@@ -121,7 +121,7 @@ def share_out(
 
     Library calls have to be the same in the same order, or nothing is told. Of the fused kernels between two of them
     there may be more or fewer than predicted: where they are as many, they are told one by one, else together, if all
-    that were predicted there are of one layer.
+    that were predicted there are of one layer. A call that a profile has no time of is not told.
 
     Args:
         predicted: each kernel's library call, or FUSED.
@@ -147,6 +147,7 @@ def share_out(
             told.append((of[0], sum(us[i] for i in fused_made)))
         else:
             untold.update(of)
+    untold.update(home for home, took in told if not took)
     found: dict[int, float] = {}
     for home, took in told:
         if home is not None and home not in untold:

@@ -26,6 +26,7 @@ from costmodel.measure import host_probe, latency
 from costmodel.measure_layers import LayerResult, measure_layers, measure_regions
 from costmodel.plan import Plan
 from costmodel.predict import predict
+from costmodel.report.types import Report
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 """Modes of torch.compile that can be measured."""
@@ -163,14 +164,6 @@ def validate(
     predicted |= {name: one.latency_ms["plan"] for name, one in plans.items()}
     eager = runs["eager"]
     planned = runs["plan"].runner if plan is not None else None
-    regions: tuple[LayerResult, ...] = ()
-    eager_layers: tuple[LayerResult, ...] = ()
-    compiled_layers: tuple[LayerResult, ...] = ()
-    if layers:
-        default = runs["default"].runner if "default" in runs else None
-        regions = measure_regions(planned, example) if isinstance(planned, Planned) else ()
-        on_cpu = load_profile(chosen).on_cpu
-        eager_layers, compiled_layers = measure_layers(module, default, example, report, on_cpu)
     return Validation(
         model=report.model,
         hardware=chosen,
@@ -180,10 +173,18 @@ def validate(
         modes={name: run.result(predicted.get(name), eager) for name, run in runs.items()},
         replaced=tuple(r.layers[0] for r, _ in planned.replaced if r.layers) if isinstance(planned, Planned) else (),
         host_speed=report.host_speed,
-        layers=eager_layers,
-        compiled_layers=compiled_layers,
-        regions=regions,
+        **(_measured_layers(module, runs, example, report) if layers else {}),
     )
+
+
+def _measured_layers(
+    module: nn.Module, runs: Mapping[str, _Run], example: tuple[Any, ...], report: Report
+) -> dict[str, tuple[LayerResult, ...]]:
+    """The layers and the plan's regions, by the names that a validation has for them."""
+    planned, default = (runs[name].runner if name in runs else None for name in ("plan", "default"))
+    regions = measure_regions(planned, example) if isinstance(planned, Planned) else ()
+    eager, compiled = measure_layers(module, default, example, report, load_profile(report.hardware).on_cpu)
+    return {"layers": eager, "compiled_layers": compiled, "regions": regions}
 
 
 def here(hardware: str, device: torch.device) -> float | None:

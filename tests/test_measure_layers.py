@@ -167,6 +167,9 @@ class TestCompiled:
         made = (FUSED, "convolution", FUSED, "addmm", FUSED)
         assert share_out(self.PREDICTED, self.HOMES, made, [1, 2, 4, 8, 16]) == {}  # two layers between two calls
 
+    def test_a_layer_with_a_call_that_has_no_time_is_not_told(self):
+        assert share_out(self.PREDICTED, self.HOMES, self.PREDICTED, [1, 2, 4, 8, 16, 0]) == {0: 6}
+
     @given(st.lists(st.sampled_from([FUSED, "addmm", "convolution"]), max_size=9), st.data())
     def test_what_is_told_is_what_was_made(self, names, data):
         homes = sorted(data.draw(st.lists(st.integers(0, 3), min_size=len(names), max_size=len(names))))
