@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from costmodel.report import ModePrediction as ModePrediction
     from costmodel.report import Report as Report
     from costmodel.report import render as render
-    from costmodel.validate import Validation as Validation
+    from costmodel.report.validation_types import Validation as Validation
     from costmodel.validate import validate as validate
     from costmodel.zoo import load as load_model
 
@@ -39,7 +39,7 @@ _EXPORTS = {
     "ModePrediction": ("costmodel.report", "ModePrediction"),
     "Plan": ("costmodel.plan", "Plan"),
     "Report": ("costmodel.report", "Report"),
-    "Validation": ("costmodel.validate", "Validation"),
+    "Validation": ("costmodel.report.validation_types", "Validation"),
     "apply": ("costmodel.apply", "apply"),
     "checkpointed": ("costmodel.checkpoint", "checkpointed"),
     "list_profiles": ("costmodel.hardware", "list_profiles"),

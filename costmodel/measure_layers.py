@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -27,6 +26,7 @@ from costmodel.ops import Role
 from costmodel.plan import Region
 from costmodel.program import compiled_program
 from costmodel.report.types import Report
+from costmodel.report.validation_types import LayerResult
 from costmodel.units import group_units
 
 MARK = "costmodel operator "
@@ -45,30 +45,6 @@ MOST_COPIES = 32
 
 Call = tuple[str, tuple[int, ...]]
 """What an operator is known by: the module that calls it and the shape of its first result."""
-
-
-@dataclass(frozen=True, slots=True)
-class LayerResult:
-    """One layer of a report, eager or compiled, or one region of a plan, predicted beside measured.
-
-    Attributes:
-        name: the module's, as in the report; of a region the first and the last one's.
-        kind: of the layer's main operator; of a region its backend.
-        predicted_us: time on the device; None where nothing predicts it.
-        measured_us: the same, of a layer inside the running model, on a CPU with what PyTorch takes to call its
-            operators, of a region alone. None where a pass called other operators than were captured, or where the
-            region cannot be measured.
-    """
-
-    name: str
-    kind: str
-    predicted_us: float | None
-    measured_us: float | None
-
-    @property
-    def error(self) -> float | None:
-        """Predicted over measured time, minus one."""
-        return self.predicted_us / self.measured_us - 1 if self.predicted_us and self.measured_us else None
 
 
 def measure_layers(

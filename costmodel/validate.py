@@ -6,7 +6,6 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -23,91 +22,17 @@ from costmodel.hardware import load_profile, resolve_default
 from costmodel.hosts import speed_of
 from costmodel.inductor import share_cache
 from costmodel.measure import host_probe, latency
-from costmodel.measure_layers import LayerResult, measure_layers, measure_regions
+from costmodel.measure_layers import measure_layers, measure_regions
 from costmodel.plan import Plan
 from costmodel.predict import predict
 from costmodel.report.types import Report
+from costmodel.report.validation_types import LayerResult, ModeResult, Validation
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 """Modes of torch.compile that can be measured."""
 USUAL = ("default", "reduce-overhead")
 ROUNDS = 7
 RESAMPLES = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class ModeResult:
-    """One way of running the model.
-
-    Attributes:
-        predicted_ms: latency as predicted; None where nothing predicts it.
-        measured_ms: median of the rounds' medians, with the 95 % interval of a bootstrap over rounds.
-        speedup: eager over this one, round by round; its median and 95 % interval.
-        compile_s: what the first call took, Inductor's cache on disk as it was.
-        peak_mb: most memory that torch had allocated during a call; None on a CPU.
-        output_error: largest relative error of an output against eager's.
-        note: why it was not measured, or what is odd about it.
-    """
-
-    predicted_ms: float | None
-    measured_ms: float | None
-    low_ms: float | None = None
-    high_ms: float | None = None
-    speedup: float | None = None
-    speedup_low: float | None = None
-    speedup_high: float | None = None
-    compile_s: float | None = None
-    peak_mb: float | None = None
-    output_error: float | None = None
-    note: str = ""
-
-    @property
-    def error(self) -> float | None:
-        """Predicted over measured latency, minus one."""
-        if self.predicted_ms is None or not self.measured_ms:
-            return None
-        return self.predicted_ms / self.measured_ms - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """Predicted beside measured, for one model.
-
-    Attributes:
-        modes: and plans, by name.
-        replaced: layers of the plan's regions that computed something else, and so run eagerly.
-        host_speed: of the machine, against the profile's own.
-        layers: eager ones, inside the running model; none unless they were asked for, as those that follow.
-        compiled_layers: those of the default mode.
-        regions: of the plan, each alone.
-    """
-
-    model: str
-    hardware: str
-    device: str
-    input_shape: tuple[int, ...]
-    precision: str
-    modes: Mapping[str, ModeResult]
-    replaced: tuple[str, ...] = ()
-    host_speed: float = 1.0
-    layers: tuple[LayerResult, ...] = ()
-    compiled_layers: tuple[LayerResult, ...] = ()
-    regions: tuple[LayerResult, ...] = ()
-
-    @property
-    def worst_error(self) -> float:
-        """The largest error of a predicted speedup; 0 where none was both predicted and measured."""
-        eager = self.modes["eager"]
-        errors = [
-            abs(eager.predicted_ms / mode.predicted_ms / mode.speedup - 1)
-            for mode in self.modes.values()
-            if eager.predicted_ms and mode.predicted_ms and mode.speedup
-        ]
-        return max(errors, default=0.0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The comparison as JSON's types."""
-        return {"schema": 1, **asdict(self), "worst_error": self.worst_error}
 
 
 def validate(

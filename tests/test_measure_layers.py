@@ -14,7 +14,6 @@ from costmodel.capture import capture
 from costmodel.errors import MeasurementError
 from costmodel.measure_layers import (
     FUSED,
-    LayerResult,
     _device_us,
     calls_of,
     compiled_calls,
@@ -25,6 +24,7 @@ from costmodel.measure_layers import (
 )
 from costmodel.plan import Region
 from costmodel.report.plans import render_validation, validation_sheet
+from costmodel.report.validation_types import LayerResult
 from tests.test_apply import plan_for
 
 

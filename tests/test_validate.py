@@ -10,7 +10,8 @@ from torch import nn
 import costmodel
 from costmodel.errors import RequestError
 from costmodel.report.plans import render_validation
-from costmodel.validate import ModeResult, Validation, bootstrap
+from costmodel.report.validation_types import ModeResult, Validation
+from costmodel.validate import bootstrap
 from tests.test_apply import plan_for
 
 

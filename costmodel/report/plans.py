@@ -15,8 +15,7 @@ from costmodel.report.rows import NONE, TOP_LAYERS, interval, milliseconds, numb
 from costmodel.report.sections import Section, Sheet, render_sheet
 
 if TYPE_CHECKING:
-    from costmodel.measure_layers import LayerResult
-    from costmodel.validate import Validation
+    from costmodel.report.validation_types import LayerResult, Validation
 
 _RESULT_COLUMNS = (
     *("mode", "predicted ms", "measured ms", "interval", "error", "speedup", "interval"),
