@@ -11,8 +11,9 @@ from costmodel.batch_of_one import plain_convolutions
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType
 from costmodel.loop_orders import with_voted_orders
 from costmodel.ops import Role
-from costmodel.preferred_orders import with_preferred_orders
-from costmodel.realize import ATTENTION, INSIDE
+from costmodel.plain_orders import plainly_laid_out
+from costmodel.preferred_orders import preferring, with_preferred_orders
+from costmodel.realize import ATTENTION, CUTTING, INSIDE
 
 NODES_OF_FEW = 300
 """A graph of so many nodes for each convolution has only a few of them."""
@@ -60,11 +61,17 @@ def lay_out(graph: Graph, on_cpu: bool = False) -> Graph:
     if prefers_channels_last(graph, on_cpu):
         plain = frozenset[str]() if on_cpu else plain_convolutions(graph)
         convolutions = {op.name for op in graph.ops if op.base == "convolution"}
-        graph = with_preferred_orders(in_channels_last(graph, runnable=False, only=convolutions - plain))
+        channels_last = in_channels_last(graph, runnable=False, only=convolutions - plain)
+        plainly = plainly_laid_out(channels_last, preferring(channels_last))
+        if plainly:
+            channels_last = in_channels_last(graph, runnable=False, only=convolutions - plain, plain=plainly)
+        graph = with_preferred_orders(channels_last)
     return with_voted_orders(graph)
 
 
-def in_channels_last(graph: Graph, runnable: bool = True, only: Collection[str] | None = None) -> Graph:
+def in_channels_last(
+    graph: Graph, runnable: bool = True, only: Collection[str] | None = None, plain: Collection[str] = ()
+) -> Graph:
     """The graph with convolutions in channels-last order; what is not gets a `clone` operator before it.
 
     With `runnable`, what names strides gets its operands in the order that it was captured with; without, the graph
@@ -74,8 +81,9 @@ def in_channels_last(graph: Graph, runnable: bool = True, only: Collection[str] 
         graph: its tensors in whatever layouts.
         runnable: whether it is to be run.
         only: names of the convolutions that are meant; all others are in plain order, and get a `clone` likewise.
+        plain: names of values that stay in plain order, whatever they are made of.
     """
-    conversion = _Conversion(graph, runnable, only)
+    conversion = _Conversion(graph, runnable, only, plain)
     for op in graph.ops:
         conversion.add(op)
     return replace(graph, ops=tuple(conversion.ops))
@@ -110,9 +118,9 @@ def with_pinned_strides(graph: Graph) -> Graph:
 class _Conversion:
     """Rewrites a graph operator by operator, keeping the types that its tensors have got so far."""
 
-    def __init__(self, graph: Graph, runnable: bool, only: Collection[str] | None) -> None:
+    def __init__(self, graph: Graph, runnable: bool, only: Collection[str] | None, plain: Collection[str]) -> None:
         self.ops: list[Op] = []
-        self._graph, self._runnable, self._only = graph, runnable, only
+        self._graph, self._runnable, self._only, self._plain = graph, runnable, only, plain
         self._types: dict[str, tuple[TensorType, ...]] = {value.name: (value.type,) for value in graph.values}
         self._params = {value.name for value in graph.values if value.role == "param"}
         self._converted: dict[tuple[Ref, str], Ref] = {}
@@ -127,7 +135,7 @@ class _Conversion:
         elif self._runnable and is_strided(op):
             args = tuple((key, self._as_it_was(op, value)) for key, value in op.args)
             self._append(replace(op, args=args))
-        elif self._contiguous(op):
+        elif op.name in self._plain or self._contiguous(op):
             self._append(op)
         else:
             self._append(replace(_as_reshape(op), types=_propagated(op, self._types)))
@@ -149,12 +157,18 @@ class _Conversion:
         same_either_way = kind.shape[1] == 1 or math.prod(kind.shape[2:]) == 1
         if kind.layout == layout or same_either_way:
             return value
-        if layout == "nchw" and key == "input" and not self._runnable:
+        if key == "input" and not self._runnable and (layout == "nchw" or self._is_part(value)):
             self._append(Op(f"{op.name}.input", INSIDE, (("self", value),), (replace(kind, layout=layout),), op.module))
             return Ref(f"{op.name}.input")
         if (value, layout) not in self._converted:
             self._converted[value, layout] = self._copy(value, replace(kind, layout=layout), op.module)
         return self._converted[value, layout]
+
+    def _is_part(self, value: Ref) -> bool:
+        """Whether a value is some channels of a tensor in channels-last order, that are so far apart in memory."""
+        cut = next((op for op in reversed(self.ops) if op.name == value.name), None)
+        source = cut.refs()[0] if cut is not None and cut.base in CUTTING else None
+        return source is not None and self._types[source.name][source.index].layout == "nhwc"
 
     def _as_it_was(self, op: Op, value: Arg) -> Arg:
         """An operand of an operator that names strides: a copy in plain order, which they were meant for."""

@@ -24,10 +24,14 @@ ATTENTION = "scaled_dot_product_attention"
 """Copies of views are made for it, for it fixes their strides (`constrain_to_fx_strides`)."""
 INSIDE = "contiguous"
 """The copy that a convolution makes of its input at each call, where that lies in an order that it cannot tell."""
+CHANNELS_LAST = "torch.channels_last"
+"""What a copy is asked for that a convolution wants."""
 REGROUPING = frozenset({*REGROUPED, "alias", "detach"})
 """Views whose elements follow each other as before, whatever the shape."""
 TURNING = frozenset({"transpose", "swapaxes", "t", "permute"})
 """Views of all elements, in another order."""
+CUTTING = frozenset({"split", "split_with_sizes", "chunk", "narrow", "slice"})
+"""Views of a part of the elements."""
 SHIFTING = frozenset({"roll", "flip"})
 """Operators that read each element elsewhere."""
 Read = tuple[str, str]
@@ -211,7 +215,7 @@ class Lowering:
         return replace(source, ops=(*source.ops, op.name)) if source.ops else source
 
     def _lower_pointwise(self, op: Op, row: ops.Row) -> None:
-        window = _window_elements(op) if row.role is Role.WINDOW else 0
+        window = window_elements(op) if row.role is Role.WINDOW else 0
         copied = self._is_copied_view(op) or self._is_inside(op.name)
         if copied:
             self.realize(op.refs()[0].name)
@@ -234,10 +238,12 @@ class Lowering:
 
     def _is_copied_view(self, op: Op) -> bool:
         """Whether a convolution wants a view in channels-last order: it first keeps what that is a view of."""
-        if op.base != "clone" or op.arg("memory_format") != "torch.channels_last" or not op.refs():
+        if op.base != "clone" or op.arg("memory_format") != CHANNELS_LAST or not op.refs():
             return False
         source = self._ops.get(op.refs()[0].name)
-        return source is not None and source.base in REGROUPING and source.type.layout == "nchw"
+        if source is None:
+            return False
+        return source.base in CUTTING or (source.base in REGROUPING and source.type.layout == "nchw")
 
     def _is_inside(self, name: str) -> bool:
         """Whether a value is a copy that the convolution makes which reads it."""
@@ -292,6 +298,7 @@ def _keeps_order(op: Op, source: TensorType) -> bool:
     return (in_named_orders or op.base in REGROUPING) and op.type.numel == source.numel
 
 
-def _window_elements(op: Op) -> int:
+def window_elements(op: Op) -> int:
+    """How many elements of its input a pooling reads for each of its results."""
     kernel = op.arg("kernel_size")
     return math.prod(size for size in kernel if isinstance(size, int)) if isinstance(kernel, tuple) else 1
