@@ -15,6 +15,7 @@ from costmodel.fuse import fuse
 from costmodel.ir import Graph
 from costmodel.kernels import Extractor, Kernel
 from costmodel.layouts import lay_out, prefers_channels_last
+from costmodel.locality import with_locality
 from costmodel.realize import Lowering, Node, realize
 
 __all__ = ["compiled_kernels", "lay_out", "lowered", "prefers_channels_last", "schedule"]
@@ -27,7 +28,7 @@ def compiled_kernels(graph: Graph, on_cpu: bool = False) -> tuple[Kernel, ...]:
 
 def lowered(graph: Graph, on_cpu: bool = False) -> Graph:
     """The graph as Inductor schedules it: composite operators taken apart, memory orders decided."""
-    return lay_out(decompose(unrolled(graph), on_cpu), on_cpu)
+    return lay_out(with_locality(decompose(unrolled(graph), on_cpu)), on_cpu)
 
 
 def schedule(graph: Graph, on_cpu: bool = False) -> tuple[Kernel, ...]:
