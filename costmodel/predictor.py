@@ -20,6 +20,8 @@ from costmodel.kernels import Kernel
 from costmodel.traffic import traffic_bytes
 
 Array = npt.NDArray[np.float32]
+Steps = npt.NDArray[np.int16]
+Rows = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class GroupModel:
         names: features, in the order of the vectors.
         mean, scale: of the features in training; vectors are centred and divided by them.
         networks: the ensemble, averaged.
-        memory: scaled features of the measured kernels, (rows, features).
+        memory: scaled features of the measured kernels in steps of STEP, (rows, features).
         residual: measured minus predicted logarithm of each, (rows,).
         reach: distance in scaled features at which a measured kernel's residual has lost its weight.
         edges, widths: half-widths of the 90 % interval of the logarithm, by predicted time: `widths[i]` holds for
@@ -79,7 +81,7 @@ class GroupModel:
     mean: Array
     scale: Array
     networks: tuple[Network, ...]
-    memory: Array
+    memory: Steps
     residual: Array
     reach: float
     edges: Array
@@ -110,12 +112,19 @@ class GroupModel:
         low, high = self.limits[np.searchsorted(self.sizes, size_of(x, self.names))].T
         return np.asarray(np.clip(mean, low, high), dtype=np.float32)
 
+    @property
+    def measured(self) -> Array:
+        """Scaled features of the measured kernels, (rows, features)."""
+        return np.asarray(self.memory * np.float32(STEP), dtype=np.float32)
+
     def log_ratio(self, x: Array) -> tuple[Array, Array]:
         """Logarithm of time over bound for scaled vectors, and each one's distance to the nearest measured kernel."""
-        base = self.expected(x)
-        parts = [weigh(distances(part, self.memory), self.residual, self.reach) for part in portions(x, self.memory)]
-        correction, nearest = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return base + correction, nearest
+        measured = self.measured
+        correction, nearest = recall(x, measured, self.residual)
+        new = np.flatnonzero(np.isnan(nearest))
+        for rows in portions(new, len(measured)):
+            correction[rows], nearest[rows] = weigh(distances(x[rows], measured), self.residual, self.reach)
+        return self.expected(x) + correction, nearest
 
     def workspace_share(self, x: Array) -> Array:
         """Workspaces of scaled vectors as shares of what the kernels read and write, (rows,).
@@ -126,8 +135,9 @@ class GroupModel:
         known = self.workspace >= 0 if len(self.workspace) else np.zeros(len(self.memory), dtype=bool)
         if not known.any():
             return np.zeros(len(x), dtype=np.float32)
-        memory, share = self.memory[known], self.workspace[known]
-        return np.concatenate([usual(distances(part, memory), share) for part in portions(x, memory)])
+        measured, share = self.measured[known], self.workspace[known]
+        parts = portions(np.arange(len(x)), len(measured))
+        return np.concatenate([usual(distances(x[rows], measured), share) for rows in parts])
 
 
 def size_of(x: Array, names: Sequence[str]) -> Array:
@@ -142,6 +152,35 @@ def scaled(raw: Array, mean: Array, scale: Array) -> Array:
 
 OUTLYING = 6.0
 """Standard deviations beyond which a feature is not told apart."""
+STEP = OUTLYING / np.iinfo(np.int16).max
+"""The measured kernels' scaled features are kept as whole multiples of this, in 16 bits: half the room, and a fiftieth
+of the distance below which two kernels are equal."""
+
+
+def in_steps(x: Array) -> Steps:
+    """Scaled features as multiples of STEP, rounded."""
+    return np.round(np.clip(x, -OUTLYING, OUTLYING) / STEP).astype(np.int16)
+
+
+def recall(x: Array, measured: Array, residual: Array) -> tuple[Array, Array]:
+    """The mean residual of the measured kernels equal to each row of x, and the distance to the nearest of them.
+
+    NaN for both where none is equal. Along any one direction two vectors are no further apart than they are, so those
+    that are equal are sought among the few that a projection puts close by; the other distances need not be computed.
+    """
+    count = x.shape[1]
+    direction = np.cos(np.arange(count)) / np.linalg.norm(np.cos(np.arange(count)))
+    places, asked = measured @ direction, x @ direction
+    order = np.argsort(places)
+    first, last = (np.searchsorted(places[order], asked + side) for side in (-EXACT, EXACT))
+    correction, nearest = (np.full(len(x), np.nan, dtype=np.float32) for _ in range(2))
+    for row, (start, stop) in enumerate(zip(first, last, strict=True)):
+        close = order[start:stop]
+        distance = np.linalg.norm(measured[close] - x[row], axis=1)
+        equal = distance < EXACT
+        if equal.any():
+            correction[row], nearest[row] = residual[close[equal]].mean(), distance.min()
+    return correction, nearest
 
 
 def distances(x: Array, memory: Array) -> Array:
@@ -156,10 +195,10 @@ AT_ONCE = 1 << 21
 """Distances between kernels that are computed at once: some tens of megabytes with what is made of them."""
 
 
-def portions(x: Array, memory: Array) -> Iterator[Array]:
-    """The rows of x in order, so few at a time that their distances to the memory take AT_ONCE numbers at most."""
-    rows = max(1, AT_ONCE // len(memory))
-    return (x[start : start + rows] for start in range(0, len(x), rows))
+def portions(rows: Rows, measured: int) -> Iterator[Rows]:
+    """Rows in order, so few at a time that their distances to the measured kernels take AT_ONCE numbers at most."""
+    count = max(1, AT_ONCE // measured)
+    return (rows[start : start + count] for start in range(0, len(rows), count))
 
 
 def usual(distance: Array, share: Array) -> Array:
@@ -178,8 +217,6 @@ def weigh(distance: Array, residual: Array, reach: float, neighbours: int = 8) -
     nearest = np.argpartition(distance, count - 1, axis=1)[:, :count]
     near = np.take_along_axis(distance, nearest, axis=1)
     weight = np.exp(-0.5 * (near / reach) ** 2)
-    exact = near < EXACT
-    weight = np.where(exact.any(1, keepdims=True), exact * 1e6, weight)
     correction = (weight * residual[nearest]).sum(1) / (weight.sum(1) + PRIOR_WEIGHT)
     return correction.astype(np.float32), near.min(1)
 

@@ -14,11 +14,13 @@ import numpy as np
 
 from costmodel.errors import ProfileError
 from costmodel.features import Roofline
-from costmodel.predictor import Array, GroupModel, Network, Predictor, none_measured
+from costmodel.predictor import Array, GroupModel, Network, Predictor, Steps, in_steps, none_measured
 
 SCHEMA = 1
-TENSORS = ("mean", "scale", "memory", "residual", "edges", "widths")
-"""Fields of a GroupModel that every predictor file has."""
+MEMORY = "memory"
+"""The measured kernels, in 16-bit steps; in files of earlier versions scaled features, as numbers."""
+TENSORS = ("mean", "scale", "residual", "edges", "widths")
+"""The other fields of a GroupModel that every predictor file has, all float32."""
 LATER_TENSORS = ("sizes", "limits")
 """Those that files of earlier versions lack."""
 
@@ -27,10 +29,11 @@ def save_predictor(predictor: Predictor, path: Path) -> str:
     """Writes the predictor as one safetensors file, through a temporary name; the file's SHA-256."""
     from safetensors.numpy import save
 
-    tensors: dict[str, Array] = {}
+    tensors: dict[str, Array | Steps] = {}
     about: dict[str, object] = {}
     for name, model in predictor.groups.items():
         about[name] = {"names": model.names, "networks": len(model.networks), "reach": model.reach, "far": model.far}
+        tensors[f"{name}/{MEMORY}"] = np.ascontiguousarray(model.memory)
         for key in (*TENSORS, *LATER_TENSORS):
             tensors[f"{name}/{key}"] = np.ascontiguousarray(getattr(model, key), dtype=np.float32)
         if len(model.workspace):
@@ -81,10 +84,18 @@ def _parse(data: bytes) -> Predictor:
     metadata = json.loads(data[8 : 8 + size])["__metadata__"]
     if metadata.get("schema") != str(SCHEMA):
         raise ProfileError(f"schema {metadata.get('schema')!r}, this version reads {SCHEMA}; train it again")
-    tensors: dict[str, Array] = load(data)
-    for key, tensor in tensors.items():
-        if tensor.dtype != np.float32 or not np.isfinite(tensor).all():
+    tensors: dict[str, Array] = {}
+    memories: dict[str, Steps] = {}
+    for key, tensor in load(data).items():
+        is_memory = key.endswith(f"/{MEMORY}")
+        if is_memory and tensor.dtype == np.int16:
+            memories[key] = tensor
+        elif tensor.dtype != np.float32 or not np.isfinite(tensor).all():
             raise ProfileError(f"tensor {key} is not finite float32")
+        elif is_memory:
+            memories[key] = in_steps(tensor)
+        else:
+            tensors[key] = tensor
     device = json.loads(metadata["device"])
     peak = {str(kind): float(rate) for kind, rate in device["peak"].items()}
     roofline = Roofline(float(device["bytes_per_us"]), peak, float(device["floor_us"]))
@@ -92,16 +103,17 @@ def _parse(data: bytes) -> Predictor:
         if not (math.isfinite(rate) and rate > 0):
             raise ProfileError("a ceiling of the device is no positive number")
     about = json.loads(metadata["groups"])
-    groups = {name: _parse_group(name, entry, tensors) for name, entry in about.items()}
+    groups = {name: _parse_group(name, entry, tensors, memories[f"{name}/{MEMORY}"]) for name, entry in about.items()}
     return Predictor(groups, roofline, int(device["multiprocessors"]))
 
 
-def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Array]) -> GroupModel:
+def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Array], memory: Steps) -> GroupModel:
     names = tuple(str(item) for item in about["names"])
     networks = tuple(_parse_network(f"{name}/{number}", tensors) for number in range(int(about["networks"])))
     model = GroupModel(
         names=names,
         networks=networks,
+        memory=memory,
         reach=float(about["reach"]),
         far=float(about["far"]),
         workspace=tensors.get(f"{name}/workspace", none_measured()),

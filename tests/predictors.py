@@ -7,7 +7,7 @@ import numpy as np
 from collectors.conv import ConvUnit, unit_graph
 from costmodel.features import Roofline, featurize
 from costmodel.kernels import Kernel, eager_kernels
-from costmodel.predictor import Array, GroupModel, Network, Predictor
+from costmodel.predictor import Array, GroupModel, Network, Predictor, in_steps, scaled
 
 ROOFLINE = Roofline(4e6, {"conv.float32": 2e8, "matmul.float32": 4e7}, 1.5)
 
@@ -39,7 +39,7 @@ def small_predictor() -> Predictor:
         mean=mean,
         scale=scale,
         networks=networks,
-        memory=((raw - mean) / scale).astype(np.float32),
+        memory=in_steps(scaled(raw, mean, scale)),
         residual=np.linspace(-0.2, 0.2, len(raw), dtype=np.float32),
         reach=0.5,
         edges=np.array([4.0, 40.0], dtype=np.float32),

@@ -30,7 +30,7 @@ from costmodel.memory.workspace import (
     graph_pool_bytes,
     products_workspace_bytes,
 )
-from costmodel.predictor import UNMEASURED, GroupModel, none_measured
+from costmodel.predictor import UNMEASURED, GroupModel, in_steps, none_measured
 
 ECHO = """graph echo {
   input %x: float32[1024]
@@ -340,7 +340,7 @@ class TestWorkspace:
 
     def test_a_measured_convolution_recalls_its_workspace_and_others_take_their_neighbours(self) -> None:
         shares = np.array([0.0, 1.0, 1.0, 0.5, 1.0, 1.0, UNMEASURED, 0.0], dtype=np.float32)
-        memory = np.arange(8, dtype=np.float32)[:, None]
+        memory = in_steps(np.arange(8, dtype=np.float32)[:, None] / 2)
         model = GroupModel(
             ("x",),
             *(np.ones(1, np.float32),) * 2,
@@ -352,8 +352,8 @@ class TestWorkspace:
             1.0,
             shares,
         )
-        asked = np.array([[0.0], [3.0], [6.0], [3.4]], dtype=np.float32)
-        # the first two were measured; 6 was not: the nearest five are 5, 7, 4, 3, 2; 3.4: 3, 4, 2, 5, 1
+        asked = np.array([[0.0], [1.5], [3.0], [1.7]], dtype=np.float32)
+        # the first two were measured; 3 was not: the nearest five are 2.5, 3.5, 2, 1.5, 1; of 1.7: 1.5, 2, 1, 2.5, 0.5
         assert model.workspace_share(asked).tolist() == [0.0, 0.5, 1.0, 1.0]
         assert replace(model, workspace=none_measured()).workspace_share(asked).tolist() == [0.0] * 4
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
 
@@ -13,13 +15,17 @@ from collectors.matmul import linear_graph
 from costmodel.errors import ProfileError
 from costmodel.kernels import Kernel
 from costmodel.predictor import (
+    EXACT,
     OUTLYING,
     RECALLED_WIDTH,
+    STEP,
     Estimate,
     Network,
     Predictor,
     distances,
+    in_steps,
     portions,
+    recall,
     scaled,
     weigh,
 )
@@ -78,17 +84,45 @@ def test_distances_are_euclidean():
 @pytest.mark.parametrize(("at_once", "sizes"), [(1, [1] * 5), (14, [2, 2, 1]), (1000, [5])])
 def test_few_distances_are_computed_at_once(monkeypatch: pytest.MonkeyPatch, at_once: int, sizes: list[int]):
     monkeypatch.setattr("costmodel.predictor.AT_ONCE", at_once)
-    x, memory = np.arange(10, dtype=np.float32).reshape(5, 2), np.zeros((7, 2), dtype=np.float32)
-    parts = list(portions(x, memory))
+    rows = np.array([1, 4, 5, 8, 9])
+    parts = list(portions(rows, measured=7))
     assert [len(part) for part in parts] == sizes
-    assert np.array_equal(np.concatenate(parts), x)
+    assert np.array_equal(np.concatenate(parts), rows)
 
 
 def test_an_equal_kernel_recalls_what_was_left_unexplained():
-    distance = np.array([[0.0, 0.4, 2.0]], dtype=np.float32)
-    correction, nearest = weigh(distance, np.array([0.5, -0.5, 0.1], dtype=np.float32), reach=1.0)
-    assert correction[0] == pytest.approx(0.5, rel=1e-5)
-    assert nearest[0] == 0.0
+    measured = np.array([[1.0, 2.0], [1.0, 2.005], [1.0, 2.4], [-3.0, 0.0]], dtype=np.float32)
+    x = np.array([[1.0, 2.0], [1.0, 2.4], [1.0, 2.38], [5.0, 5.0]], dtype=np.float32)
+    correction, nearest = recall(x, measured, np.array([0.5, 0.1, -0.5, 0.2], dtype=np.float32))
+    # two are within a hundredth of the first and one is the second; the third is as far from it as makes another kernel
+    np.testing.assert_allclose(correction, [0.3, -0.5, np.nan, np.nan], rtol=1e-5)
+    np.testing.assert_allclose(nearest, [0.0, 0.0, np.nan, np.nan])
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 60))
+def test_kernels_are_recalled_as_all_distances_tell(seed: int, features: int):
+    rng = np.random.default_rng(seed)
+    measured = rng.uniform(-OUTLYING, OUTLYING, (40, features)).astype(np.float32)
+    apart = rng.normal(size=(40, features))
+    apart *= rng.choice([0.0, 0.004, 0.009, 0.011, 1.0], 40)[:, None] / np.linalg.norm(apart, axis=1, keepdims=True)
+    x = (measured + apart).astype(np.float32)
+    residual = rng.normal(size=40).astype(np.float32)
+    correction, nearest = recall(x, measured, residual)
+    distance = np.linalg.norm(x[:, None] - measured[None], axis=2)
+    for row, of in enumerate(distance):
+        equal = of < EXACT
+        assert np.isnan(nearest[row]) == (not equal.any())
+        if equal.any():
+            assert nearest[row] == pytest.approx(of.min(), abs=1e-6)
+            assert correction[row] == pytest.approx(residual[equal].mean(), abs=1e-5)
+
+
+def test_measured_kernels_are_kept_to_a_fiftieth_of_what_tells_them_apart():
+    x = np.array([[0.0, OUTLYING], [-OUTLYING, 1.2345], [9.0, -9.0]], np.float32)
+    steps = in_steps(x)
+    assert steps.dtype == np.int16
+    np.testing.assert_allclose(steps * STEP, [[0.0, 6.0], [-6.0, 1.2345], [6.0, -6.0]], atol=STEP / 2 * 1.001)
+    assert STEP < EXACT / 50
 
 
 def test_far_away_there_is_no_correction():
@@ -105,8 +139,8 @@ def test_a_neighbour_corrects_in_part():
 
 def test_a_measured_kernel_is_recalled(predictor: Predictor):
     model = predictor.groups["conv"]
-    base = np.mean([network.forward(model.memory) for network in model.networks], axis=0)
-    ratio, nearest = model.log_ratio(model.memory)
+    base = np.mean([network.forward(model.measured) for network in model.networks], axis=0)
+    ratio, nearest = model.log_ratio(model.measured)
     np.testing.assert_allclose(ratio, base + model.residual, atol=1e-4)
     assert nearest.max() < 1e-2
 
@@ -118,7 +152,7 @@ def test_networks_are_held_within_what_kernels_of_the_size_were_measured_to_take
         predictor.groups["conv"],
         names=("log_bound_us", "other"),
         networks=(tenfold,),
-        memory=np.array([[3.0, 0.4]], np.float32),
+        memory=in_steps(np.array([[3.0, 0.4]], np.float32)),
         residual=np.array([0.5], np.float32),
         sizes=np.array([1.0], np.float32),
         limits=limits,

@@ -48,6 +48,11 @@ def test_a_file_from_before_networks_were_held_within_limits_is_read(predictor: 
     assert load_predictor(saved).predict(KERNELS, POSITIONS) == predictor.predict(KERNELS, POSITIONS)
 
 
+def test_a_file_from_before_measured_kernels_were_kept_in_steps_is_read(predictor: Predictor, saved: Path):
+    changed(saved, _set("conv/memory", predictor.groups["conv"].measured))
+    assert load_predictor(saved).predict(KERNELS, POSITIONS) == predictor.predict(KERNELS, POSITIONS)
+
+
 def refused(path: Path, match: str, sha256: str | None = None) -> None:
     with pytest.raises(ProfileError, match=match) as caught:
         load_predictor(path, sha256)
