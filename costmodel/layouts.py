@@ -13,7 +13,7 @@ from costmodel.loop_orders import with_voted_orders
 from costmodel.ops import Role
 from costmodel.plain_orders import plainly_laid_out
 from costmodel.preferred_orders import preferring, with_preferred_orders
-from costmodel.realize import ATTENTION, CUTTING, INSIDE
+from costmodel.realize import ATTENTION, CHANNELS_LAST, CUTTING, INSIDE
 
 NODES_OF_FEW = 300
 """A graph of so many nodes for each convolution has only a few of them."""
@@ -158,7 +158,9 @@ class _Conversion:
         if kind.layout == layout or same_either_way:
             return value
         if key == "input" and not self._runnable and (layout == "nchw" or self._is_part(value)):
-            self._append(Op(f"{op.name}.input", INSIDE, (("self", value),), (replace(kind, layout=layout),), op.module))
+            order = () if layout == "nchw" else (("memory_format", CHANNELS_LAST),)
+            args = (("self", value), *order)
+            self._append(Op(f"{op.name}.input", INSIDE, args, (replace(kind, layout=layout),), op.module))
             return Ref(f"{op.name}.input")
         if (value, layout) not in self._converted:
             self._converted[value, layout] = self._copy(value, replace(kind, layout=layout), op.module)

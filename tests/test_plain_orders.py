@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from collectors.run import argument_sets
 from costmodel.capture import capture
 from costmodel.compile import compiled_kernels
+from costmodel.emit import build_module
+from costmodel.ir import Ref
 from costmodel.kernels import Kernel
+from costmodel.realize import INSIDE
 
 WIDTH = 128
 
@@ -95,3 +100,9 @@ def test_parts_of_an_activation_in_place_are_copied_by_the_convolutions():
     kernels = kernels_of(Halved(torch.relu_))
     assert list(orders(kernels, "relu")) == [("nhwc",)]
     assert [kernel.launches for kernel in kernels if kernel.backend == "aten"] == [1, 2, 2]
+    parts = [kernel.graph for kernel in kernels if any(op.base == INSIDE for op in kernel.graph.ops)]
+    assert len(parts) == 2
+    for graph in parts:
+        copy = next(op for op in graph.ops if op.base == INSIDE)
+        (found,) = build_module(replace(graph, outputs=(Ref(copy.name),)))(*argument_sets(graph, "cpu")[0])
+        assert found.is_contiguous(memory_format=torch.channels_last)  # as it is measured, then
