@@ -11,7 +11,7 @@ from costmodel import ops
 from costmodel.features import group_of
 from costmodel.hardware import Profile
 from costmodel.ir import Graph
-from costmodel.kernels import Kernel
+from costmodel.kernels import COPY, Kernel
 from costmodel.ops import Role
 from costmodel.predictor import Estimate
 from costmodel.program import Program, compiled_program, eager_program, origin_of
@@ -211,7 +211,7 @@ def _by_part(kernels: Sequence[tuple[Kernel, Estimate]]) -> dict[str, float]:
     """Microseconds of a layer's kernels by what they are."""
     found = dict.fromkeys(_PARTS, 0.0)
     for kernel, estimate in kernels:
-        part = "copies" if kernel.anchor.base == "clone" else group_of(kernel)
+        part = "copies" if kernel.kind == COPY else group_of(kernel)
         found[part if part in found else "other"] += estimate.us
     return found
 

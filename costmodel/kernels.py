@@ -14,6 +14,12 @@ from costmodel import ops
 from costmodel.attention import fast_path
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
 from costmodel.ops import Role
+from costmodel.realize import CUTTING
+
+COPY = "copy"
+"""What users know copies by."""
+TIMES_ONE = ("mul.Tensor", 1.0)
+"""How a kernel copies a part of what it computes: Inductor would take a clone out that changes no strides."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +56,9 @@ class Kernel:
 
     @property
     def kind(self) -> str:
-        """The anchor's name, as users know it: `conv2d`, `linear`, `layer_norm`, ..."""
-        return ops.lookup(self.anchor).kind
+        """The anchor's name, as users know it: `conv2d`, `linear`, `layer_norm`, ...; `copy` for that of a part."""
+        anchor = self.anchor
+        return COPY if (anchor.op, anchor.arg("other")) == TIMES_ONE else ops.lookup(anchor).kind
 
 
 def eager_kernels(graph: Graph, on_cpu: bool = False) -> tuple[Kernel, ...]:
@@ -150,8 +157,30 @@ class Extractor:
             moved = op.reading(lambda ref: _renamed(ref, renamed))
             renamed[name] = str(len(new_ops))
             new_ops.append(Op(renamed[name], op.op, moved.args, op.types))
-        outputs = self._outputs(order, computed, written)
-        return Graph("", tuple(values), tuple(new_ops), tuple(Ref(renamed[r.name], r.index) for r in outputs))
+        outputs = []
+        for ref in self._outputs(order, computed, written):
+            output = Ref(renamed[ref.name], ref.index)
+            if (copy := self._copied_part(ref, output, computed, len(new_ops))) is not None:
+                new_ops.append(copy)
+                output = Ref(copy.name)
+            outputs.append(output)
+        return Graph("", tuple(values), tuple(new_ops), tuple(outputs))
+
+    def _copied_part(self, ref: Ref, output: Ref, computed: Collection[str], place: int) -> Op | None:
+        """The copy that a group makes of a part of what it computes; None where it writes all of it.
+
+        Returned as it is, a view would have all that it is a view of written, as nothing else reads it here.
+        """
+        source, in_order = ref, True
+        while source.name in computed and ops.lookup(self._ops[source.name]).role is Role.VIEW:
+            in_order = in_order and self._ops[source.name].base in CUTTING
+            source = self._ops[source.name].refs()[0]
+        kind, whole = self._graph.type_of(ref), self._graph.type_of(source)
+        if source == ref or source.name not in computed or kind.numel >= whole.numel:
+            return None
+        layout = "nhwc" if in_order and whole.layout == "nhwc" else "nchw"
+        name, one = TIMES_ONE
+        return Op(str(place), name, (("self", output), ("other", one)), (replace(kind, layout=layout),))
 
     def _role(self, ref: Ref) -> str:
         source = self._values.get(ref.name)

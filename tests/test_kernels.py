@@ -122,6 +122,30 @@ class TestExtractor:
         text = str(Extractor(chain(split, last)).extract(["r"]))
         assert "relu(self=%0#1)" in text
 
+    def test_a_part_of_what_is_computed_is_copied(self) -> None:
+        """`a` is computed where `v` is read and written nowhere: half of it reaches memory, by a copy of its own."""
+        group = Extractor(self.graph).extract(["a", "v"], written={"v"})
+        assert [str(one) for one in group.ops[1:]] == [
+            "%1 = slice.Tensor(self=%0) : float32[2,3] strided",
+            "%2 = mul.Tensor(self=%1, other=1.0) : float32[2,3]",
+        ]
+        assert group.outputs == (Ref("2"),)
+        assert Kernel("triton", group, ("v",)).kind == "copy"
+
+    @pytest.mark.parametrize(("base", "layout"), [("slice.Tensor", "nhwc"), ("select.int", "nchw")])
+    def test_parts_by_channels_stay_channels_last(self, base: str, layout: str) -> None:
+        whole, part = TensorType("float32", (2, 6, 4, 4), "nhwc"), TensorType("float32", (2, 3, 4, 4), "strided")
+        values = (Value("x", whole),)
+        graph = Graph("g", values, (op("a", "relu", "x", kind=whole), op("v", base, "a", kind=part)), (Ref("v"),))
+        assert Extractor(graph).extract(["a", "v"], written={"v"}).ops[-1].type.layout == layout
+
+    def test_a_view_of_all_of_it_is_none(self) -> None:
+        turned = chain(op("a", "relu", "x"), op("v", "t", "a", kind=TensorType("float32", (6, 2), "strided")))
+        assert [one.base for one in Extractor(turned).extract(["a", "v"], written={"v"}).ops] == ["relu", "t"]
+
+    def test_a_part_of_what_was_there_is_none(self) -> None:
+        assert [one.base for one in Extractor(self.graph).extract(["v"], written={"v"}).ops] == ["slice"]
+
     def test_order_of_the_names_does_not_matter(self) -> None:
         extractor = Extractor(self.graph)
         assert extractor.extract(["d", "b", "c"]) == extractor.extract(["b", "c", "d"])
