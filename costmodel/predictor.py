@@ -168,11 +168,12 @@ def recall(x: Array, measured: Array, residual: Array) -> tuple[Array, Array]:
     NaN for both where none is equal. Along any one direction two vectors are no further apart than they are, so those
     that are equal are sought among the few that a projection puts close by; the other distances need not be computed.
     """
-    count = x.shape[1]
-    direction = np.cos(np.arange(count)) / np.linalg.norm(np.cos(np.arange(count)))
+    direction = np.cos(np.arange(x.shape[1], dtype=np.float32))
+    direction /= np.linalg.norm(direction)
     places, asked = measured @ direction, x @ direction
     order = np.argsort(places)
-    first, last = (np.searchsorted(places[order], asked + side) for side in (-EXACT, EXACT))
+    reach = 1.01 * EXACT  # a projection is rounded
+    first, last = (np.searchsorted(places[order], asked + side) for side in (-reach, reach))
     correction, nearest = (np.full(len(x), np.nan, dtype=np.float32) for _ in range(2))
     for row, (start, stop) in enumerate(zip(first, last, strict=True)):
         close = order[start:stop]
