@@ -58,7 +58,8 @@ class Kernel:
     def kind(self) -> str:
         """The anchor's name, as users know it: `conv2d`, `linear`, `layer_norm`, ...; `copy` for that of a part."""
         anchor = self.anchor
-        return COPY if (anchor.op, anchor.arg("other")) == TIMES_ONE else ops.lookup(anchor).kind
+        copies = self.backend == "triton" and (anchor.op, anchor.arg("other")) == TIMES_ONE
+        return COPY if copies else ops.lookup(anchor).kind
 
 
 def eager_kernels(graph: Graph, on_cpu: bool = False) -> tuple[Kernel, ...]:

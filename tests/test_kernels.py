@@ -131,6 +131,7 @@ class TestExtractor:
         ]
         assert group.outputs == (Ref("2"),)
         assert Kernel("triton", group, ("v",)).kind == "copy"
+        assert Kernel("aten", group, ("v",)).kind == "mul"  # eager execution multiplies where it is asked to
 
     @pytest.mark.parametrize(("base", "layout"), [("slice.Tensor", "nhwc"), ("select.int", "nchw")])
     def test_parts_by_channels_stay_channels_last(self, base: str, layout: str) -> None:
