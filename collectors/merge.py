@@ -49,7 +49,7 @@ def merge_units(paths: Sequence[Path], out: Path) -> int:
     rows["run"] = range(len(rows))
     rows = rows.sort_values(["trusted", "run"]).drop_duplicates(["key", "unit"], keep="last").sort_values("run")
     on_cpu = environments[0].get("device") == "cpu"
-    taken = "5 rounds of CUDA-graph replays (device) and of 12 calls (host)"
+    taken = "5 rounds of CUDA-graph replays (device), 24 calls one after another (host)"
     about = {
         "environment": environments[0],
         "environments": _distinct(environments),

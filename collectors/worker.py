@@ -114,14 +114,14 @@ def _complaint(device_us: Measurement, device: str, record: Mapping[str, Any]) -
 
 def _time(graph: Graph, calls: Sequence[Callable[[], Any]], device: str, record: dict[str, Any]) -> Measurement:
     """Device and host time into `record`; on a CPU they are the same."""
-    from costmodel.measure import device_time, host_time
+    from costmodel.measure import device_time, issue_time
 
     if device.startswith("cuda"):
         estimate = estimate_us(graph)
         copies = max(len(calls) if estimate < 100 else 1, min(20, int(TARGET_US / estimate)), 1)
         replays = max(1, min(10, int(2 * TARGET_US / (estimate * copies))))
         device_us = device_time(_rotate(calls), rounds=5, replays=replays, copies=copies, device=device)
-        host_us = host_time(calls[0], repeats=12, device=device)
+        host_us = issue_time(calls[0], device)
     else:
         before = interruptions()
         device_us, copies = _time_on_cpu(calls)

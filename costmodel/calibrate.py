@@ -23,7 +23,8 @@ from costmodel.serial import BETWEEN, KERNEL_KINDS, SERIAL_MODES, kernel_counts
 OUTLIER = 0.08
 PRIORS: Mapping[str, Mapping[str, float]] = {
     "eager_host": {
-        "dispatch": 0.85,
+        "dispatch": 0.6,
+        "variety": 0.1,
         "call": -1.0,
         "convolution": -4.0,
         "product": -4.0,

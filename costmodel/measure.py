@@ -22,6 +22,8 @@ NOISY_IQR = 0.05
 """A measurement whose interquartile range exceeds this share of its median is called noisy."""
 PROBE_SECONDS = 0.5
 """How long a probe of the host lasts."""
+LAUNCH_US = 7.0
+"""Host times of calls are told for a host on which a launch takes this long."""
 NOT_CAPTURABLE = "not capturable in a CUDA graph"
 """After such an error, random numbers fail on CUDA in this process: torch leaves its generator as in a capture."""
 
@@ -101,6 +103,44 @@ def host_time(call: Call, repeats: int = 30, device: str = "cuda") -> Measuremen
         samples.append((time.perf_counter_ns() - start) / 1e3)
     synchronize()
     return Measurement(tuple(samples))
+
+
+@with_room
+def issue_time(call: Call, device: str = "cuda", rounds: int = 3, calls: int = 8) -> Measurement:
+    """Wall time until a call returns that follows others like it, as a model's calls do, for a host of LAUNCH_US.
+
+    Launches before and after tell how fast the host is in this moment. The first call after each wait is left out: it
+    finds the CPU's caches as the wait left them, and takes up to twice as long.
+    """
+    synchronize = _synchronizer(device)
+    probe = torch.zeros(1, device=device)
+    launches = [_launch_us(probe, synchronize)]
+    for _ in range(3):
+        call()
+    samples: list[float] = []
+    for _ in range(rounds):
+        synchronize()
+        call()
+        for _ in range(calls):
+            start = time.perf_counter_ns()
+            call()
+            samples.append((time.perf_counter_ns() - start) / 1e3)
+    launches.append(_launch_us(probe, synchronize))
+    scale = LAUNCH_US / statistics.mean(launches)
+    return Measurement(tuple(us * scale for us in samples))
+
+
+def _launch_us(probe: torch.Tensor, synchronize: Callable[[], None], times: int = 50) -> float:
+    """What a launch takes on the host now: the best of three series, microseconds."""
+    series = []
+    for _ in range(3):
+        synchronize()
+        start = time.perf_counter_ns()
+        for _ in range(times):
+            probe.add_(1.0)
+        series.append((time.perf_counter_ns() - start) / 1e3 / times)
+    synchronize()
+    return min(series)
 
 
 @with_room

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -81,13 +82,37 @@ def origin_of(name: str) -> str:
 
 
 def dispatch_class(kernel: Kernel) -> str:
-    """What decides the host time of a call: `conv.nchw.spatial.32`, `linear.16`, `batch_norm.32`, `triton`, ..."""
+    """What decides the host time of a call, from coarse to fine: `linear.16`, `cat.32.4`, `triton`, ...
+
+    Of a convolution it is also its size, `conv.nchw.spatial.32.c5.m9`: by that cuDNN chooses what it launches, one
+    kernel or several.
+    """
     if kernel.backend == "triton":
         return "triton"
     anchor = kernel.anchor
-    if anchor.base != "convolution":
-        return f"{ops.lookup(anchor).kind}.{_width(anchor)}"
-    return f"conv.{_layout(kernel.graph, anchor)}.{_shape_class(kernel.graph, anchor)}.{_width(anchor)}"
+    if anchor.base == "convolution":
+        known = f"conv.{_layout(kernel.graph, anchor)}.{_shape_class(kernel.graph, anchor)}.{_width(anchor)}"
+        return f"{known}.{_size_class(kernel.graph, anchor)}"
+    known = f"{ops.lookup(anchor).kind}.{_width(anchor)}"
+    if anchor.base in ("cat", "stack"):
+        return f"{known}.{min(len(anchor.refs()), MANY_PARTS)}"
+    if anchor.base == "native_batch_norm":
+        return f"{known}.native"
+    return known
+
+
+MANY_PARTS = 8
+"""Concatenations of more parts are not told apart."""
+
+
+def variety(kernels: Iterable[Kernel]) -> float:
+    """How many kinds of calls there are: the entropy of their dispatch classes, 0 if all are alike; in nats.
+
+    A CPU that has just issued such a call has its code and data at hand; one that issues many kinds in turn has not.
+    """
+    counts = Counter(map(dispatch_class, kernels))
+    calls = counts.total()
+    return sum(-count / calls * math.log(count / calls) for count in counts.values())
 
 
 def _width(op: Op) -> str:
@@ -109,6 +134,14 @@ def _shape_class(graph: Graph, op: Op) -> str:
     if math.prod(weight[2:]) > 1:
         return "spatial" + bias
     return ("one_pixel" if math.prod(op.type.shape[2:]) == 1 else "pointwise") + bias
+
+
+def _size_class(graph: Graph, op: Op) -> str:
+    """Powers of two of the channels that a group reads, powers of four of the products."""
+    ref = op.arg("weight")
+    weight = graph.type_of(ref).shape if isinstance(ref, Ref) else (1, 1)
+    products = max(1, op.type.numel * math.prod(weight[1:]))
+    return f"c{weight[1].bit_length() - 1}.m{(products.bit_length() - 1) // 2}"
 
 
 def compile_counts(kernels: Iterable[Kernel]) -> dict[str, float]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from costmodel.kernels import Kernel
-from costmodel.program import Program, dispatch_class
+from costmodel.program import Program, dispatch_class, variety
 from costmodel.serial import BETWEEN, SERIAL_MODES, kernel_counts
 
 CACHE_BYTES = 50e6
@@ -95,8 +95,10 @@ def device_times(program: Program, kernel_us: Sequence[float], costs: Costs) -> 
 
 def eager_counts(program: Program, dispatch: Costs) -> dict[str, float]:
     """What eager host time is a sum of: the amounts that the costs of the same names multiply."""
+    alone = sum(dispatch_us(kernel_class, dispatch) for kernel_class in map(dispatch_class, program.kernels))
     return {
-        "dispatch": sum(dispatch_us(kernel_class, dispatch) for kernel_class in map(dispatch_class, program.kernels)),
+        "dispatch": alone,
+        "variety": alone * variety(program.kernels),
         "call": len(program.kernels),
         "convolution": sum(kernel.anchor.base == "convolution" for kernel in program.kernels),
         "product": sum(kernel.kind in ("linear", "matmul") for kernel in program.kernels),

@@ -68,9 +68,13 @@ def test_dispatch_times_are_medians_by_class_and_coarser_class():
         "conv.nchw": 3.0,
         "conv.nchw.spatial": 3.0,
         "conv.nchw.spatial.32": 3.0,
+        "conv.nchw.spatial.32.c3": 3.0,
+        "conv.nchw.spatial.32.c3.m7": 3.0,  # 288 results of 72 products each lie between 4^7 and 4^8
         "conv.nhwc": 13.0,
         "conv.nhwc.spatial": 13.0,
         "conv.nhwc.spatial.32": 13.0,
+        "conv.nhwc.spatial.32.c3": 13.0,
+        "conv.nhwc.spatial.32.c3.m7": 13.0,
         "other": 13.5,  # of all fourteen: between 13 and 14; four linear layers are too few for a class
     }
 

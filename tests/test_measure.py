@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from costmodel.errors import MeasurementError
-from costmodel.measure import Measurement, _shortage, device_time, host_time, latency
+from costmodel.measure import LAUNCH_US, Measurement, _launch_us, _shortage, device_time, host_time, issue_time, latency
 
 
 def test_quantiles_are_nearest_ranks():
@@ -58,6 +58,26 @@ def test_a_call_that_sleeps_takes_as_long_as_it_sleeps():
     ):
         assert 2000.0 <= measured.median_us < 50_000.0
         assert len(measured.samples_us) >= 4
+
+
+def test_a_call_among_others_is_told_for_a_host_of_a_launch(monkeypatch: pytest.MonkeyPatch):
+    waits: list[str] = []
+    monkeypatch.setattr("costmodel.measure._launch_us", lambda probe, synchronize: 2 * LAUNCH_US)  # half as fast
+    monkeypatch.setattr("costmodel.measure._synchronizer", lambda device: lambda: waits.append("wait"))
+    calls: list[int] = []
+
+    def call() -> None:
+        calls.append(len(waits))
+        time.sleep(0.002)
+
+    measured = issue_time(call, "cpu", rounds=2, calls=5)
+    assert len(measured.samples_us) == 10  # of 3 to warm up and 2 x (1 + 5), those that follow another
+    assert calls == [0] * 3 + [1] * 6 + [2] * 6
+    assert 1000.0 <= measured.median_us < 25_000.0
+
+
+def test_a_launch_takes_some_time():
+    assert 0.0 < _launch_us(torch.zeros(1), lambda: None) < 1000.0
 
 
 def test_a_call_of_random_length_is_noisy():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from collectors.matmul import linear_graph
 from costmodel.capture import capture
 from costmodel.ir import Graph, Op, Ref, TensorType, Value, parse
 from costmodel.kernels import Kernel, eager_kernels
-from costmodel.program import compile_counts, compiled_program, dispatch_class, eager_program, origin_of
+from costmodel.program import compile_counts, compiled_program, dispatch_class, eager_program, origin_of, variety
 
 UNIT = ConvUnit(2, 8, 12, 10, kernel=3, padding=1)
 
@@ -57,6 +58,20 @@ def test_an_operator_of_a_rewrite_comes_from_its_origin(name: str, origin: str):
     assert origin_of(name) == origin
 
 
+def joined(parts: int) -> Kernel:
+    """A concatenation of so many inputs."""
+    inputs = "".join(f"  input %a{part}: float32[1,4]\n" for part in range(parts))
+    names = ", ".join(f"%a{part}" for part in range(parts))
+    text = f"graph _ {{\n{inputs}  %0 = cat(tensors=[{names}], dim=1) : float32[1,{4 * parts}]\n  return %0\n}}"
+    return Kernel("aten", parse(text), ())
+
+
+def normalised(name: str) -> Graph:
+    """A batch norm by ATen's name for it."""
+    x = TensorType("float32", (2, 4, 6))
+    return Graph("_", (Value("a0", x),), (Op("0", name, (("input", Ref("a0")),), (x,)),), (Ref("0"),))
+
+
 def convolution(unit: ConvUnit, layout: str = "nchw") -> Kernel:
     return eager_kernels(unit_graph(unit, layout, layout))[0]
 
@@ -64,22 +79,35 @@ def convolution(unit: ConvUnit, layout: str = "nchw") -> Kernel:
 @pytest.mark.parametrize(
     ("kernel", "name"),
     [
-        (convolution(UNIT), "conv.nchw.spatial.32"),
-        (convolution(UNIT, "nhwc"), "conv.nhwc.spatial.32"),
-        (convolution(replace(UNIT, batch_norm=False)), "conv.nchw.spatial+bias.32"),
-        (convolution(replace(UNIT, kernel=1, padding=0, dtype="float16")), "conv.nchw.pointwise.16"),
-        (convolution(replace(UNIT, kernel=1, padding=0, size=1)), "conv.nchw.one_pixel.32"),
-        (convolution(replace(UNIT, out_channels=8, groups=8)), "conv.nchw.depthwise.32"),
-        (convolution(replace(UNIT, out_channels=16, groups=8)), "conv.nchw.multiplied.32"),
-        (convolution(replace(UNIT, out_channels=16, groups=2, dtype="bfloat16")), "conv.nchw.even.16"),
-        (convolution(replace(UNIT, out_channels=12, groups=2)), "conv.nchw.uneven.32"),
+        # 8 channels are 2^3; 2400 results of 72 products each lie between 4^8 and 4^9
+        (convolution(UNIT), "conv.nchw.spatial.32.c3.m8"),
+        (convolution(UNIT, "nhwc"), "conv.nhwc.spatial.32.c3.m8"),
+        (convolution(replace(UNIT, batch_norm=False)), "conv.nchw.spatial+bias.32.c3.m8"),
+        (convolution(replace(UNIT, kernel=1, padding=0, dtype="float16")), "conv.nchw.pointwise.16.c3.m7"),
+        (convolution(replace(UNIT, kernel=1, padding=0, size=1)), "conv.nchw.one_pixel.32.c3.m3"),
+        (convolution(replace(UNIT, out_channels=8, groups=8)), "conv.nchw.depthwise.32.c0.m6"),
+        (convolution(replace(UNIT, out_channels=16, groups=8)), "conv.nchw.multiplied.32.c0.m7"),
+        (convolution(replace(UNIT, out_channels=16, groups=2, dtype="bfloat16")), "conv.nchw.even.16.c2.m8"),
+        (convolution(replace(UNIT, out_channels=12, groups=2)), "conv.nchw.uneven.32.c2.m8"),
         (Kernel("aten", linear_graph(4, 8, 8, "float32", bias=True), ()), "linear.32"),
+        (joined(3), "cat.32.3"),
+        (joined(11), "cat.32.8"),
+        (Kernel("aten", normalised("native_batch_norm"), ()), "batch_norm.32.native"),
+        (Kernel("aten", normalised("cudnn_batch_norm"), ()), "batch_norm.32"),
         (Kernel("triton", unit_graph(UNIT, "nchw", "nchw"), ()), "triton"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_decides_the_host_time_of_a_call(kernel: Kernel, name: str):
     assert dispatch_class(kernel) == name
+
+
+def test_the_variety_of_calls_is_the_entropy_of_their_classes():
+    spatial, linear = convolution(UNIT), Kernel("aten", linear_graph(4, 8, 8, "float32", bias=True), ())
+    assert variety([]) == 0.0
+    assert variety([spatial] * 7) == 0.0
+    assert variety([spatial, linear] * 5) == pytest.approx(math.log(2))
+    assert variety([spatial] * 3 + [linear]) == pytest.approx(0.75 * math.log(4 / 3) + 0.25 * math.log(4))
 
 
 def test_compile_time_counts_equal_kernels_once():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -22,7 +23,7 @@ PROGRAM = Program((CALL, FUSED), (0.0, 1.0), views=3, module_calls=4, parameters
 TABLES = {
     "dispatch": {"other": 7.0, "relu": 4.0},
     "eager_host": dict.fromkeys(PRIORS["eager_host"], 9.0)
-    | {"dispatch": 2.0, "call": 1.0, "view": 0.5, "module": 0.25, "start": 20.0},
+    | {"dispatch": 2.0, "variety": 0.1, "call": 1.0, "view": 0.5, "module": 0.25, "start": 20.0},
     "eager_device": {"warm_launch": 0.0, "cold_launch": 1.0},
     "eager_wall": {"gap": 0.0, "synchronise": 5.0},
     "default_host": {
@@ -110,8 +111,8 @@ def test_a_class_not_measured_falls_back_to_a_coarser_one(kernel_class: str, us:
 
 
 def test_eager_by_hand():
-    # dispatch 2 x (4 of relu + 7 of what is not measured), 2 calls, 3 views, 4 modules, start
-    host = 2 * 11 + 2 * 1 + 3 * 0.5 + 4 * 0.25 + 20
+    # dispatch 2 x (4 of relu + 7 of what is not measured), of two kinds, 2 calls, 3 views, 4 modules, start
+    host = 2 * 11 + 0.1 * 11 * math.log(2) + 2 * 1 + 3 * 0.5 + 4 * 0.25 + 20
     timing = timeline.eager_timing(PROGRAM, [3.0, 3.0], TABLES)
     assert timing.host_us == pytest.approx(host)
     assert timing.device_us == 6.0

@@ -1,0 +1,111 @@
+"""What the host takes to issue each kernel among others (`costmodel.measure.issue_time`), for a dataset without.
+
+    python -m collectors.issue units.parquet -o units.parquet --seconds 300
+
+A sweep records it with the device times; this fills it in for rows that have none. One process measures alone: the time
+of the host is what it is about. A graph that fails is passed over, and its row stays without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import random
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from collectors.process import pinned
+from collectors.worker import MOST_BYTES, size_bytes
+from collectors.workloads import SEED
+from costmodel.dataset import QUANTILES, TRUSTED, read_frame, write_frame
+from costmodel.errors import CostmodelError
+from costmodel.ir import parse
+
+COLUMNS = [f"host_us_{quantile}" for quantile in QUANTILES]
+COLLECTED = 500
+"""After so many kernels memory is given back; Python's own collector, which would pause a call, is off between."""
+
+
+def measure_issue(texts: Iterable[str], device: str, end: float) -> dict[str, list[float]]:
+    """Quantiles of the host time of each graph's call by the graph's text, as far as `end` allows; microseconds.
+
+    Args:
+        texts: graphs of ATen's operators.
+        device: `cuda`, `cuda:N` or `cpu`.
+        end: of `time.monotonic`.
+    """
+    import torch
+
+    from collectors.run import make_tensor
+    from costmodel.emit import build_module
+    from costmodel.measure import issue_time
+
+    found: dict[str, list[float]] = {}
+    gc.disable()
+    try:
+        with torch.no_grad():
+            for number, text in enumerate(texts):
+                if time.monotonic() > end:
+                    break
+                graph = parse(text)
+                if size_bytes(graph) > MOST_BYTES:
+                    continue
+                try:
+                    module = build_module(graph)
+                    arguments = [make_tensor(value.type, device) for value in graph.values]
+                    measured = issue_time(lambda: module.forward(*arguments), device)  # noqa: B023 - called here
+                except (RuntimeError, NotImplementedError, IndexError) as error:
+                    if "CUDA error" in str(error):  # the device is lost to this process
+                        break
+                    continue
+                found[text] = measured.quantiles_us()
+                if number % COLLECTED == 0:
+                    gc.collect()
+                    torch.cuda.empty_cache()
+    finally:
+        gc.enable()
+    return found
+
+
+def fill(path: Path, out: Path, device: str, seconds: float) -> tuple[int, int]:
+    """Fills in what the rows of a dataset lack; how many kernels know theirs then, and how many there are.
+
+    Raises:
+        DatasetError: the file is no dataset.
+    """
+    end = time.monotonic() + seconds
+    frame, about = read_frame(path)
+    mine = (frame["runner"] == "aten") & (frame["status"] == TRUSTED)
+    known = set(frame.loc[mine & frame[COLUMNS[0]].notna(), "graph"])
+    todo = sorted(set(frame.loc[mine, "graph"]) - known)
+    random.Random(SEED).shuffle(todo)  # noqa: S311 - repeatable is what it should be
+    _, name = pinned(device)
+    found = measure_issue(tqdm(todo, unit="kernel", mininterval=5), name, end)
+    rows = frame["graph"].isin(found) & mine
+    quantiles = np.array([found[text] for text in frame.loc[rows, "graph"]], dtype="float32")
+    frame.loc[rows, COLUMNS] = quantiles.reshape(-1, len(COLUMNS))
+    write_frame(frame, out, about)
+    return len(known) + len(found), len(known) + len(todo)
+
+
+def main() -> None:
+    """Measures what the host takes to issue the kernels of a dataset."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("units", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--seconds", type=float, default=300)
+    args = parser.parse_args()
+    try:
+        known, of = fill(args.units, args.output, args.device, args.seconds)
+    except CostmodelError as error:
+        parser.error(str(error))
+    print(f"{known} of {of} kernels know what the host takes to issue them")
+
+
+if __name__ == "__main__":
+    main()
