@@ -110,7 +110,7 @@ def issue_time(call: Call, device: str = "cuda", rounds: int = 3, calls: int = 8
     """Wall time until a call returns that follows others like it, as a model's calls do, for a host of LAUNCH_US.
 
     Launches before and after tell how fast the host is in this moment. The first call after each wait is left out: it
-    finds the CPU's caches as the wait left them, and takes up to twice as long.
+    finds the CPU's caches as the wait left them, and takes longer.
     """
     synchronize = _synchronizer(device)
     probe = torch.zeros(1, device=device)
