@@ -22,7 +22,7 @@ from collectors.process import pinned
 from collectors.worker import MOST_BYTES, size_bytes
 from collectors.workloads import SEED
 from costmodel.dataset import QUANTILES, TRUSTED, read_frame, write_frame
-from costmodel.errors import CostmodelError
+from costmodel.errors import CostmodelError, MeasurementError
 from costmodel.ir import parse
 
 COLUMNS = [f"host_us_{quantile}" for quantile in QUANTILES]
@@ -40,35 +40,44 @@ def measure_issue(texts: Iterable[str], device: str, end: float) -> dict[str, li
     """
     import torch
 
+    found: dict[str, list[float]] = {}
+    gc.disable()
+    try:
+        for number, text in enumerate(texts):
+            if time.monotonic() > end:
+                break
+            if number % COLLECTED == 0:
+                gc.collect()
+                torch.cuda.empty_cache()
+            try:
+                found[text] = issue_quantiles(text, device)
+            except (RuntimeError, NotImplementedError, IndexError, MeasurementError) as error:
+                if "CUDA error" in str(error):  # the device is lost to this process
+                    break
+    finally:
+        gc.enable()
+    return found
+
+
+def issue_quantiles(text: str, device: str) -> list[float]:
+    """Quantiles of the host time of one graph's call, microseconds.
+
+    Raises:
+        MeasurementError: its tensors are too large; torch's own errors pass through.
+    """
+    import torch
+
     from collectors.run import make_tensor
     from costmodel.emit import build_module
     from costmodel.measure import issue_time
 
-    found: dict[str, list[float]] = {}
-    gc.disable()
-    try:
-        with torch.no_grad():
-            for number, text in enumerate(texts):
-                if time.monotonic() > end:
-                    break
-                graph = parse(text)
-                if size_bytes(graph) > MOST_BYTES:
-                    continue
-                try:
-                    module = build_module(graph)
-                    arguments = [make_tensor(value.type, device) for value in graph.values]
-                    measured = issue_time(lambda: module.forward(*arguments), device)  # noqa: B023 - called here
-                except (RuntimeError, NotImplementedError, IndexError) as error:
-                    if "CUDA error" in str(error):  # the device is lost to this process
-                        break
-                    continue
-                found[text] = measured.quantiles_us()
-                if number % COLLECTED == 0:
-                    gc.collect()
-                    torch.cuda.empty_cache()
-    finally:
-        gc.enable()
-    return found
+    graph = parse(text)
+    if size_bytes(graph) > MOST_BYTES:
+        raise MeasurementError(f"its tensors take more than {MOST_BYTES >> 30} GiB")
+    with torch.no_grad():
+        module = build_module(graph)
+        arguments = [make_tensor(value.type, device) for value in graph.values]
+        return issue_time(lambda: module.forward(*arguments), device).quantiles_us()
 
 
 def fill(path: Path, out: Path, device: str, seconds: float) -> tuple[int, int]:

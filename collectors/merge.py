@@ -24,6 +24,8 @@ from costmodel.dataset import TRUSTED, read_frame, write_frame
 from costmodel.errors import CostmodelError, DatasetError
 
 SCHEMA = 1
+ISSUED = "24 calls among others, for a host that launches in 7 us"
+"""What host times of calls are quantiles of (`costmodel.measure.issue_time`)."""
 SAME = ("device", "capability", "torch", "cuda", "cudnn", "triton", "method")
 """What must not differ between runs that are merged; host and driver may, and are kept in `environments`."""
 SAME_CPU = ("host_cpu", "threads", "vectors", "freed_memory", "denormals")
@@ -49,7 +51,7 @@ def merge_units(paths: Sequence[Path], out: Path) -> int:
     rows["run"] = range(len(rows))
     rows = rows.sort_values(["trusted", "run"]).drop_duplicates(["key", "unit"], keep="last").sort_values("run")
     on_cpu = environments[0].get("device") == "cpu"
-    taken = "5 rounds of CUDA-graph replays (device), 24 calls one after another (host)"
+    taken = f"5 rounds of CUDA-graph replays (device) and of {ISSUED} (host)"
     about = {
         "environment": environments[0],
         "environments": _distinct(environments),

@@ -130,17 +130,20 @@ def issue_time(call: Call, device: str = "cuda", rounds: int = 3, calls: int = 8
     return Measurement(tuple(us * scale for us in samples))
 
 
-def _launch_us(probe: torch.Tensor, synchronize: Callable[[], None], times: int = 50) -> float:
-    """What a launch takes on the host now: the best of three series, microseconds."""
-    series = []
-    for _ in range(3):
-        synchronize()
-        start = time.perf_counter_ns()
-        for _ in range(times):
-            probe.add_(1.0)
-        series.append((time.perf_counter_ns() - start) / 1e3 / times)
+def _launch_us(probe: torch.Tensor, synchronize: Callable[[], None]) -> float:
+    """What a launch takes on the host now: the best of three series of 50, microseconds."""
+    best = min(_series_us(probe, synchronize, 50) for _ in range(3))
     synchronize()
-    return min(series)
+    return best
+
+
+def _series_us(probe: torch.Tensor, synchronize: Callable[[], None], launches: int) -> float:
+    """Microseconds a launch of a series that begins with an idle device."""
+    synchronize()
+    start = time.perf_counter_ns()
+    for _ in range(launches):
+        probe.add_(1.0)
+    return (time.perf_counter_ns() - start) / 1e3 / launches
 
 
 @with_room
@@ -155,11 +158,7 @@ def host_probe(device: str = "cuda", seconds: float = PROBE_SECONDS) -> float:
     end = time.perf_counter() + seconds
     with torch.no_grad():
         while len(samples) < 20 or time.perf_counter() < end:
-            synchronize()
-            start = time.perf_counter_ns()
-            for _ in range(100):
-                x.add_(1.0)
-            samples.append((time.perf_counter_ns() - start) / 1e5)
+            samples.append(_series_us(x, synchronize, 100))
     synchronize()
     return round(statistics.median(samples), 4)
 

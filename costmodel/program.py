@@ -125,8 +125,7 @@ def _layout(graph: Graph, op: Op) -> str:
 
 
 def _shape_class(graph: Graph, op: Op) -> str:
-    ref = op.arg("weight")
-    weight = graph.type_of(ref).shape if isinstance(ref, Ref) else (1, 1, 1, 1)
+    weight = _weight_shape(graph, op)
     groups = op.arg("groups", 1)
     bias = "+bias" if isinstance(op.arg("bias"), Ref) else ""
     if isinstance(groups, int) and groups > 1:
@@ -138,10 +137,14 @@ def _shape_class(graph: Graph, op: Op) -> str:
 
 def _size_class(graph: Graph, op: Op) -> str:
     """Powers of two of the channels that a group reads, powers of four of the products."""
-    ref = op.arg("weight")
-    weight = graph.type_of(ref).shape if isinstance(ref, Ref) else (1, 1)
-    products = max(1, op.type.numel * math.prod(weight[1:]))
+    weight = _weight_shape(graph, op)
+    products = op.type.numel * math.prod(weight[1:])
     return f"c{weight[1].bit_length() - 1}.m{(products.bit_length() - 1) // 2}"
+
+
+def _weight_shape(graph: Graph, op: Op) -> tuple[int, ...]:
+    ref = op.arg("weight")
+    return graph.type_of(ref).shape if isinstance(ref, Ref) else (1, 1, 1, 1)
 
 
 def compile_counts(kernels: Iterable[Kernel]) -> dict[str, float]:
