@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from costmodel import ops, timeline
-from costmodel.errors import DatasetError
-from costmodel.kernels import Kernel
-from costmodel.program import Program, compile_counts, dispatch_class
+from costmodel import timeline
+from costmodel.program import compile_counts
 from costmodel.serial import BETWEEN, KERNEL_KINDS, SERIAL_MODES, kernel_counts
+from costmodel.timeline import TimedProgram
 
 OUTLIER = 0.08
 PRIORS: Mapping[str, Mapping[str, float]] = {
@@ -36,6 +35,7 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
     "default_host": {
         "dispatch": 0.85,
         "extern": -1.0,
+        "product": 18.0,
         "triton": 7.0,
         "output": 3.0,
         "parameter": 1.0,
@@ -68,7 +68,6 @@ LAUNCHES: Mapping[str, float] = dict(zip(timeline.LAUNCH_COSTS, (0.1, 0.45), str
 CPU_COSTS: Mapping[str, tuple[str, ...]] = {name: tuple(PRIORS[name]) for name in (*SERIAL_MODES.values(), "compile")}
 """The tables of costs that a CPU's profile must have, and what each must tell."""
 COSTS: Mapping[str, tuple[str, ...]] = {
-    "dispatch": ("other",),
     "eager_device": timeline.LAUNCH_COSTS,
     "eager_wall": ("gap", "synchronise"),
     "default_device": timeline.LAUNCH_COSTS,
@@ -85,24 +84,17 @@ STRENGTH = {
     "eager_serial": 0.03,
     "default_serial": 0.03,
 }
-VIEW_US = 2.0
-"""Taken off the host time of an isolated call for each view that leads to its operands, as eager models' views are
-counted apart. There a view takes 4.4; the rest stands for what it takes compiled, where nothing else counts it."""
-LEAST_CLASS = 5
-"""Dispatch classes with fewer measured calls are left to a coarser class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One measured model: what it issues, the kernels' device times alone, and what was measured, microseconds.
+    """One measured model: what it issues with the kernels' times alone, and what was measured, microseconds.
 
     `host_speed` is how fast the host was then, against the sweep's median (its speed drifts); 1 where unknown.
     """
 
-    eager: Program
-    compiled: Program
-    eager_kernel_us: Sequence[float]
-    compiled_kernel_us: Sequence[float]
+    eager: TimedProgram
+    compiled: TimedProgram
     measured: Mapping[str, float]
     host_speed: float = 1.0
 
@@ -137,47 +129,14 @@ def ridge(
     return dict(zip(names, (solution * scale).tolist(), strict=True))
 
 
-def _views(kernel: Kernel) -> int:
-    return sum(ops.lookup(op).role is ops.Role.VIEW for op in kernel.graph.ops)
-
-
-def fit_dispatch(kernels: Sequence[Kernel], host_us: Sequence[float]) -> dict[str, float]:
-    """Median host time of isolated calls by dispatch class and by every coarser class, `other` of all; microseconds.
-
-    Args:
-        kernels: what was measured alone.
-        host_us: host time of each call; calls whose host time is not a number are left out.
-
-    Raises:
-        DatasetError: no call has a host time.
-    """
-    groups: dict[str, list[float]] = {}
-    pairs = zip(kernels, host_us, strict=True)
-    known = [(kernel, us - VIEW_US * _views(kernel)) for kernel, us in pairs if np.isfinite(us)]
-    for kernel, us in known:
-        kernel_class = dispatch_class(kernel)
-        while kernel_class:
-            groups.setdefault(kernel_class, []).append(us)
-            kernel_class = kernel_class.rpartition(".")[0]
-    table = {name: float(np.median(times)) for name, times in sorted(groups.items()) if len(times) >= LEAST_CLASS}
-    if not known:
-        raise DatasetError("no unit has a host time; measure the units again")
-    return table | {"other": float(np.median([us for _, us in known]))}
-
-
-def fit_tables(cases: Sequence[Case], dispatch: Mapping[str, float] | None) -> dict[str, dict[str, float]]:
-    """Every table of costs that the timeline needs, from measured cases.
-
-    Args:
-        cases: what was measured.
-        dispatch: host times of isolated calls by class; None on a CPU, where a call returns when it is done.
-    """
-    if dispatch is None:
+def fit_tables(cases: Sequence[Case], on_cpu: bool = False) -> dict[str, dict[str, float]]:
+    """Every table of costs that the timeline needs, from measured cases; a CPU's are those of `SERIAL_MODES`."""
+    if on_cpu:
         return {table: _fit_serial(cases, way) for way, table in SERIAL_MODES.items()}
-    tables: dict[str, dict[str, float]] = {"dispatch": dict(dispatch)}
+    tables: dict[str, dict[str, float]] = {}
     for way, counts in (("eager", timeline.eager_counts), ("default", timeline.default_counts)):
         chosen = [case for case in cases if f"{way}_host_us" in case.measured]
-        rows = [counts(_program(case, way), dispatch) for case in chosen]
+        rows = [counts(_issued(case, way)) for case in chosen]
         target = [case.measured[f"{way}_host_us"] * case.host_speed for case in chosen]
         tables[f"{way}_host"] = ridge(rows, target, PRIORS[f"{way}_host"], STRENGTH[f"{way}_host"])
         tables[f"{way}_device"] = _fit_launches(cases, way)
@@ -189,28 +148,25 @@ def fit_tables(cases: Sequence[Case], dispatch: Mapping[str, float] | None) -> d
 def _fit_serial(cases: Sequence[Case], way: str) -> dict[str, float]:
     """Factors of kernels and costs between them that a CPU's wall times are sums of."""
     name = SERIAL_MODES[way]
-    chosen = [(_program(case, way), case) for case in cases if f"{way}_us" in case.measured]
-    rows = [kernel_counts(program, _kernel_us(case, way)) | BETWEEN[name](program) for program, case in chosen]
+    chosen = [(_issued(case, way), case) for case in cases if f"{way}_us" in case.measured]
+    rows = [kernel_counts(one.program, one.device_us) | BETWEEN[name](one.program) for one, _ in chosen]
     return ridge(rows, [case.measured[f"{way}_us"] for _, case in chosen], PRIORS[name], STRENGTH[name])
 
 
-def _program(case: Case, way: str) -> Program:
+def _issued(case: Case, way: str) -> TimedProgram:
     return case.eager if way == "eager" else case.compiled
-
-
-def _kernel_us(case: Case, way: str) -> Sequence[float]:
-    return case.eager_kernel_us if way == "eager" else case.compiled_kernel_us
 
 
 def _fit_launches(cases: Sequence[Case], way: str) -> dict[str, float]:
     """What a model's launches take beyond their kernels alone, from the models whose device time was measured."""
     rows, given, target = [], [], []
     for case in cases:
-        program, measured = _program(case, way), case.measured.get(f"{way}_device_us")
+        issued, measured = _issued(case, way), case.measured.get(f"{way}_device_us")
         if measured:
-            launches, cold = sum(kernel.launches for kernel in program.kernels), timeline.coldness(program.footprint)
+            launches = sum(kernel.launches for kernel in issued.program.kernels)
+            cold = timeline.coldness(issued.program.footprint)
             rows.append({"warm_launch": launches * (1.0 - cold), "cold_launch": launches * cold})
-            given.append(sum(_kernel_us(case, way)))
+            given.append(sum(issued.device_us))
             target.append(measured)
     found = ridge(rows, target, LAUNCHES, STRENGTH["launches"], given)
     return {name: float(np.clip(us, 0.0, 1.5)) for name, us in found.items()}
@@ -223,7 +179,7 @@ def _fit_wall(cases: Sequence[Case], way: str, tables: Mapping[str, Mapping[str,
     for case in cases:
         wall, device = case.measured.get(f"{way}_us"), case.measured.get(f"{way}_device_us")
         if wall and device:
-            model = queue(_program(case, way), _kernel_us(case, way), tables)
+            model = queue(_issued(case, way), tables)
             host = case.measured[f"{way}_host_us"] / model.host_total_us
             known.append((model.scaled(host, device / sum(model.device_us)), wall))
     if len(known) < 5:
@@ -240,7 +196,7 @@ def _fit_graph(cases: Sequence[Case]) -> dict[str, float]:
     for case in cases:
         wall, device = case.measured.get("graph_us"), case.measured.get("default_device_us")
         if wall and device and wall - device > 30.0 and device < 6000.0:
-            rows.append(timeline.graph_counts(case.compiled))
+            rows.append(timeline.graph_counts(case.compiled.program))
             rest.append((wall - device) * case.host_speed)
     if len(rows) < 5:
         return dict(PRIORS["graph_host"])
@@ -260,7 +216,7 @@ def fit_compile(
     known = [(case, busy) for case, busy in zip(cases, contended_s, strict=True) if busy]
     if len(known) < 5:
         return dict(PRIORS["compile"])
-    rows = [compile_counts(case.compiled.kernels) for case, _ in known]
+    rows = [compile_counts(case.compiled.program.kernels) for case, _ in known]
     return ridge(rows, [busy * scale * 1e6 for _, busy in known], PRIORS["compile"], STRENGTH["compile"])
 
 

@@ -16,6 +16,7 @@ from costmodel.kernels import Kernel
 from costmodel.measured import Measured, family_of
 from costmodel.predictor import Predictor
 from costmodel.program import Program, compiled_program, eager_program
+from costmodel.timeline import TimedProgram
 from costmodel.train import Settings, Table, fit_group
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def leave_families_out(
     issued: Sequence[tuple[Program, Program]],
     known: Sequence[calibrate.Case],
     predictors: Mapping[int, Predictor],
-    dispatch: Mapping[str, float] | None,
+    on_cpu: bool = False,
     jobs: int = 2,
 ) -> list[dict[str, Any]]:
     """One row a case: measured and predicted, by kernels and costs that saw nothing of its fold's families.
@@ -62,14 +63,14 @@ def leave_families_out(
         issued: the eager and the compiled program of each case.
         known: the cases with their kernels as the whole predictor recalls them.
         predictors: by fold.
-        dispatch: host times of isolated calls by class; None on a CPU.
+        on_cpu: whether a CPU was measured.
         jobs: folds at once.
     """
     from joblib import Parallel, delayed
 
     def predict_fold(fold: int) -> list[dict[str, Any]]:
         others = [one for one, case in zip(known, cases, strict=True) if case.fold != fold]
-        costs = calibrate.fit_tables(others, dispatch)
+        costs = calibrate.fit_tables(others, on_cpu)
         tested = [index for index, case in enumerate(cases) if case.fold == fold]
         unseen = calibration_cases([cases[i] for i in tested], [issued[i] for i in tested], predictors[fold])
         return [evaluate_case(cases[index], one, costs) for index, one in zip(tested, unseen, strict=True)]
@@ -129,11 +130,13 @@ def calibration_cases(
         for key, kernel in zip(named, program.kernels, strict=True)
     }
     estimates = predictor.predict(list(kernels.values()), [0.5] * len(kernels))
-    us = {key: estimate.us for key, estimate in zip(kernels, estimates, strict=True)}
+    known = dict(zip(kernels, estimates, strict=True))
     result = []
-    for case, (eager, compiled), found in zip(cases, issued, keys, strict=True):
-        eager_us, compiled_us = ([us[key] for key in named] for named in found)
-        result.append(calibrate.Case(eager, compiled, eager_us, compiled_us, case.medians, case.host_speed))
+    for case, pair, found in zip(cases, issued, keys, strict=True):
+        eager, compiled = (
+            TimedProgram.of(program, [known[key] for key in named]) for program, named in zip(pair, found, strict=True)
+        )
+        result.append(calibrate.Case(eager, compiled, case.medians, case.host_speed))
     return result
 
 
@@ -142,9 +145,8 @@ def evaluate_case(case: Measured, known: calibrate.Case, tables: Mapping[str, Ma
 
     `probed_speedup/...` is what is predicted if the machine's host was probed, as `costmodel collect host` does.
     """
-    issues = known.eager, known.compiled, known.eager_kernel_us, known.compiled_kernel_us
     here = {name: at_speed(name, table, case.host_speed) for name, table in tables.items()}
-    timings, probed = timeline.timings(*issues, tables), timeline.timings(*issues, here)
+    timings, probed = (timeline.timings(known.eager, known.compiled, costs) for costs in (tables, here))
     row: dict[str, Any] = {
         "model": case.model,
         "family": case.family,

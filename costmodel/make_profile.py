@@ -75,7 +75,6 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
     fit = cross_fit(tables, folds, roofline, multiprocessors, settings, jobs)
     pending = directory / "predictor.pending.safetensors"  # the old one is good until the new card is there
     sha256 = save_predictor(fit.predictor, pending)
-    dispatch = None if on_cpu else calibrate.fit_dispatch(kernels, kept["host_us_p25"].tolist())
     card = {
         "schema": CARD_SCHEMA,
         "name": name,
@@ -92,7 +91,7 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
         "models": counts | {"noise": noise(cases)},
         "host": {} if on_cpu else host,
         **({"repeated": agreement(kept, again)} if (again := _again(directory)) is not None else {}),
-        **_whole_models(directory, cases, issued, fit, dispatch, say, jobs),
+        **_whole_models(directory, cases, issued, fit, on_cpu, say, jobs),
     }
     card["scores"]["kernels"] = _score_groups(tables, folds, fit.out_of_fold, say, jobs)
     pending.replace(directory / "predictor.safetensors")
@@ -183,27 +182,27 @@ def _whole_models(
     cases: Sequence[Measured],
     issued: Sequence[tuple[Program, Program]],
     fit: CrossFit,
-    dispatch: Mapping[str, float] | None,
+    on_cpu: bool,
     say: Say,
     jobs: int,
 ) -> dict[str, Any]:
     """Costs, intervals and scores from the measured models; priors and wide intervals where there are none."""
     if not cases:
         say("no whole model was measured: host costs are priors, intervals are wide")
-        costs = calibrate.fit_tables([], dispatch) | {"compile": dict(calibrate.PRIORS["compile"])}
+        costs = calibrate.fit_tables([], on_cpu) | {"compile": dict(calibrate.PRIORS["compile"])}
         wide = {"latency": DEFAULT_WIDTHS, "speedup": DEFAULT_WIDTHS}
         return {"costs": costs, "intervals": wide, "scores": {}}
     known = evaluate.calibration_cases(cases, issued, fit.predictor)
-    frame = pd.DataFrame(evaluate.leave_families_out(cases, issued, known, fit.by_fold, dispatch, jobs))
+    frame = pd.DataFrame(evaluate.leave_families_out(cases, issued, known, fit.by_fold, on_cpu, jobs))
     frame.to_csv(directory / "validation.csv", index=False, float_format="%.5g")
-    scores = evaluate.score_table(frame, on_cpu=dispatch is None)
+    scores = evaluate.score_table(frame, on_cpu=on_cpu)
     latencies = evaluate.latency_scores(frame)
     for row in scores:
         found = f"mean error {row['mean_error']:.3f} (constant {row['constant_mean_error']:.3f})"
         say(f"{row['mode']}, {row['cases_of']}: {found}")
     for row in latencies:
         say(f"{row['mode']}: mean error of latency {row['mean_error']:.3f} ({row['cases']} cases)")
-    costs = calibrate.fit_tables(known, dispatch)
+    costs = calibrate.fit_tables(known, on_cpu)
     costs["compile"] = calibrate.fit_compile(
         known,
         [case.record.get("contended_compile_s", {}).get("default") for case in cases],

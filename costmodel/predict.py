@@ -18,6 +18,7 @@ from costmodel.ops import Role
 from costmodel.predictor import Estimate
 from costmodel.program import Program, compile_counts, compiled_program, eager_program, origin_of
 from costmodel.report.types import LayerPrediction, ModePrediction, Report, Unsupported
+from costmodel.timeline import TimedProgram
 from costmodel.units import Unit, group_units
 
 if TYPE_CHECKING:
@@ -153,9 +154,9 @@ def _modes(
     profile: Profile,
     unknown: float,
 ) -> dict[str, ModePrediction]:
-    eager_us = [estimate.us for estimate in eager_kernels]
-    compiled_us = [estimate.us for estimate in compiled_kernels]
-    timings = timeline.timings(eager, compiled, eager_us, compiled_us, tables)
+    timings = timeline.timings(
+        TimedProgram.of(eager, eager_kernels), TimedProgram.of(compiled, compiled_kernels), tables
+    )
     latency_widths, speedup_widths = profile.intervals("latency"), profile.intervals("speedup")
     if "eager" not in latency_widths:
         raise ProfileError(f"{profile.name}: the profile has no interval for eager execution; train it again")

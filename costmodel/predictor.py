@@ -48,11 +48,13 @@ LARGEST_RANGE = (-3.0, 6.0)
 UNMEASURED = -1.0
 """The workspace of a kernel where it was not measured."""
 ALIKE = 5
-"""So many measured kernels tell the workspace of one that was not."""
+"""So many measured kernels tell the workspace of one that was not, or its time on the host."""
+USUAL_HOST_US = 10.0
+"""What the host takes to issue a kernel of which no like was measured."""
 
 
 def none_measured() -> Array:
-    """The workspaces of a group in which none was measured."""
+    """The workspaces, or times on the host, of a group in which none was measured."""
     return np.zeros(0, dtype=np.float32)
 
 
@@ -72,6 +74,8 @@ class GroupModel:
         far: distance to the nearest measured kernel beyond which a kernel is out of range.
         workspace: what each measured kernel allocated beside its results, as a share of what it reads and writes,
             (rows,); UNMEASURED where nobody looked. Empty for groups without.
+        host_us: what the host takes to issue each measured kernel among others, (rows,); empty for groups of which that
+            was not measured, as of what Triton launches.
         sizes: scaled logarithms of the bound, ascending, that part small kernels from large ones.
         limits: (len(sizes) + 1, 2), the least and the largest logarithm that the networks are believed for kernels of
             such a size: what was measured of that size, whatever its operators.
@@ -88,6 +92,7 @@ class GroupModel:
     widths: Array
     far: float
     workspace: Array = field(default_factory=none_measured)
+    host_us: Array = field(default_factory=none_measured)
     sizes: Array = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     limits: Array = field(default_factory=lambda: np.array([LARGEST_RANGE], dtype=np.float32))
 
@@ -119,12 +124,20 @@ class GroupModel:
 
     def log_ratio(self, x: Array) -> tuple[Array, Array]:
         """Logarithm of time over bound for scaled vectors, and each one's distance to the nearest measured kernel."""
+        found = self.recollect(x)
+        return self.expected(x) + found.correction, found.distance
+
+    def recollect(self, x: Array) -> Recollection:
+        """What the measured kernels tell of scaled vectors; one equal to a measured kernel is recalled as it is."""
         measured = self.measured
-        correction, nearest = recall(x, measured, self.residual)
+        host_us = self.host_us if len(self.host_us) else np.full(len(measured), USUAL_HOST_US, dtype=np.float32)
+        (correction, own), nearest = recall(x, measured, (self.residual, host_us))
         new = np.flatnonzero(np.isnan(nearest))
         for rows in portions(new, len(measured)):
-            correction[rows], nearest[rows] = weigh(distances(x[rows], measured), self.residual, self.reach)
-        return self.expected(x) + correction, nearest
+            apart = distances(x[rows], measured)
+            correction[rows], nearest[rows] = weigh(apart, self.residual, self.reach)
+            own[rows] = usual(apart, host_us)
+        return Recollection(correction, nearest, own)
 
     def workspace_share(self, x: Array) -> Array:
         """Workspaces of scaled vectors as shares of what the kernels read and write, (rows,).
@@ -138,6 +151,21 @@ class GroupModel:
         measured, share = self.measured[known], self.workspace[known]
         parts = portions(np.arange(len(x)), len(measured))
         return np.concatenate([usual(distances(x[rows], measured), share) for rows in parts])
+
+
+@dataclass(frozen=True, slots=True)
+class Recollection:
+    """What measured kernels tell of others: arrays of (rows,).
+
+    Attributes:
+        correction: what is added to the networks' logarithm.
+        distance: to the nearest measured kernel.
+        host_us: what the host takes to issue each.
+    """
+
+    correction: Array
+    distance: Array
+    host_us: Array
 
 
 def size_of(x: Array, names: Sequence[str]) -> Array:
@@ -162,10 +190,10 @@ def in_steps(x: Array) -> Steps:
     return np.round(np.clip(x, -OUTLYING, OUTLYING) / STEP).astype(np.int16)
 
 
-def recall(x: Array, measured: Array, residual: Array) -> tuple[Array, Array]:
-    """The mean residual of the measured kernels equal to each row of x, and the distance to the nearest of them.
+def recall(x: Array, measured: Array, values: Sequence[Array]) -> tuple[list[Array], Array]:
+    """The means of values of the measured kernels equal to each row of x, and the distance to the nearest of them.
 
-    NaN for both where none is equal. Along any one direction two vectors are no further apart than they are, so those
+    NaN for all where none is equal. Along any one direction two vectors are no further apart than they are, so those
     that are equal are sought among the few that a projection puts close by; the other distances need not be computed.
     """
     direction = np.cos(np.arange(x.shape[1], dtype=np.float32))
@@ -174,14 +202,16 @@ def recall(x: Array, measured: Array, residual: Array) -> tuple[Array, Array]:
     order = np.argsort(places)
     reach = 1.01 * EXACT  # a projection is rounded
     first, last = (np.searchsorted(places[order], asked + side) for side in (-reach, reach))
-    correction, nearest = (np.full(len(x), np.nan, dtype=np.float32) for _ in range(2))
+    *means, nearest = (np.full(len(x), np.nan, dtype=np.float32) for _ in (*values, "nearest"))
     for row, (start, stop) in enumerate(zip(first, last, strict=True)):
         close = order[start:stop]
         distance = np.linalg.norm(measured[close] - x[row], axis=1)
-        equal = distance < EXACT
-        if equal.any():
-            correction[row], nearest[row] = residual[close[equal]].mean(), distance.min()
-    return correction, nearest
+        equal = close[distance < EXACT]
+        if len(equal):
+            nearest[row] = distance.min()
+            for mean, value in zip(means, values, strict=True):
+                mean[row] = value[equal].mean()
+    return means, nearest
 
 
 def distances(x: Array, memory: Array) -> Array:
@@ -202,11 +232,12 @@ def portions(rows: Rows, measured: int) -> Iterator[Rows]:
     return (rows[start : start + count] for start in range(0, len(rows), count))
 
 
-def usual(distance: Array, share: Array) -> Array:
-    """The median share of the ALIKE nearest, or that of an equal one; (rows,)."""
-    nearest = np.argsort(distance, axis=1)[:, :ALIKE]
-    equal = np.take_along_axis(distance, nearest[:, :1], axis=1)[:, 0] < EXACT
-    return np.asarray(np.where(equal, share[nearest[:, 0]], np.median(share[nearest], axis=1)), dtype=np.float32)
+def usual(distance: Array, value: Array) -> Array:
+    """The median value of the ALIKE nearest, or that of an equal one; (rows,)."""
+    rows, count = np.arange(len(distance)), min(ALIKE, distance.shape[1])
+    nearest, first = np.argpartition(distance, count - 1, axis=1)[:, :count], distance.argmin(axis=1)
+    equal = distance[rows, first] < EXACT
+    return np.asarray(np.where(equal, value[first], np.median(value[nearest], axis=1)), dtype=np.float32)
 
 
 def weigh(distance: Array, residual: Array, reach: float, neighbours: int = 8) -> tuple[Array, Array]:
@@ -233,12 +264,13 @@ PRIOR_WEIGHT = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A kernel's predicted device time with its 90 % interval, microseconds."""
+    """A kernel's predicted device time with its 90 % interval, and what the host takes to issue it; microseconds."""
 
     us: float
     low_us: float
     high_us: float
     in_range: bool
+    host_us: float = USUAL_HOST_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,13 +318,17 @@ class Predictor:
         if model is None:
             return [Estimate(bound * 2, bound, bound * 8, in_range=False) for bound in bounds]
         features = [featurize(kernel, self.roofline, self.multiprocessors, position) for kernel, position in chosen]
-        ratio, nearest = model.log_ratio(model.vectors(features))
+        x = model.vectors(features)
+        found = model.recollect(x)
+        ratio = model.expected(x) + found.correction
         estimates = []
-        for (kernel, _), bound, log_ratio, distance in zip(chosen, bounds, ratio, nearest, strict=True):
+        for (kernel, _), bound, log_ratio, distance, host_us in zip(
+            chosen, bounds, ratio, found.distance, found.host_us, strict=True
+        ):
             us = bound * math.exp(float(np.clip(log_ratio, *LARGEST_RANGE)))
             width = float(model.widths[int(np.searchsorted(model.edges, us))])
             in_range = bool(distance <= model.far) and self.roofline.knows(kernel)
             recalled = min(width, RECALLED_WIDTH) if distance < EXACT else width
             spread = math.exp(recalled if in_range else 3 * width)
-            estimates.append(Estimate(us, us / spread, us * spread, in_range))
+            estimates.append(Estimate(us, us / spread, us * spread, in_range, float(host_us)))
         return estimates

@@ -14,15 +14,15 @@ import numpy as np
 
 from costmodel.errors import ProfileError
 from costmodel.features import Roofline
-from costmodel.predictor import Array, GroupModel, Network, Predictor, Steps, in_steps, none_measured
+from costmodel.predictor import Array, GroupModel, Network, Predictor, Steps, none_measured
 
-SCHEMA = 1
+SCHEMA = 2
 MEMORY = "memory"
-"""The measured kernels, in 16-bit steps; in files of earlier versions scaled features, as numbers."""
-TENSORS = ("mean", "scale", "residual", "edges", "widths")
-"""The other fields of a GroupModel that every predictor file has, all float32."""
-LATER_TENSORS = ("sizes", "limits")
-"""Those that files of earlier versions lack."""
+"""The measured kernels, in 16-bit steps."""
+TENSORS = ("mean", "scale", "residual", "edges", "widths", "sizes", "limits")
+"""The other fields of a GroupModel that every group has, all float32."""
+PER_KERNEL = ("workspace", "host_us")
+"""Those of groups in which it was measured: a number for each measured kernel."""
 
 
 def save_predictor(predictor: Predictor, path: Path) -> str:
@@ -34,10 +34,11 @@ def save_predictor(predictor: Predictor, path: Path) -> str:
     for name, model in predictor.groups.items():
         about[name] = {"names": model.names, "networks": len(model.networks), "reach": model.reach, "far": model.far}
         tensors[f"{name}/{MEMORY}"] = np.ascontiguousarray(model.memory)
-        for key in (*TENSORS, *LATER_TENSORS):
+        for key in TENSORS:
             tensors[f"{name}/{key}"] = np.ascontiguousarray(getattr(model, key), dtype=np.float32)
-        if len(model.workspace):
-            tensors[f"{name}/workspace"] = np.ascontiguousarray(model.workspace, dtype=np.float32)
+        for key in PER_KERNEL:
+            if len(getattr(model, key)):
+                tensors[f"{name}/{key}"] = np.ascontiguousarray(getattr(model, key), dtype=np.float32)
         for number, network in enumerate(model.networks):
             for layer, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
                 tensors[f"{name}/{number}/{layer}/weight"] = np.ascontiguousarray(weight, dtype=np.float32)
@@ -87,13 +88,10 @@ def _parse(data: bytes) -> Predictor:
     tensors: dict[str, Array] = {}
     memories: dict[str, Steps] = {}
     for key, tensor in load(data).items():
-        is_memory = key.endswith(f"/{MEMORY}")
-        if is_memory and tensor.dtype == np.int16:
+        if key.endswith(f"/{MEMORY}") and tensor.dtype == np.int16:
             memories[key] = tensor
         elif tensor.dtype != np.float32 or not np.isfinite(tensor).all():
             raise ProfileError(f"tensor {key} is not finite float32")
-        elif is_memory:
-            memories[key] = in_steps(tensor)
         else:
             tensors[key] = tensor
     device = json.loads(metadata["device"])
@@ -116,9 +114,8 @@ def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Arra
         memory=memory,
         reach=float(about["reach"]),
         far=float(about["far"]),
-        workspace=tensors.get(f"{name}/workspace", none_measured()),
+        **{key: tensors.get(f"{name}/{key}", none_measured()) for key in PER_KERNEL},
         **{key: tensors[f"{name}/{key}"] for key in TENSORS},
-        **{key: tensors[f"{name}/{key}"] for key in LATER_TENSORS if f"{name}/{key}" in tensors},
     )
     width = len(names)
     rows = len(model.residual)
@@ -129,11 +126,12 @@ def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Arra
         and len(model.widths) == len(model.edges) + 1
         and model.sizes.ndim == 1
         and model.limits.shape == (len(model.sizes) + 1, 2)
-        and len(model.workspace) in (0, rows)
+        and all(getattr(model, key).shape in ((0,), (rows,)) for key in PER_KERNEL)
         and bool(networks)
         and all(network.weights[0].shape[0] == width and network.weights[-1].shape[1] == 1 for network in networks)
     )
     numbers_fit = model.reach > 0 and model.far > 0 and math.isfinite(model.reach + model.far)
+    numbers_fit &= bool((model.host_us >= 0).all())
     if not shapes_fit or not numbers_fit or rows == 0 or (model.scale <= 0).any():
         raise ProfileError(f"the tensors of group {name} do not fit together")
     return model

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from costmodel.kernels import Kernel
-from costmodel.program import Program, dispatch_class, variety
+from costmodel.predictor import Estimate
+from costmodel.program import Program, variety
 from costmodel.serial import BETWEEN, SERIAL_MODES, kernel_counts
 
 CACHE_BYTES = 50e6
@@ -21,6 +22,30 @@ LAUNCH_COSTS = ("warm_launch", "cold_launch")
 """What a launch takes in a model beyond its kernel alone, where the cache keeps all from pass to pass, or nothing."""
 
 Costs = Mapping[str, float]
+
+
+PRODUCTS = ("linear", "matmul")
+"""Kinds of kernels that are products of matrices."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedProgram:
+    """A program and what each of its kernels takes alone, microseconds.
+
+    Attributes:
+        program: what is issued.
+        device_us: of the device, in the kernels' order.
+        host_us: of the host, to issue it among others like it; what Triton launches has costs of its own instead.
+    """
+
+    program: Program
+    device_us: Sequence[float]
+    host_us: Sequence[float]
+
+    @classmethod
+    def of(cls, program: Program, estimates: Sequence[Estimate]) -> TimedProgram:
+        """The program with what was predicted of its kernels, in order."""
+        return cls(program, [one.us for one in estimates], [one.host_us for one in estimates])
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +112,21 @@ def launch_us(footprint: float, costs: Costs) -> float:
     return costs["warm_launch"] * (1.0 - cold) + costs["cold_launch"] * cold
 
 
-def device_times(program: Program, kernel_us: Sequence[float], costs: Costs) -> list[float]:
+def device_times(timed: TimedProgram, costs: Costs) -> list[float]:
     """Device time of each kernel inside its model: alone, plus what its launches take there; microseconds."""
-    more = launch_us(program.footprint, costs)
-    return [us + more * kernel.launches for us, kernel in zip(kernel_us, program.kernels, strict=True)]
+    more = launch_us(timed.program.footprint, costs)
+    return [us + more * kernel.launches for us, kernel in zip(timed.device_us, timed.program.kernels, strict=True)]
 
 
-def eager_counts(program: Program, dispatch: Costs) -> dict[str, float]:
+def eager_counts(timed: TimedProgram) -> dict[str, float]:
     """What eager host time is a sum of: the amounts that the costs of the same names multiply."""
-    alone = sum(dispatch_us(kernel_class, dispatch) for kernel_class in map(dispatch_class, program.kernels))
+    program, alone = timed.program, sum(timed.host_us)
     return {
         "dispatch": alone,
         "variety": alone * variety(program.kernels),
         "call": len(program.kernels),
         "convolution": sum(kernel.anchor.base == "convolution" for kernel in program.kernels),
-        "product": sum(kernel.kind in ("linear", "matmul") for kernel in program.kernels),
+        "product": sum(kernel.kind in PRODUCTS for kernel in program.kernels),
         "view": program.views,
         "module": program.module_calls,
         "batch_norm": sum(kernel.kind == "batch_norm" for kernel in program.kernels),
@@ -109,19 +134,28 @@ def eager_counts(program: Program, dispatch: Costs) -> dict[str, float]:
     }
 
 
-def default_counts(program: Program, dispatch: Costs) -> dict[str, float]:
-    """What the host time of a compiled call is a sum of; it allocates each output of a fused kernel by a call."""
-    extern = [kernel for kernel in program.kernels if kernel.backend != "triton"]
-    fused = [kernel for kernel in program.kernels if kernel.backend == "triton"]
-    return {
-        "dispatch": sum(dispatch_us(dispatch_class(kernel), dispatch) for kernel in extern),
-        "extern": len(extern),
-        "triton": sum(kernel.launches for kernel in fused),
-        "output": sum(len(kernel.graph.outputs) for kernel in fused),
-        "parameter": program.parameters,
-        "module": program.checked_modules,
-        "start": 1.0,
-    }
+def default_counts(timed: TimedProgram) -> dict[str, float]:
+    """What the host time of a compiled call is a sum of."""
+    program = timed.program
+    calls = [_call_counts(*call) for call in zip(program.kernels, timed.host_us, strict=True)]
+    counts = {name: sum(call.get(name, 0.0) for call in calls) for name in CALL_COSTS}
+    return counts | {"parameter": program.parameters, "module": program.checked_modules, "start": 1.0}
+
+
+CALL_COSTS = ("dispatch", "extern", "product", "triton", "output")
+"""What the host time of a compiled call is a sum of that goes by its kernels."""
+
+
+def _call_counts(kernel: Kernel, host_us: float) -> dict[str, float]:
+    """What one kernel adds: a library's call, a product's, or launches, with an output allocated by a call each.
+
+    Compiled code calls products directly, which eager execution gets to by way of views and copies.
+    """
+    if kernel.backend == "triton":
+        return {"triton": kernel.launches, "output": len(kernel.graph.outputs)}
+    if kernel.kind in PRODUCTS:
+        return {"extern": 1.0, "product": 1.0}
+    return {"extern": 1.0, "dispatch": host_us}
 
 
 def graph_counts(program: Program) -> dict[str, float]:
@@ -130,82 +164,61 @@ def graph_counts(program: Program) -> dict[str, float]:
     return {"parameter": program.parameters, "module": program.checked_modules, "node": launches, "start": 1.0}
 
 
-def dispatch_us(kernel_class: str, dispatch: Costs) -> float:
-    """The measured host time of a call of that class, else of the nearest class there is."""
-    while kernel_class not in dispatch and "." in kernel_class:
-        kernel_class = kernel_class.rpartition(".")[0]
-    return dispatch.get(kernel_class, dispatch["other"])
-
-
 def total(counts: Mapping[str, float], costs: Costs) -> float:
     """The sum of amounts times costs, microseconds."""
     return sum(amount * costs[name] for name, amount in counts.items())
 
 
-def eager_queue(program: Program, kernel_us: Sequence[float], tables: Mapping[str, Costs]) -> Queue:
-    """Eager execution: the host's whole time spread over the calls in proportion to their dispatch."""
-    dispatch, costs = tables["dispatch"], tables["eager_host"]
-    host = total(eager_counts(program, dispatch), costs)
-    weights = [dispatch_us(dispatch_class(kernel), dispatch) for kernel in program.kernels]
-    spread = (host - costs["start"]) / max(1e-9, sum(weights))
-    device = device_times(program, kernel_us, tables["eager_device"])
-    return Queue(costs["start"], [weight * spread for weight in weights], device)
+def eager_queue(timed: TimedProgram, tables: Mapping[str, Costs]) -> Queue:
+    """Eager execution: the host's whole time spread over the calls in proportion to what each takes alone."""
+    costs = tables["eager_host"]
+    host = total(eager_counts(timed), costs)
+    spread = (host - costs["start"]) / max(1e-9, sum(timed.host_us))
+    return Queue(costs["start"], [us * spread for us in timed.host_us], device_times(timed, tables["eager_device"]))
 
 
-def default_queue(program: Program, kernel_us: Sequence[float], tables: Mapping[str, Costs]) -> Queue:
+def default_queue(timed: TimedProgram, tables: Mapping[str, Costs]) -> Queue:
     """torch.compile's default mode: guards and arguments first, then a launch a kernel."""
-    dispatch, costs = tables["dispatch"], tables["default_host"]
-    calls = [_default_call_us(kernel, costs, dispatch) for kernel in program.kernels]
+    program, costs = timed.program, tables["default_host"]
+    calls = [total(_call_counts(*call), costs) for call in zip(program.kernels, timed.host_us, strict=True)]
     prologue = program.parameters * costs["parameter"] + program.checked_modules * costs["module"] + costs["start"]
-    return Queue(prologue, calls, device_times(program, kernel_us, tables["default_device"]))
+    return Queue(prologue, calls, device_times(timed, tables["default_device"]))
 
 
-def timings(
-    eager: Program,
-    compiled: Program,
-    eager_us: Sequence[float],
-    compiled_us: Sequence[float],
-    tables: Mapping[str, Costs],
-) -> dict[str, Timing]:
-    """A call in every mode there is, from what is issued eager and compiled and what each kernel takes alone.
+def timings(eager: TimedProgram, compiled: TimedProgram, tables: Mapping[str, Costs]) -> dict[str, Timing]:
+    """A call in every mode there is, from what is issued eager and compiled.
 
     On a CPU, whose tables of costs are those of `SERIAL_MODES`, there are no CUDA graphs. Microseconds.
     """
     if all(table in tables for table in SERIAL_MODES.values()):
-        issued = {"eager": (eager, eager_us), "default": (compiled, compiled_us)}
-        return {mode: serial_timing(*issued[mode], table, tables) for mode, table in SERIAL_MODES.items()}
+        issued = {"eager": eager, "default": compiled}
+        return {mode: serial_timing(issued[mode], table, tables) for mode, table in SERIAL_MODES.items()}
     return {
-        "eager": eager_timing(eager, eager_us, tables),
-        "default": default_timing(compiled, compiled_us, tables),
-        "reduce-overhead": graph_timing(compiled, compiled_us, tables),
+        "eager": eager_timing(eager, tables),
+        "default": default_timing(compiled, tables),
+        "reduce-overhead": graph_timing(compiled, tables),
     }
 
 
-def serial_timing(program: Program, kernel_us: Sequence[float], name: str, tables: Mapping[str, Costs]) -> Timing:
+def serial_timing(timed: TimedProgram, name: str, tables: Mapping[str, Costs]) -> Timing:
     """A call on a CPU: kernels one after another, at the factors of a table, and what is between them."""
-    device = total(kernel_counts(program, kernel_us), tables[name])
-    between = max(0.0, total(BETWEEN[name](program), tables[name]))
+    device = total(kernel_counts(timed.program, timed.device_us), tables[name])
+    between = max(0.0, total(BETWEEN[name](timed.program), tables[name]))
     return Timing(device + between, between, device)
 
 
-def eager_timing(program: Program, kernel_us: Sequence[float], tables: Mapping[str, Costs]) -> Timing:
+def eager_timing(timed: TimedProgram, tables: Mapping[str, Costs]) -> Timing:
     """A synchronised eager call."""
-    return eager_queue(program, kernel_us, tables).timing(tables["eager_wall"])
+    return eager_queue(timed, tables).timing(tables["eager_wall"])
 
 
-def default_timing(program: Program, kernel_us: Sequence[float], tables: Mapping[str, Costs]) -> Timing:
+def default_timing(timed: TimedProgram, tables: Mapping[str, Costs]) -> Timing:
     """A synchronised call of the model compiled in default mode."""
-    return default_queue(program, kernel_us, tables).timing(tables["default_wall"])
+    return default_queue(timed, tables).timing(tables["default_wall"])
 
 
-def _default_call_us(kernel: Kernel, costs: Costs, dispatch: Costs) -> float:
-    if kernel.backend == "triton":
-        return kernel.launches * costs["triton"] + len(kernel.graph.outputs) * costs["output"]
-    return costs["dispatch"] * dispatch_us(dispatch_class(kernel), dispatch) + costs["extern"]
-
-
-def graph_timing(program: Program, kernel_us: Sequence[float], tables: Mapping[str, Costs]) -> Timing:
+def graph_timing(timed: TimedProgram, tables: Mapping[str, Costs]) -> Timing:
     """torch.compile's reduce-overhead mode: the compiled kernels as one CUDA graph."""
-    device = sum(device_times(program, kernel_us, tables["default_device"]))
-    host = total(graph_counts(program), tables["graph_host"])
+    device = sum(device_times(timed, tables["default_device"]))
+    host = total(graph_counts(timed.program), tables["graph_host"])
     return Timing(device + host, host, device)

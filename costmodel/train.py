@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from costmodel import ops
 from costmodel.dataset import TRUSTED, WORKSPACE
 from costmodel.features import CONVOLUTIONS, GROUPS, Roofline, anchor_flops, featurize, group_of
 from costmodel.kernels import Kernel
@@ -75,7 +76,7 @@ class Table:
     """Training rows of one group: features by name, bound and measured time in microseconds, shape group.
 
     `workspace` is what a kernel allocated beside its results, as a share of what it reads and writes; UNMEASURED where
-    nobody looked, empty if nowhere.
+    nobody looked, empty if nowhere. `host_us` is what the host took to issue it, likewise.
     """
 
     names: tuple[str, ...]
@@ -84,6 +85,7 @@ class Table:
     time_us: npt.NDArray[np.float64]
     shape: npt.NDArray[np.int64]
     workspace: Array = field(default_factory=none_measured)
+    host_us: Array = field(default_factory=none_measured)
 
     @property
     def target(self) -> Array:
@@ -92,8 +94,8 @@ class Table:
 
     def take(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Table:
         """Some of the rows."""
-        workspace = self.workspace[rows] if len(self.workspace) else self.workspace
-        return Table(self.names, self.raw[rows], self.bound_us[rows], self.time_us[rows], self.shape[rows], workspace)
+        extra = (some[rows] if len(some) else some for some in (self.workspace, self.host_us))
+        return Table(self.names, self.raw[rows], self.bound_us[rows], self.time_us[rows], self.shape[rows], *extra)
 
 
 def trusted(frame: pd.DataFrame) -> pd.DataFrame:
@@ -130,36 +132,74 @@ def tabulate(
     least: int = LEAST_ROWS,
 ) -> dict[str, Table]:
     """Rows of every group that has enough of them: `least`."""
-    rows: dict[str, list[tuple[dict[str, float], float, float, int, float]]] = {group: [] for group in GROUPS}
+    rows: dict[str, list[tuple[dict[str, float], float, float, int, float, float]]] = {group: [] for group in GROUPS}
     unmeasured = pd.Series(np.nan, index=frame.index)
-    for kernel, time, position, text, workspace in zip(
+    for kernel, time, position, text, workspace, host in zip(
         kernels,
         frame["device_us_p50"],
         frame["position"],
         frame["graph"],
         frame.get(WORKSPACE, unmeasured),
+        frame.get(HOST, unmeasured),
         strict=True,
     ):
         place = 0.5 if position is None or math.isnan(position) else float(position)
         features = featurize(kernel, roofline, multiprocessors, place)
         share = UNMEASURED if math.isnan(workspace) else float(workspace) / traffic_bytes(kernel.graph)
-        entry = (features, roofline.bound_us(kernel), float(time), shape_group(text), share)
+        issue_us = UNMEASURED if math.isnan(host) or kernel.backend == "triton" else issue_alone_us(kernel, float(host))
+        entry = (features, roofline.bound_us(kernel), float(time), shape_group(text), share, issue_us)
         rows[group_of(kernel)].append(entry)
     tables = {}
     for group, entries in rows.items():
         if len(entries) < least:
             continue
         names = tuple(entries[0][0])
-        workspaces = np.array([entry[4] for entry in entries], dtype=np.float32)
+        workspaces, hosts = (np.array([entry[i] for entry in entries], dtype=np.float32) for i in (4, 5))
         tables[group] = Table(
             names,
             np.array([[entry[0][name] for name in names] for entry in entries], dtype=np.float32),
             np.array([entry[1] for entry in entries]),
             np.array([entry[2] for entry in entries]),
             np.array([entry[3] for entry in entries], dtype=np.int64),
-            workspaces if (workspaces != UNMEASURED).any() else none_measured(),
+            *(some if (some != UNMEASURED).any() else none_measured() for some in (workspaces, hosts)),
         )
     return tables
+
+
+HOST = "host_us_p25"
+"""The column of a kernel's time on the host: the quantile that is learnt from, as most of what disturbs it adds."""
+VIEW_US = 2.0
+"""Taken off the host time of an isolated call for each view that leads to its operands, as eager models' views are
+counted apart. There a view takes 4.4; the rest stands for what it takes compiled, where nothing else counts it."""
+LEAST_HOST_US = 0.5
+"""No call takes the host less, whatever is taken off."""
+
+
+def issue_alone_us(kernel: Kernel, host_us: float) -> float:
+    """What the host takes to issue a kernel without the views that lead to its operands, microseconds."""
+    views = sum(ops.lookup(op).role is ops.Role.VIEW for op in kernel.graph.ops)
+    return max(LEAST_HOST_US, host_us - VIEW_US * views)
+
+
+def smooth_host_us(x: Array, host_us: Array, seed: int = 0) -> Array:
+    """What the host takes to issue each kernel, by gradient-boosted trees on those of which it was measured; (rows,).
+
+    The time of one call alone is known roughly only: what is alike is averaged. With families left out, trees tell it
+    better than networks, the nearest measured kernels, or medians by kind of call do. Empty if nothing was measured.
+
+    Args:
+        x: scaled features, (rows, features).
+        host_us: measured times, (rows,), UNMEASURED for those that were not; or empty.
+        seed: of what the trees are stopped by.
+    """
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    known = host_us != UNMEASURED
+    if not known.any():
+        return none_measured()
+    trees = HistGradientBoostingRegressor(loss="absolute_error", max_iter=150, random_state=seed)
+    trees.fit(x[known], np.log(host_us[known]))
+    return np.asarray(np.exp(trees.predict(x)), dtype=np.float32)
 
 
 def shape_group(graph_text: str) -> int:
@@ -246,6 +286,7 @@ def assemble(
         widths=np.zeros(len(edges) + 1, dtype=np.float32),
         far=far,
         workspace=table.workspace,
+        host_us=smooth_host_us(x, table.host_us, settings.seed),
         sizes=sizes,
         limits=limits,
     )

@@ -20,7 +20,7 @@ from costmodel.kernels import Kernel
 from costmodel.make_profile import make_profile
 from costmodel.predict import predict_graph
 from costmodel.program import compiled_program, eager_program
-from costmodel.timeline import serial_timing
+from costmodel.timeline import TimedProgram, serial_timing
 from costmodel.traffic import traffic_bytes
 from costmodel.train import Settings
 from costmodel.zoo import load
@@ -54,7 +54,8 @@ def model_record(model: str, batch: int, graph: Any) -> dict[str, Any]:
     latency = {}
     programs = {"eager/default": eager_program(graph, on_cpu=True), "default": compiled_program(graph, on_cpu=True)}
     for (name, program), table in zip(programs.items(), COSTS, strict=True):
-        us = serial_timing(program, [alone_us(kernel) for kernel in program.kernels], table, COSTS).latency_us
+        alone = [alone_us(kernel) for kernel in program.kernels]
+        us = serial_timing(TimedProgram(program, alone, alone), table, COSTS).latency_us
         latency[name] = [[us * share] * 5 for share in (0.99, 1.0, 1.01)]
     case = {"model": model, "batch_size": batch, "precision": "float32", "layout": "nchw", "img_size": SIZE}
     return {

@@ -52,7 +52,7 @@ def test_host_costs_grow_as_the_host_slows_and_others_do_not(profile):
     slow = replace(profile, host_speed=0.5)
     for name in ("eager_host", "default_host", "graph_host", "compile"):
         assert slow.costs(name) == {cost: 2 * us for cost, us in profile.costs(name).items()}
-    for name in ("dispatch", "eager_device", "eager_wall"):
+    for name in ("eager_device", "eager_wall"):
         assert slow.costs(name) == profile.costs(name)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collectors.issue import COLUMNS, fill, main
+from collectors.issue import COLUMNS, fill, main, slowness
 from costmodel.dataset import read_frame, units_frame, write_frame
 
 GRAPH = "graph _ {{\n  input %a0: float32[{0}]\n  %0 = {1} : float32[{0}]\n  return %0\n}}"
@@ -41,6 +41,24 @@ def test_what_lacks_a_host_time_gets_one(tmp_path: Path):
     assert times.loc[["compiled", "noisy", "fails"]].isna().all(axis=None)
     assert about == {"cases": 5}
     assert fill(path, path, "cpu", 60.0) == (2, 3)  # nothing is left that can be measured
+
+
+def test_a_slower_host_is_told_by_kernels_that_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    known = [row(f"knows {size}", size, host_us=[10] * 5) for size in range(100, 125)]
+    path = tmp_path / "units.parquet"
+    write_frame(units_frame([row("lacks", 8), *known]), path, {})
+    monkeypatch.setattr("collectors.issue.issue_quantiles", lambda _text, _device: [15.0, 18.0, 20.0, 22.0, 30.0])
+    assert fill(path, path, "cpu", 60.0) == (26, 26)
+    times = read_frame(path)[0].set_index("key")[COLUMNS]
+    assert times.loc["lacks"].tolist() == [7.5, 9.0, 10.0, 11.0, 15.0]  # the host is twice as slow as it was
+    assert (times.drop("lacks") == 10).all(axis=None)
+
+
+def test_a_few_kernels_do_not_tell_how_slow_a_host_is():
+    before, now = ({str(number): us for number in range(count)} for us, count in ((10.0, 30), (25.0, 20)))
+    assert slowness(before, now) == 2.5
+    now.popitem()
+    assert slowness(before, now) == 1.0
 
 
 def test_without_time_nothing_is_lost(tmp_path: Path):

@@ -19,11 +19,13 @@ from costmodel.predictor import (
     OUTLYING,
     RECALLED_WIDTH,
     STEP,
+    USUAL_HOST_US,
     Estimate,
     Network,
     Predictor,
     distances,
     in_steps,
+    none_measured,
     portions,
     recall,
     scaled,
@@ -93,9 +95,11 @@ def test_few_distances_are_computed_at_once(monkeypatch: pytest.MonkeyPatch, at_
 def test_an_equal_kernel_recalls_what_was_left_unexplained():
     measured = np.array([[1.0, 2.0], [1.0, 2.005], [1.0, 2.4], [-3.0, 0.0]], dtype=np.float32)
     x = np.array([[1.0, 2.0], [1.0, 2.4], [1.0, 2.38], [5.0, 5.0]], dtype=np.float32)
-    correction, nearest = recall(x, measured, np.array([0.5, 0.1, -0.5, 0.2], dtype=np.float32))
+    values = np.array([[0.5, 0.1, -0.5, 0.2], [8.0, 9.0, 20.0, 30.0]], dtype=np.float32)
+    (correction, host_us), nearest = recall(x, measured, tuple(values))
     # two are within a hundredth of the first and one is the second; the third is as far from it as makes another kernel
     np.testing.assert_allclose(correction, [0.3, -0.5, np.nan, np.nan], rtol=1e-5)
+    np.testing.assert_allclose(host_us, [8.5, 20.0, np.nan, np.nan], rtol=1e-5)
     np.testing.assert_allclose(nearest, [0.0, 0.0, np.nan, np.nan])
 
 
@@ -107,7 +111,7 @@ def test_kernels_are_recalled_as_all_distances_tell(seed: int, features: int):
     apart *= rng.choice([0.0, 0.004, 0.009, 0.011, 1.0], 40)[:, None] / np.linalg.norm(apart, axis=1, keepdims=True)
     x = (measured + apart).astype(np.float32)
     residual = rng.normal(size=40).astype(np.float32)
-    correction, nearest = recall(x, measured, residual)
+    (correction,), nearest = recall(x, measured, (residual,))
     distance = np.linalg.norm(x[:, None] - measured[None], axis=2)
     for row, of in enumerate(distance):
         equal = of < EXACT
@@ -143,6 +147,28 @@ def test_a_measured_kernel_is_recalled(predictor: Predictor):
     ratio, nearest = model.log_ratio(model.measured)
     np.testing.assert_allclose(ratio, base + model.residual, atol=1e-4)
     assert nearest.max() < 1e-2
+
+
+def test_a_call_takes_the_host_as_long_as_calls_like_it_did(predictor: Predictor):
+    line = np.arange(8, dtype=np.float32)[:, None] / 2
+    model = replace(
+        predictor.groups["conv"],
+        names=("x",),
+        networks=(Network((np.ones((1, 1), np.float32),), (np.zeros(1, np.float32),)),),
+        memory=in_steps(line),
+        residual=np.zeros(8, np.float32),
+        host_us=np.array([3.0, 5.0, 9.0, 8.0, 4.0, 7.0, 6.0, 2.0], np.float32),
+    )
+    found = model.recollect(np.array([[1.0], [1.7]], np.float32)).host_us
+    assert found.tolist() == [9.0, 7.0]  # as measured; of those at 0.5 to 2.5: 5, 9, 8, 4 and 7
+    unmeasured = replace(model, host_us=none_measured()).recollect(np.array([[1.0], [1.7]], np.float32))
+    assert unmeasured.host_us.tolist() == [USUAL_HOST_US] * 2
+
+
+def test_an_estimate_tells_what_the_host_takes(predictor: Predictor):
+    host_us = np.linspace(20.0, 27.0, len(KERNELS)).astype(np.float32)
+    knowing = replace(predictor, groups={"conv": replace(predictor.groups["conv"], host_us=host_us)})
+    assert [one.host_us for one in knowing.predict(KERNELS, POSITIONS)] == pytest.approx(host_us.tolist())
 
 
 def test_networks_are_held_within_what_kernels_of_the_size_were_measured_to_take(predictor: Predictor):

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collectors.matmul import linear_graph
 from costmodel import timeline
 from costmodel.calibrate import PRIORS
 from costmodel.ir import parse
 from costmodel.kernels import Kernel
 from costmodel.program import Program
-from costmodel.timeline import CACHE_BYTES, Queue, coldness, device_times, dispatch_us, queue_us
+from costmodel.timeline import CACHE_BYTES, Queue, TimedProgram, coldness, device_times, queue_us
 
 RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
 CALL = Kernel("aten", parse(RELU), ("0",))
 FUSED = Kernel("triton", parse(RELU), ("1",), launches=2)
 PROGRAM = Program((CALL, FUSED), (0.0, 1.0), views=3, module_calls=4, parameters=10, footprint=0, checked_modules=4)
 TABLES = {
-    "dispatch": {"other": 7.0, "relu": 4.0},
     "eager_host": dict.fromkeys(PRIORS["eager_host"], 9.0)
     | {"dispatch": 2.0, "variety": 0.1, "call": 1.0, "view": 0.5, "module": 0.25, "start": 20.0},
     "eager_device": {"warm_launch": 0.0, "cold_launch": 1.0},
@@ -29,6 +29,7 @@ TABLES = {
     "default_host": {
         "dispatch": 2.0,
         "extern": 1.0,
+        "product": 6.0,
         "triton": 5.5,
         "output": 1.0,
         "parameter": 0.5,
@@ -39,6 +40,11 @@ TABLES = {
     "default_wall": {"gap": 0.0, "synchronise": 8.0},
     "graph_host": {"parameter": 0.5, "module": 0.25, "node": 2.0, "start": 40.0},
 }
+
+
+def timed(first_us: float, second_us: float, program: Program = PROGRAM) -> TimedProgram:
+    """The program, whose calls take the host 4 and 7 us alone."""
+    return TimedProgram(program, [first_us, second_us], [4.0, 7.0])
 
 
 @pytest.mark.parametrize(
@@ -97,23 +103,14 @@ def test_a_pass_is_cold_by_what_outgrows_the_cache(share: float, cold: float):
 
 def test_every_launch_costs_more_in_a_model_and_most_with_a_cold_cache():
     half, costs = replace(PROGRAM, footprint=int(0.75 * CACHE_BYTES)), {"warm_launch": 0.5, "cold_launch": 2.0}
-    assert device_times(half, [10.0, 20.0], costs) == pytest.approx([11.25, 22.5])
-    assert device_times(PROGRAM, [10.0, 20.0], costs) == [10.5, 21.0]
-
-
-@pytest.mark.parametrize(
-    ("kernel_class", "us"),
-    [("conv.nhwc.spatial.16", 3.0), ("conv.nhwc.spatial.32", 2.0), ("conv.nchw.depthwise.32", 1.0), ("linear.32", 9.0)],
-)
-def test_a_class_not_measured_falls_back_to_a_coarser_one(kernel_class: str, us: float):
-    table = {"conv": 1.0, "conv.nhwc.spatial": 2.0, "conv.nhwc.spatial.16": 3.0, "other": 9.0}
-    assert dispatch_us(kernel_class, table) == us
+    assert device_times(timed(10.0, 20.0, half), costs) == pytest.approx([11.25, 22.5])
+    assert device_times(timed(10.0, 20.0), costs) == [10.5, 21.0]
 
 
 def test_eager_by_hand():
-    # dispatch 2 x (4 of relu + 7 of what is not measured), of two kinds, 2 calls, 3 views, 4 modules, start
+    # dispatch 2 x (4 + 7), of two kinds, 2 calls, 3 views, 4 modules, start
     host = 2 * 11 + 0.1 * 11 * math.log(2) + 2 * 1 + 3 * 0.5 + 4 * 0.25 + 20
-    timing = timeline.eager_timing(PROGRAM, [3.0, 3.0], TABLES)
+    timing = timeline.eager_timing(timed(3.0, 3.0), TABLES)
     assert timing.host_us == pytest.approx(host)
     assert timing.device_us == 6.0
     assert timing.latency_us == pytest.approx(host + 3.0 + 5.0)  # the last kernel and the synchronisation
@@ -121,23 +118,29 @@ def test_eager_by_hand():
 
 def test_default_by_hand():
     # start, 10 parameters and 4 modules; a library call of 2 x 4 + 1; two launches of 5.5 and their output
-    timing = timeline.default_timing(PROGRAM, [100.0, 50.0], TABLES)
+    timing = timeline.default_timing(timed(100.0, 50.0), TABLES)
     assert timing.host_us == pytest.approx(30 + 5 + 6 + 9 + 11 + 1)
     assert timing.latency_us == pytest.approx(41 + 9 + 150 + 8)
 
 
+def test_compiled_code_calls_products_for_a_price_of_their_own():
+    product = Kernel("aten", linear_graph(4, 8, 8, "float32", bias=True), ("0",))
+    calls = TimedProgram(replace(PROGRAM, kernels=(CALL, product)), [1.0, 1.0], [4.0, 33.0])
+    # start, parameters and modules; a call of 2 x 4 + 1, and a product of 6 + 1, whatever it takes in eager execution
+    assert timeline.default_queue(calls, TABLES).host_us == [9.0, 7.0]
+    assert timeline.default_timing(calls, TABLES).host_us == pytest.approx(30 + 5 + 6 + 9 + 7)
+
+
 def test_a_graph_replays_at_the_devices_speed():
-    timing = timeline.graph_timing(PROGRAM, [100.0, 50.0], TABLES)
+    timing = timeline.graph_timing(timed(100.0, 50.0), TABLES)
     assert timing.host_us == pytest.approx(10 * 0.5 + 4 * 0.25 + 3 * 2.0 + 40)
     assert timing.latency_us == pytest.approx(150 + 52)
 
 
 def test_the_host_time_of_a_queue_is_what_its_counts_cost():
     tables = TABLES
-    eager = timeline.eager_queue(PROGRAM, [1.0, 1.0], tables)
-    default = timeline.default_queue(PROGRAM, [1.0, 1.0], tables)
-    eager_counts = timeline.eager_counts(PROGRAM, tables["dispatch"])
-    default_counts = timeline.default_counts(PROGRAM, tables["dispatch"])
+    eager, default = timeline.eager_queue(timed(1.0, 1.0), tables), timeline.default_queue(timed(1.0, 1.0), tables)
+    eager_counts, default_counts = timeline.eager_counts(timed(1.0, 1.0)), timeline.default_counts(timed(1.0, 1.0))
     assert eager.host_total_us == pytest.approx(timeline.total(eager_counts, tables["eager_host"]))
     assert default.host_total_us == pytest.approx(timeline.total(default_counts, tables["default_host"]))
 

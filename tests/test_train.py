@@ -15,9 +15,10 @@ from costmodel.baselines import BASELINES, cross_validate, network_fit, score_gr
 from costmodel.cross_fit import cross_fit
 from costmodel.features import Roofline, featurize
 from costmodel.folds import by_shape
+from costmodel.ir import parse
 from costmodel.kernels import Kernel, eager_kernels
 from costmodel.make_profile import agreement
-from costmodel.predictor import Array
+from costmodel.predictor import UNMEASURED, Array
 from costmodel.train import (
     EDGES_US,
     Settings,
@@ -25,8 +26,10 @@ from costmodel.train import (
     fit_group,
     fit_roofline,
     interval_widths,
+    issue_alone_us,
     limits_by_size,
     shape_group,
+    smooth_host_us,
     tabulate,
     trusted,
 )
@@ -281,3 +284,42 @@ def test_only_faultless_measurements_of_single_kernels_are_trained_on():
     kept = trusted(frame)
     assert kept["key"].tolist() == ["a", "g"]
     assert kept["device_us_p50"].tolist() == [1.0, 6.0]
+
+
+VIEWED = """graph _ {
+  input %a0: float32[8,4]
+  %0 = transpose(self=%a0, dim0=0, dim1=1) : float32[4,8] strided
+  %1 = relu(self=%0) : float32[4,8] strided
+  return %1
+}"""
+
+
+def test_views_before_a_call_are_taken_off_its_host_time():
+    viewed = Kernel("aten", parse(VIEWED), ("1",))
+    assert issue_alone_us(viewed, 13.0) == 11.0
+    assert issue_alone_us(viewed, 1.0) == 0.5  # no call takes less
+    (convolution, *_) = eager_kernels(unit_graph(UNIT, "nchw", "nchw"))
+    assert issue_alone_us(convolution, 13.0) == 13.0
+    product = Kernel("aten", linear_graph(4, 8, 8, "float32", bias=True), ())
+    assert issue_alone_us(product, 13.0) == 11.0  # its weight is transposed
+
+
+def test_host_times_are_told_by_those_of_calls_like_them():
+    rng = np.random.default_rng(0)
+    kind = rng.integers(0, 3, 900)
+    x = np.eye(3, dtype=np.float32)[kind]
+    truth = np.array([8.0, 12.0, 30.0], dtype=np.float32)[kind]
+    host_us = truth * np.exp(rng.normal(0, 0.1, 900)).astype(np.float32)
+    host_us[rng.random(900) < 0.5] = UNMEASURED
+    np.testing.assert_allclose(smooth_host_us(x, host_us), truth, rtol=0.03)  # 150 calls of a kind, 10 % noise
+    assert len(smooth_host_us(x, np.full(900, UNMEASURED, dtype=np.float32))) == 0
+    assert len(smooth_host_us(x, np.zeros(0, dtype=np.float32))) == 0
+
+
+def test_what_is_remembered_has_the_host_times_of_what_was_measured():
+    table = table_of([0.5] * 60)
+    measured = np.where(np.arange(60) % 2, np.float32(UNMEASURED), np.float32(25.0))
+    model = fit_group(replace(table, host_us=measured), SMALL)
+    assert len(model.host_us) == 60
+    np.testing.assert_allclose(model.host_us, 25.0, rtol=1e-3)
+    assert len(fit_group(table, SMALL).host_us) == 0
