@@ -82,7 +82,7 @@ def origin_of(name: str) -> str:
 
 
 def dispatch_class(kernel: Kernel) -> str:
-    """What decides the host time of a call, from coarse to fine: `linear.16`, `cat.32.4`, `triton`, ...
+    """Which kind of call it is to the host, from coarse to fine: `linear.16`, `cat.32.4`, `triton`, ...
 
     Of a convolution it is also its size, `conv.nchw.spatial.32.c5.m9`: by that cuDNN chooses what it launches, one
     kernel or several.
