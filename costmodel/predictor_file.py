@@ -14,13 +14,15 @@ import numpy as np
 
 from costmodel.errors import ProfileError
 from costmodel.features import Roofline
-from costmodel.predictor import Array, GroupModel, Network, Predictor, Steps, none_measured
+from costmodel.predictor import Array, GroupModel, Network, Predictor, Steps, in_steps, none_measured
 
-SCHEMA = 2
+SCHEMA = 1
 MEMORY = "memory"
-"""The measured kernels, in 16-bit steps."""
-TENSORS = ("mean", "scale", "residual", "edges", "widths", "sizes", "limits")
-"""The other fields of a GroupModel that every group has, all float32."""
+"""The measured kernels, in 16-bit steps; in files of earlier versions scaled features, as numbers."""
+TENSORS = ("mean", "scale", "residual", "edges", "widths")
+"""The other fields of a GroupModel that every predictor file has, all float32."""
+LATER_TENSORS = ("sizes", "limits")
+"""Those that files of earlier versions lack."""
 PER_KERNEL = ("workspace", "host_us")
 """Those of groups in which it was measured: a number for each measured kernel."""
 
@@ -34,7 +36,7 @@ def save_predictor(predictor: Predictor, path: Path) -> str:
     for name, model in predictor.groups.items():
         about[name] = {"names": model.names, "networks": len(model.networks), "reach": model.reach, "far": model.far}
         tensors[f"{name}/{MEMORY}"] = np.ascontiguousarray(model.memory)
-        for key in TENSORS:
+        for key in (*TENSORS, *LATER_TENSORS):
             tensors[f"{name}/{key}"] = np.ascontiguousarray(getattr(model, key), dtype=np.float32)
         for key in PER_KERNEL:
             if len(getattr(model, key)):
@@ -88,10 +90,13 @@ def _parse(data: bytes) -> Predictor:
     tensors: dict[str, Array] = {}
     memories: dict[str, Steps] = {}
     for key, tensor in load(data).items():
-        if key.endswith(f"/{MEMORY}") and tensor.dtype == np.int16:
+        is_memory = key.endswith(f"/{MEMORY}")
+        if is_memory and tensor.dtype == np.int16:
             memories[key] = tensor
         elif tensor.dtype != np.float32 or not np.isfinite(tensor).all():
             raise ProfileError(f"tensor {key} is not finite float32")
+        elif is_memory:
+            memories[key] = in_steps(tensor)
         else:
             tensors[key] = tensor
     device = json.loads(metadata["device"])
@@ -116,6 +121,7 @@ def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Arra
         far=float(about["far"]),
         **{key: tensors.get(f"{name}/{key}", none_measured()) for key in PER_KERNEL},
         **{key: tensors[f"{name}/{key}"] for key in TENSORS},
+        **{key: tensors[f"{name}/{key}"] for key in LATER_TENSORS if f"{name}/{key}" in tensors},
     )
     width = len(names)
     rows = len(model.residual)

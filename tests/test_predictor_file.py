@@ -42,6 +42,17 @@ def test_a_file_gives_the_same_estimates(predictor: Predictor, tmp_path: Path):
     assert [item.name for item in tmp_path.iterdir()] == ["p.safetensors"]
 
 
+def test_a_file_from_before_networks_were_held_within_limits_is_read(predictor: Predictor, saved: Path):
+    changed(saved, _drop("conv/sizes"))
+    changed(saved, _drop("conv/limits"))
+    assert load_predictor(saved).predict(KERNELS, POSITIONS) == predictor.predict(KERNELS, POSITIONS)
+
+
+def test_a_file_from_before_measured_kernels_were_kept_in_steps_is_read(predictor: Predictor, saved: Path):
+    changed(saved, _set("conv/memory", predictor.groups["conv"].measured))
+    assert load_predictor(saved).predict(KERNELS, POSITIONS) == predictor.predict(KERNELS, POSITIONS)
+
+
 def refused(path: Path, match: str, sha256: str | None = None) -> None:
     with pytest.raises(ProfileError, match=match) as caught:
         load_predictor(path, sha256)
@@ -130,8 +141,7 @@ def _infinite_reach(_: dict[str, Array], metadata: dict[str, str]) -> None:
         pytest.param(_drop("conv/0/0/weight"), "do not fit together", id="network-missing"),
         pytest.param(_set("conv/0/1/weight", np.zeros((5, 1), np.float32)), "layers of network", id="layers"),
         pytest.param(_set("conv/0/0/bias", np.zeros(1, np.float32)), "layers of network", id="bias"),
-        pytest.param(_set("conv/memory", np.zeros((8, 2), np.int16)), "do not fit together", id="memory"),
-        pytest.param(_set("conv/memory", np.zeros((8, 2), np.float32)), "not a predictor file", id="memory-no-steps"),
+        pytest.param(_set("conv/memory", np.zeros((8, 2), np.float32)), "do not fit together", id="memory"),
         pytest.param(_set("conv/host_us", np.ones(3, np.float32)), "do not fit together", id="host"),
         pytest.param(_set("conv/host_us", -np.ones(8, np.float32)), "do not fit together", id="host-negative"),
         pytest.param(_set("conv/widths", np.zeros(9, np.float32)), "do not fit together", id="widths"),
