@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from costmodel import calibrate, timeline
+from costmodel import calibrate, discrepancy, timeline
+from costmodel.discrepancy import Discrepancy, Unexplained
 from costmodel.features import group_of
 from costmodel.folds import Origin
 from costmodel.hardware import at_speed
@@ -27,6 +28,10 @@ COLUMNS = {"eager": "eager", "default": "default", "reduce-overhead": "graph"}
 """Begin the names of a mode's columns."""
 UNTOLD = "host not told: "
 """Begins the names of sets of cases that are predicted for the profile's own host, not for the one that measured."""
+ALONE = "timeline alone: "
+"""Begins those that are predicted without what other models tell of them."""
+RELATED = "relatives known: "
+"""Begins those of which other models of the family may tell: only their kernels and costs are left out by family."""
 
 
 def programs(case: Measured, on_cpu: bool = False) -> tuple[Program, Program]:
@@ -56,7 +61,8 @@ def leave_families_out(
 ) -> list[dict[str, Any]]:
     """One row a case: measured and predicted, by kernels and costs that saw nothing of its fold's families.
 
-    The costs of a fold come from the other folds' models, whose kernels are as the whole predictor recalls them.
+    The costs of a fold, and what models tell of others, come from the other folds' models, whose kernels are as the
+    whole predictor recalls them.
 
     Args:
         cases: what was measured.
@@ -69,11 +75,18 @@ def leave_families_out(
     from joblib import Parallel, delayed
 
     def predict_fold(fold: int) -> list[dict[str, Any]]:
-        others = [one for one, case in zip(known, cases, strict=True) if case.fold != fold]
-        costs = calibrate.fit_tables(others, on_cpu)
-        tested = [index for index, case in enumerate(cases) if case.fold == fold]
+        outside = np.array([case.fold != fold for case in cases])
+        costs = calibrate.fit_tables([one for one, other in zip(known, outside, strict=True) if other], on_cpu)
+        everything = unexplained(cases, known, costs)
+        others = discrepancy.fit(everything.take(outside))
+        tested = [index for index, other in enumerate(outside) if not other]
         unseen = calibration_cases([cases[i] for i in tested], [issued[i] for i in tested], predictors[fold])
-        return [evaluate_case(cases[index], one, costs) for index, one in zip(tested, unseen, strict=True)]
+        rows = []
+        for index, one in zip(tested, unseen, strict=True):
+            strangers = np.array([case.model != cases[index].model for case in cases])
+            related = discrepancy.condition(everything.take(strangers), others.processes)
+            rows.append(evaluate_case(cases[index], one, costs, others, related))
+        return rows
 
     folds = sorted({case.fold for case in cases})
     # threads: what the folds share takes longer to send to another process than to compute with
@@ -140,13 +153,49 @@ def calibration_cases(
     return result
 
 
-def evaluate_case(case: Measured, known: calibrate.Case, tables: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+def unexplained(
+    cases: Sequence[Measured], known: Sequence[calibrate.Case], tables: Mapping[str, Mapping[str, float]]
+) -> Unexplained:
+    """What the timeline leaves of measured cases, each predicted for the host that measured it."""
+    properties, logs = [], []
+    for case, one in zip(cases, known, strict=True):
+        timings = timeline.timings(one.eager, one.compiled, _here(case, tables))
+        properties.append(discrepancy.properties_of(one.eager, one.compiled))
+        seen = {mode: case.medians.get(f"{COLUMNS[mode]}_us", math.nan) for mode in timings}
+        logs.append({mode: math.log(us / timings[mode].latency_us) for mode, us in seen.items()})
+    return Unexplained(np.array(properties), {mode: np.array([one[mode] for one in logs]) for mode in logs[0]})
+
+
+def _here(case: Measured, tables: Mapping[str, Mapping[str, float]]) -> dict[str, Mapping[str, float]]:
+    """Costs for the host that measured a case."""
+    return {name: at_speed(name, table, case.host_speed) for name, table in tables.items()}
+
+
+def evaluate_case(
+    case: Measured,
+    known: calibrate.Case,
+    tables: Mapping[str, Mapping[str, float]],
+    others: Discrepancy | None = None,
+    related: Discrepancy | None = None,
+) -> dict[str, Any]:
     """Measured beside predicted: latencies, host and device times in microseconds, speedups.
 
-    `probed_speedup/...` is what is predicted if the machine's host was probed, as `costmodel collect host` does.
+    `probed_speedup/...` is what is predicted if the machine's host was probed, as `costmodel collect host` does;
+    `alone_speedup/...` the same by the timeline alone, and `related_speedup/...` with models of the family known.
+
+    Args:
+        case: what was measured.
+        known: it, with its kernels' predicted times.
+        tables: costs.
+        others: what models tell that are none of its relatives; None for nothing.
+        related: what its relatives tell too; None if nobody asks.
     """
-    here = {name: at_speed(name, table, case.host_speed) for name, table in tables.items()}
-    timings, probed = (timeline.timings(known.eager, known.compiled, costs) for costs in (tables, here))
+    others = others or discrepancy.none_found()
+    uncorrected, alone = (timeline.timings(known.eager, known.compiled, each) for each in (tables, _here(case, tables)))
+    timings, probed = (others.correct(found, known.eager, known.compiled) for found in (uncorrected, alone))
+    ways = {"": timings, "probed_": probed, "alone_": alone}
+    if related is not None:
+        ways["related_"] = related.correct(alone, known.eager, known.compiled)
     row: dict[str, Any] = {
         "model": case.model,
         "family": case.family,
@@ -162,8 +211,8 @@ def evaluate_case(case: Measured, known: calibrate.Case, tables: Mapping[str, Ma
         row[f"probed_{name}_us"] = probed[mode].latency_us
     row |= {f"measured_{name}": value for name, value in case.medians.items()}
     for mode in (mode for mode in MODES if mode in timings):
-        row[f"speedup/{mode}"] = timings["eager"].latency_us / timings[mode].latency_us
-        row[f"probed_speedup/{mode}"] = probed["eager"].latency_us / probed[mode].latency_us
+        for way, found in ways.items():
+            row[f"{way}speedup/{mode}"] = found["eager"].latency_us / found[mode].latency_us
         if f"{COLUMNS[mode]}_us" in case.medians:
             row[f"measured_speedup/{mode}"] = case.medians[f"eager_us/{mode}"] / case.medians[f"{COLUMNS[mode]}_us"]
     return row
@@ -197,7 +246,8 @@ def score_table(frame: pd.DataFrame, on_cpu: bool = False) -> list[dict[str, Any
     """Scores by mode and set of cases: batch 1 and 32 in float32, other batch sizes, float16, all; and by machine.
 
     Every case is predicted for the host that measured it, as its probe then was; where there are several machines, also
-    for the profile's own host (`UNTOLD`). On a CPU batch 8 takes the place of 32.
+    for the profile's own host (`UNTOLD`). The first set is also there as the timeline alone has it (`ALONE`), and with
+    relatives known (`RELATED`). On a CPU batch 8 takes the place of 32.
     """
     large, others = (8, [4, 32]) if on_cpu else (32, [8, 128])
     common = (frame["precision"] == "float32") & frame["batch_size"].isin([1, large])
@@ -211,6 +261,9 @@ def score_table(frame: pd.DataFrame, on_cpu: bool = False) -> list[dict[str, Any
         ("all", frame["batch_size"] > 0),
     )
     sets = [(name, mask, "probed_speedup") for name, mask in subsets]
+    ways = {ALONE: "alone_speedup", RELATED: "related_speedup"}
+    found = {way: predicted for way, predicted in ways.items() if f"{predicted}/{MODES[0]}" in frame}
+    sets += [(way + subsets[0][0], common, predicted) for way, predicted in found.items()]
     machines = sorted(set(frame["environment"]))
     if len(machines) > 1:
         for number, one in enumerate(machines, 1):

@@ -90,6 +90,8 @@ class WholeOperators(TorchFunctionMode):
 
     def _recurrent(self, target: Any, *args: Any) -> tuple[torch.Tensor, ...]:
         """An LSTM or GRU over whole sequences, as cuDNN runs it; on meta tensors it would be unrolled step by step."""
+        if isinstance(self._recorder.running, nn.RNNBase):
+            self._recorder.cut()
         source, state, _, _, _, _, training, bidirectional, _ = args
         self._recorder.refuse(target, (), {"dropout_p": args[5] if training else 0.0})
         states = (state,) if isinstance(state, torch.Tensor) else tuple(state)

@@ -1,8 +1,9 @@
 """Hardware profiles: what was measured on a device, as data in a directory of its own.
 
-A profile is a directory `trained_models/NAME` with `card.json` (what it is, its host costs, its scores, the hash of the
-predictor), `predictor.safetensors`, and the datasets that they were made of. Profiles that ship with the package are
-read-only; those that a user makes lie in the user's data directory and are found by name.
+A profile is a directory `trained_models/NAME` with `card.json` (what it is, its host costs, its scores, hashes of the
+other files), `predictor.safetensors`, `whole_models.safetensors`, and the datasets that they were made of. Profiles
+that ship with the package are read-only; those that a user makes lie in the user's data directory and are found by
+name.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from costmodel.discrepancy import Discrepancy, none_found
 from costmodel.errors import ProfileError, UnknownHardwareError
 from costmodel.predictor import Predictor
 from costmodel.predictor_file import load_predictor
 
 CARD_SCHEMA = 1
+PREDICTOR, WHOLE_MODELS = "predictor.safetensors", "whole_models.safetensors"
+"""Files of a profile: what tells kernels, and what whole models tell of others beyond that."""
 DEFAULT = "nvidia-h200"
 HOST_COSTS = frozenset({"eager_host", "default_host", "graph_host", "compile"})
 """Tables of costs that are the host's; the rest is the device's, or relative to these."""
@@ -33,7 +37,7 @@ TOLD = "_told"
 
 @dataclass(frozen=True)
 class Profile:
-    """One hardware profile; the predictor is read on first use.
+    """One hardware profile; its other files are read on first use.
 
     Attributes:
         name: what it is called.
@@ -56,7 +60,18 @@ class Profile:
         Raises:
             ProfileError: its file is not the one that the card was written with, or is damaged.
         """
-        return load_predictor(self.path / "predictor.safetensors", str(self.card.get("predictor_sha256")))
+        return load_predictor(self.path / PREDICTOR, str(self.card.get("predictor_sha256")))
+
+    @cached_property
+    def discrepancy(self) -> Discrepancy:
+        """What measured models tell of others; nothing in profiles that were made before this was learnt.
+
+        Raises:
+            ProfileError: its file is not the one that the card was written with, or is damaged.
+        """
+        if "whole_models_sha256" not in self.card:
+            return none_found()
+        return Discrepancy.load(self.path / WHOLE_MODELS, str(self.card["whole_models_sha256"]))
 
     def using(self, predictor: Predictor) -> Profile:
         """The profile with another predictor in place of its own."""

@@ -13,14 +13,15 @@ import numpy.typing as npt
 import pandas as pd
 from joblib import Parallel, delayed
 
-from costmodel import calibrate, evaluate
+from costmodel import calibrate, discrepancy, evaluate
 from costmodel.baselines import BASELINES, cross_validate, score_group
 from costmodel.cross_fit import CrossFit, cross_fit
 from costmodel.dataset import kernel_of, read_frame
+from costmodel.discrepancy import Discrepancy
 from costmodel.errors import DatasetError
 from costmodel.features import OPTIONAL, Roofline
 from costmodel.folds import Folds, by_family
-from costmodel.hardware import CARD_SCHEMA, TOLD
+from costmodel.hardware import CARD_SCHEMA, PREDICTOR, TOLD, WHOLE_MODELS
 from costmodel.measured import (
     FOLDS,
     Measured,
@@ -73,13 +74,15 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
     folds = {group: by_family(table.shape, origins[group], banned) for group, table in tables.items()}
     say(f"training {len(tables)} groups of networks, {FOLDS} folds each")
     fit = cross_fit(tables, folds, roofline, multiprocessors, settings, jobs)
-    pending = directory / "predictor.pending.safetensors"  # the old one is good until the new card is there
-    sha256 = save_predictor(fit.predictor, pending)
+    found, others = _whole_models(directory, cases, issued, fit, on_cpu, say, jobs)
+    pending = {file: directory / f"{file}.pending" for file in (PREDICTOR, WHOLE_MODELS)}  # what is there is good yet
+    hashes = save_predictor(fit.predictor, pending[PREDICTOR]), others.save(pending[WHOLE_MODELS])
     card = {
         "schema": CARD_SCHEMA,
         "name": name,
         "environment": environment,
-        "predictor_sha256": sha256,
+        "predictor_sha256": hashes[0],
+        "whole_models_sha256": hashes[1],
         "units": {
             "measured": len(frame),
             "trained_on": len(kept),
@@ -91,10 +94,11 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
         "models": counts | {"noise": noise(cases)},
         "host": {} if on_cpu else host,
         **({"repeated": agreement(kept, again)} if (again := _again(directory)) is not None else {}),
-        **_whole_models(directory, cases, issued, fit, on_cpu, say, jobs),
+        **found,
     }
     card["scores"]["kernels"] = _score_groups(tables, folds, fit.out_of_fold, say, jobs)
-    pending.replace(directory / "predictor.safetensors")
+    for final, path in pending.items():
+        path.replace(directory / final)
     _write_card(directory / "card.json", card)
     return card
 
@@ -185,13 +189,16 @@ def _whole_models(
     on_cpu: bool,
     say: Say,
     jobs: int,
-) -> dict[str, Any]:
-    """Costs, intervals and scores from the measured models; priors and wide intervals where there are none."""
+) -> tuple[dict[str, Any], Discrepancy]:
+    """Costs, intervals and scores from the measured models, and what those tell of others.
+
+    Priors, wide intervals and nothing where there are none.
+    """
     if not cases:
         say("no whole model was measured: host costs are priors, intervals are wide")
         costs = calibrate.fit_tables([], on_cpu) | {"compile": dict(calibrate.PRIORS["compile"])}
         wide = {"latency": DEFAULT_WIDTHS, "speedup": DEFAULT_WIDTHS}
-        return {"costs": costs, "intervals": wide, "scores": {}}
+        return {"costs": costs, "intervals": wide, "scores": {}}, discrepancy.none_found()
     known = evaluate.calibration_cases(cases, issued, fit.predictor)
     frame = pd.DataFrame(evaluate.leave_families_out(cases, issued, known, fit.by_fold, on_cpu, jobs))
     frame.to_csv(directory / "validation.csv", index=False, float_format="%.5g")
@@ -203,16 +210,19 @@ def _whole_models(
     for row in latencies:
         say(f"{row['mode']}: mean error of latency {row['mean_error']:.3f} ({row['cases']} cases)")
     costs = calibrate.fit_tables(known, on_cpu)
+    others = discrepancy.fit(evaluate.unexplained(cases, known, costs))
     costs["compile"] = calibrate.fit_compile(
         known,
         [case.record.get("contended_compile_s", {}).get("default") for case in cases],
         [case.record.get("cold_compile_s") for case in cases],
     )
-    return {
+    card = {
         "costs": costs,
+        "discrepancy": others.describe(),
         "intervals": intervals(frame),
         "scores": {"models": scores, "latency": latencies, "coverage": coverage(frame)},
     }
+    return card, others
 
 
 def intervals(frame: pd.DataFrame) -> dict[str, dict[str, float]]:

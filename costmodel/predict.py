@@ -154,9 +154,8 @@ def _modes(
     profile: Profile,
     unknown: float,
 ) -> dict[str, ModePrediction]:
-    timings = timeline.timings(
-        TimedProgram.of(eager, eager_kernels), TimedProgram.of(compiled, compiled_kernels), tables
-    )
+    timed = TimedProgram.of(eager, eager_kernels), TimedProgram.of(compiled, compiled_kernels)
+    timings = profile.discrepancy.correct(timeline.timings(*timed, tables), *timed)
     latency_widths, speedup_widths = profile.intervals("latency"), profile.intervals("speedup")
     if "eager" not in latency_widths:
         raise ProfileError(f"{profile.name}: the profile has no interval for eager execution; train it again")

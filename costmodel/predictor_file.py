@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,8 +13,8 @@ import numpy as np
 from costmodel.errors import ProfileError
 from costmodel.features import Roofline
 from costmodel.predictor import Array, GroupModel, Network, Predictor, Steps, in_steps, none_measured
+from costmodel.tensors import Tensors, finite_float32, read_tensors, write_tensors
 
-SCHEMA = 1
 MEMORY = "memory"
 """The measured kernels, in 16-bit steps; in files of earlier versions scaled features, as numbers."""
 TENSORS = ("mean", "scale", "residual", "edges", "widths")
@@ -29,22 +27,20 @@ PER_KERNEL = ("workspace", "host_us")
 
 def save_predictor(predictor: Predictor, path: Path) -> str:
     """Writes the predictor as one safetensors file, through a temporary name; the file's SHA-256."""
-    from safetensors.numpy import save
-
     tensors: dict[str, Array | Steps] = {}
     about: dict[str, object] = {}
     for name, model in predictor.groups.items():
         about[name] = {"names": model.names, "networks": len(model.networks), "reach": model.reach, "far": model.far}
-        tensors[f"{name}/{MEMORY}"] = np.ascontiguousarray(model.memory)
+        tensors[f"{name}/{MEMORY}"] = model.memory
         for key in (*TENSORS, *LATER_TENSORS):
-            tensors[f"{name}/{key}"] = np.ascontiguousarray(getattr(model, key), dtype=np.float32)
+            tensors[f"{name}/{key}"] = getattr(model, key).astype(np.float32)
         for key in PER_KERNEL:
             if len(getattr(model, key)):
-                tensors[f"{name}/{key}"] = np.ascontiguousarray(getattr(model, key), dtype=np.float32)
+                tensors[f"{name}/{key}"] = getattr(model, key).astype(np.float32)
         for number, network in enumerate(model.networks):
             for layer, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
-                tensors[f"{name}/{number}/{layer}/weight"] = np.ascontiguousarray(weight, dtype=np.float32)
-                tensors[f"{name}/{number}/{layer}/bias"] = np.ascontiguousarray(bias, dtype=np.float32)
+                tensors[f"{name}/{number}/{layer}/weight"] = weight.astype(np.float32)
+                tensors[f"{name}/{number}/{layer}/bias"] = bias.astype(np.float32)
     roofline = predictor.roofline
     device = {
         "bytes_per_us": roofline.bytes_per_us,
@@ -52,12 +48,7 @@ def save_predictor(predictor: Predictor, path: Path) -> str:
         "floor_us": roofline.floor_us,
         "multiprocessors": predictor.multiprocessors,
     }
-    metadata = {"schema": str(SCHEMA), "groups": json.dumps(about), "device": json.dumps(device)}
-    data = save(tensors, metadata=metadata)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(data)
-    temporary.replace(path)
-    return hashlib.sha256(data).hexdigest()
+    return write_tensors(path, tensors, {"groups": about, "device": device})
 
 
 def load_predictor(path: Path, sha256: str | None = None) -> Predictor:
@@ -66,47 +57,30 @@ def load_predictor(path: Path, sha256: str | None = None) -> Predictor:
     Raises:
         ProfileError: the file is missing, damaged, of another hash, schema or shape, or holds a number that is none.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ProfileError(f"{path}: cannot be read: {error.strerror}") from error
-    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
-        raise ProfileError(f"{path}: its SHA-256 is not the one in card.json; the profile is damaged, install it again")
-    try:
-        return _parse(data)
-    except ProfileError as error:
-        raise ProfileError(f"{path}: {error}") from error
-    except Exception as error:  # whatever a hostile file raises, it is refused in one line
-        raise ProfileError(f"{path}: not a predictor file: {type(error).__name__}") from error
+    return read_tensors(path, "predictor", _parse, sha256)
 
 
-def _parse(data: bytes) -> Predictor:
-    from safetensors.numpy import load
-
-    size = int.from_bytes(data[:8], "little")
-    metadata = json.loads(data[8 : 8 + size])["__metadata__"]
-    if metadata.get("schema") != str(SCHEMA):
-        raise ProfileError(f"schema {metadata.get('schema')!r}, this version reads {SCHEMA}; train it again")
+def _parse(about: Mapping[str, Any], loaded: Tensors) -> Predictor:
     tensors: dict[str, Array] = {}
     memories: dict[str, Steps] = {}
-    for key, tensor in load(data).items():
+    for key, tensor in loaded.items():
         is_memory = key.endswith(f"/{MEMORY}")
         if is_memory and tensor.dtype == np.int16:
             memories[key] = tensor
-        elif tensor.dtype != np.float32 or not np.isfinite(tensor).all():
-            raise ProfileError(f"tensor {key} is not finite float32")
         elif is_memory:
-            memories[key] = in_steps(tensor)
+            memories[key] = in_steps(finite_float32(key, tensor))
         else:
-            tensors[key] = tensor
-    device = json.loads(metadata["device"])
+            tensors[key] = finite_float32(key, tensor)
+    device = about["device"]
     peak = {str(kind): float(rate) for kind, rate in device["peak"].items()}
     roofline = Roofline(float(device["bytes_per_us"]), peak, float(device["floor_us"]))
     for rate in (roofline.bytes_per_us, roofline.floor_us, *peak.values()):
         if not (math.isfinite(rate) and rate > 0):
             raise ProfileError("a ceiling of the device is no positive number")
-    about = json.loads(metadata["groups"])
-    groups = {name: _parse_group(name, entry, tensors, memories[f"{name}/{MEMORY}"]) for name, entry in about.items()}
+    groups = {
+        name: _parse_group(name, entry, tensors, memories[f"{name}/{MEMORY}"])
+        for name, entry in about["groups"].items()
+    }
     return Predictor(groups, roofline, int(device["multiprocessors"]))
 
 

@@ -91,6 +91,11 @@ class Recorder(TorchDispatchMode):
         """The module that is running: its path, for the root its class."""
         return self._running.path or type(self._running.root).__name__
 
+    @property
+    def running(self) -> nn.Module:
+        """The module that is running."""
+        return self._running.module
+
     def enter(self, child: nn.Module) -> None:
         """A submodule starts to run."""
         self._running.enter(child)
@@ -105,6 +110,12 @@ class Recorder(TorchDispatchMode):
         """The forward pass ended for want of a tensor's values: notes where, and what did not run for it."""
         frames = reversed(list(traceback.walk_tb(error.__traceback__)))
         self._note_break("stop", "control_flow", source_line(frames), not_reached(self._running.paths, self._called))
+
+    def cut(self) -> None:
+        """Notes that torch.compile leaves the module that is running as it is, in between two graphs."""
+        if self._partial:
+            reason = f"Dynamo does not follow nn.{type(self._running.module).__name__}"
+            self._note_break("cut", reason, source_line(traceback.walk_stack(sys._getframe())))
 
     def _note_break(self, kind: str, op: str, source: str, missed: tuple[str, ...] = ()) -> None:
         found = ir.Break(kind, op, plain_name(self._running.path), source, missed)

@@ -48,7 +48,8 @@ def predict_new(before: Path, records: Path) -> pd.DataFrame:
         here = replace(case, host_speed=usual_us / case.probe_us if case.probe_us else 1.0)
         issued = programs(here)
         (predicted,) = calibration_cases([here], [issued], profile.predictor)
-        rows.append(evaluate_case(here, predicted, card["costs"]))
+        later = [profile.discrepancy] if hasattr(profile, "discrepancy") else []
+        rows.append(evaluate_case(here, predicted, card["costs"], *later))
     return pd.DataFrame(rows)
 
 

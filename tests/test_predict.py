@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -189,9 +190,9 @@ def test_a_precision_that_nobody_measured_is_named_and_never_in_range():
 
 @pytest.fixture
 def copied(profile: Profile, tmp_path: Path) -> Profile:
-    """The shipped profile with a predictor of its own."""
-    data = (profile.path / "predictor.safetensors").read_bytes()
-    (tmp_path / "predictor.safetensors").write_bytes(data)
+    """The shipped profile with files of its own."""
+    for name in ("predictor.safetensors", "whole_models.safetensors"):
+        shutil.copy(profile.path / name, tmp_path)
     return Profile("copy", tmp_path, profile.card)
 
 
@@ -200,8 +201,9 @@ def test_a_copied_profile_predicts_the_same(copied: Profile, graph_of: Graphs, r
 
 
 @pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data[:99], lambda data: data + b"\0"])
-def test_a_damaged_predictor_is_refused(copied: Profile, graph_of: Graphs, change: Callable[[bytes], bytes]):
-    path = copied.path / "predictor.safetensors"
+@pytest.mark.parametrize("name", ["predictor.safetensors", "whole_models.safetensors"])
+def test_a_damaged_file_is_refused(copied: Profile, graph_of: Graphs, name: str, change: Callable[[bytes], bytes]):
+    path = copied.path / name
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(ProfileError, match="SHA-256"):
         predict_graph(graph_of("alexnet"), copied)

@@ -1,0 +1,238 @@
+"""What the timeline leaves unexplained of whole models, as the measured ones that are like a model tell it.
+
+Kernels and costs by cause add up to a latency; what measured models took beyond or below it repeats from machine to
+machine, and is alike in models that are alike. A Gaussian process over a few properties of a model tells it, added to
+the logarithm of the latency: the model discrepancy of Kennedy and O'Hagan, "Bayesian calibration of computer models"
+(2001). A model unlike all that were measured is left as the timeline has it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.errors import ProfileError
+from costmodel.predictor import Array, scaled
+from costmodel.program import variety
+from costmodel.tensors import Tensors, finite_float32, read_tensors, write_tensors
+from costmodel.timeline import TimedProgram, Timing
+
+LEAST_MODELS = 30
+"""Fewer measured cases of a mode tell nothing of others."""
+PROPERTIES = (
+    "calls",
+    "eager_host_share",
+    "compiled_host_share",
+    "variety",
+    "views",
+    "modules",
+    "parameters",
+    "device_us",
+    "footprint",
+)
+"""What models are alike by; `properties_of` says what each is."""
+
+
+def properties_of(eager: TimedProgram, compiled: TimedProgram) -> Array:
+    """A model's PROPERTIES, (properties,): logarithms, but for the variety of its eager calls, which is an entropy.
+
+    The number of eager calls; what calls take the host over what they take the device, eager and compiled; views, calls
+    of modules and parameters for each eager call; its device time; and the bytes that every pass comes back to. All of
+    it holds for any host.
+
+    Args:
+        eager: what is issued eagerly.
+        compiled: what compiled code issues.
+    """
+    program, calls = eager.program, max(1, len(eager.program.kernels))
+    shares = [sum(one.host_us) / max(LEAST_US, sum(one.device_us)) for one in (eager, compiled)]
+    each = [(1 + count) / calls for count in (program.views, program.module_calls, compiled.program.parameters)]
+    device_us = sum(eager.device_us) / calls
+    logs = [math.log(max(LEAST_US, ratio)) for ratio in (*shares, *each, device_us, program.footprint)]
+    return np.array([math.log(calls), *logs[:2], variety(program.kernels), *logs[2:]], dtype=np.float32)
+
+
+LEAST_US = 1e-3
+"""No amount is taken for less: a model may issue nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A Gaussian process over models: the covariance of two is sd^2 exp(-distance^2 / (2 length^2)).
+
+    Attributes:
+        sd: how far models are from the timeline, as logarithms.
+        length: distance of scaled properties over which they are alike.
+        noise: what else a measured latency is off by, a standard deviation of logarithms.
+        weights: what the covariances with the measured models are multiplied by and summed, (models,).
+    """
+
+    sd: float
+    length: float
+    noise: float
+    weights: Array = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+
+    def mean(self, square: Array) -> Array:
+        """What it tells of models, (rows,), by their squared distances to the measured ones, (rows, models)."""
+        return np.asarray(self.covariance(square) @ self.weights, dtype=np.float32)
+
+    def covariance(self, square: Array) -> Array:
+        """Of two models at squared distances."""
+        return np.asarray(self.sd**2 * np.exp(-0.5 * square / self.length**2))
+
+
+@dataclass(frozen=True)
+class Discrepancy:
+    """What measured models tell of others beyond the timeline, by mode; a mode without a process is left as it is.
+
+    Attributes:
+        mean, scale: of the properties; vectors are centred and divided by them, (properties,).
+        models: scaled properties of the measured cases, (models, properties).
+        processes: by mode of execution.
+    """
+
+    mean: Array
+    scale: Array
+    models: Array
+    processes: Mapping[str, Process]
+
+    def correct(self, timings: Mapping[str, Timing], eager: TimedProgram, compiled: TimedProgram) -> dict[str, Timing]:
+        """What a call takes in every mode, corrected by what measured models like this one took; microseconds.
+
+        Host and device time are multiplied as the latency is: which of them is off nobody can tell from a latency.
+        """
+        if not self.processes:
+            return dict(timings)
+        square = squares(scaled(properties_of(eager, compiled)[None], self.mean, self.scale), self.models)
+        factors = {mode: math.exp(float(process.mean(square)[0])) for mode, process in self.processes.items()}
+        return {mode: timing.times(factors.get(mode, 1.0)) for mode, timing in timings.items()}
+
+    def describe(self) -> dict[str, dict[str, float]]:
+        """Its processes in numbers, by mode, as a card shows them."""
+        return {
+            mode: {"sd": process.sd, "length": process.length, "noise": process.noise}
+            for mode, process in self.processes.items()
+        }
+
+    def save(self, path: Path) -> str:
+        """Writes it as one safetensors file; the file's SHA-256."""
+        tensors = {"mean": self.mean, "scale": self.scale, "models": self.models}
+        for mode, process in self.processes.items():
+            tensors[f"{mode}/weights"] = process.weights
+            tensors[f"{mode}/kernel"] = np.array([process.sd, process.length, process.noise], dtype=np.float32)
+        return write_tensors(path, tensors, {"properties": PROPERTIES})
+
+    @classmethod
+    def load(cls, path: Path, sha256: str | None = None) -> Discrepancy:
+        """Reads what `save` wrote; nothing in it is executed.
+
+        Raises:
+            ProfileError: the file is missing, damaged, of another hash, schema or shape.
+        """
+        return read_tensors(path, "whole-model", cls._parse, sha256)
+
+    @classmethod
+    def _parse(cls, about: Mapping[str, object], loaded: Tensors) -> Discrepancy:
+        if about["properties"] != list(PROPERTIES):
+            raise ProfileError("whole models are told apart by other properties than this version's; train it again")
+        tensors = {name: finite_float32(name, tensor) for name, tensor in loaded.items()}
+        mean, scale, models = (tensors[name] for name in ("mean", "scale", "models"))
+        modes = [name.partition("/")[0] for name in tensors if name.endswith("/weights")]
+        processes = {}
+        for mode in modes:
+            sd, length, noise = (float(value) for value in tensors[f"{mode}/kernel"])
+            processes[mode] = Process(sd, length, noise, tensors[f"{mode}/weights"])
+        width = (len(PROPERTIES),)
+        fit = mean.shape == scale.shape == models.shape[1:] == width and bool((scale > 0).all())
+        fit &= all(one.length > 0 and one.weights.shape == models.shape[:1] for one in processes.values())
+        if not fit:
+            raise ProfileError("the tensors of the whole models do not fit together")
+        return cls(mean, scale, models, processes)
+
+
+def squares(x: Array, models: Array) -> Array:
+    """Squared Euclidean distances, (rows of x, rows of models)."""
+    return np.asarray(((x[:, None] - models[None]) ** 2).sum(-1))
+
+
+def none_found() -> Discrepancy:
+    """Nothing known: the timeline as it is."""
+    empty = np.zeros(len(PROPERTIES), dtype=np.float32)
+    return Discrepancy(empty, np.ones_like(empty), np.zeros((0, len(PROPERTIES)), dtype=np.float32), {})
+
+
+@dataclass(frozen=True)
+class Unexplained:
+    """Measured cases to learn a discrepancy from.
+
+    Attributes:
+        properties: of each case, (cases, properties).
+        logs: by mode, logarithms of measured over predicted latency, (cases,); NaN where it was not measured.
+    """
+
+    properties: Array
+    logs: Mapping[str, npt.NDArray[np.float64]]
+
+    @cached_property
+    def moments(self) -> tuple[Array, Array]:
+        """Mean and standard deviation of each property, 1 where it does not vary."""
+        deviation = self.properties.std(0)
+        return self.properties.mean(0), np.where(deviation > 1e-6, deviation, 1.0).astype(np.float32)
+
+    def take(self, rows: Sequence[int] | npt.NDArray[np.bool_]) -> Unexplained:
+        """Some of the cases."""
+        chosen = np.asarray(rows)
+        return Unexplained(self.properties[chosen], {mode: logs[chosen] for mode, logs in self.logs.items()})
+
+
+def fit(cases: Unexplained) -> Discrepancy:
+    """The discrepancy that makes the cases likeliest; modes of fewer than LEAST_MODELS cases are left as they are.
+
+    Hyperparameters are those of the largest marginal likelihood (Rasmussen and Williams, "Gaussian Processes for
+    Machine Learning", 2006, section 5.4).
+    """
+    found = {mode: _likeliest(cases, logs) for mode, logs in cases.logs.items()}
+    return condition(cases, {mode: process for mode, process in found.items() if process is not None})
+
+
+def _likeliest(cases: Unexplained, logs: npt.NDArray[np.float64]) -> Process | None:
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+    known = np.isfinite(logs)
+    if known.sum() < LEAST_MODELS:
+        return None
+    start = ConstantKernel(0.05**2, (1e-6, 1.0)) * RBF(2.0, (0.3, 30.0)) + WhiteKernel(0.05**2, (1e-5, 1.0))
+    x = scaled(cases.properties[known], *cases.moments)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # at a bound there is nothing to learn
+        kernel = GaussianProcessRegressor(start, alpha=0.0).fit(x, logs[known]).kernel_
+    return Process(math.sqrt(kernel.k1.k1.constant_value), kernel.k1.k2.length_scale, math.sqrt(kernel.k2.noise_level))
+
+
+def condition(cases: Unexplained, processes: Mapping[str, Process]) -> Discrepancy:
+    """The processes, given what was measured of the cases.
+
+    Args:
+        cases: what was measured.
+        processes: by mode; their weights do not matter.
+    """
+    mean, scale = cases.moments
+    models = scaled(cases.properties, mean, scale)
+    square = squares(models, models).astype(np.float64)
+    conditioned = {}
+    for mode, process in processes.items():
+        known = np.isfinite(cases.logs[mode])
+        covariance = process.covariance(square[np.ix_(known, known)]) + process.noise**2 * np.eye(known.sum())
+        weights = np.zeros(len(models), dtype=np.float32)
+        weights[known] = np.linalg.solve(covariance, cases.logs[mode][known])
+        conditioned[mode] = replace(process, weights=weights)
+    return Discrepancy(mean, scale, models, conditioned)

@@ -1,0 +1,79 @@
+"""Arrays as one safetensors file, with the JSON that names them: nothing in it is executed when it is read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from costmodel.errors import ProfileError
+
+SCHEMA = 1
+Tensors = Mapping[str, npt.NDArray[Any]]
+Content = TypeVar("Content")
+
+
+def write_tensors(path: Path, tensors: Tensors, about: Mapping[str, object]) -> str:
+    """Writes arrays and what is said about them, through a temporary name; the file's SHA-256."""
+    from safetensors.numpy import save
+
+    whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    data = save(whole, metadata={"schema": str(SCHEMA), **{key: json.dumps(value) for key, value in about.items()}})
+    temporary = path.with_suffix(".tmp")
+    temporary.write_bytes(data)
+    temporary.replace(path)
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_tensors(
+    path: Path, what: str, parse: Callable[[Mapping[str, Any], Tensors], Content], sha256: str | None = None
+) -> Content:
+    """What `parse` makes of a file's arrays and of what is said about them.
+
+    Args:
+        path: the file.
+        what: it should be, for the message.
+        parse: may raise whatever it likes at what does not fit; a ProfileError passes with the path before it.
+        sha256: of the file; None for any.
+
+    Raises:
+        ProfileError: the file is missing, damaged, of another hash or schema, or not what it should be.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ProfileError(f"{path}: cannot be read: {error.strerror}") from error
+    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
+        raise ProfileError(f"{path}: its SHA-256 is not the one in card.json; the profile is damaged, install it again")
+    try:
+        return parse(*_parse(data))
+    except ProfileError as error:
+        raise ProfileError(f"{path}: {error}") from error
+    except Exception as error:  # whatever a hostile file raises, it is refused in one line
+        raise ProfileError(f"{path}: not a {what} file: {type(error).__name__}") from error
+
+
+def _parse(data: bytes) -> tuple[dict[str, Any], Tensors]:
+    from safetensors.numpy import load
+
+    size = int.from_bytes(data[:8], "little")
+    metadata = json.loads(data[8 : 8 + size])["__metadata__"]
+    if (schema := metadata.pop("schema", None)) != str(SCHEMA):
+        raise ProfileError(f"schema {schema!r}, this version reads {SCHEMA}; train it again")
+    return {key: json.loads(value) for key, value in metadata.items()}, load(data)
+
+
+def finite_float32(name: str, tensor: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """The tensor itself.
+
+    Raises:
+        ProfileError: it is of another type, or holds what is no number.
+    """
+    if tensor.dtype != np.float32 or not np.isfinite(tensor).all():
+        raise ProfileError(f"tensor {name} is not finite float32")
+    return tensor

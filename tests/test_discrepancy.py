@@ -1,0 +1,169 @@
+"""What measured models tell of others beyond the timeline: held to scikit-learn, to sums by hand, and to bad files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+from costmodel import discrepancy
+from costmodel.discrepancy import LEAST_MODELS, PROPERTIES, Discrepancy, Process, Unexplained
+from costmodel.errors import ProfileError
+from costmodel.hardware import WHOLE_MODELS, Profile
+from costmodel.ir import parse
+from costmodel.kernels import Kernel
+from costmodel.predictor import scaled
+from costmodel.program import Program
+from costmodel.tensors import write_tensors
+from costmodel.timeline import TimedProgram, Timing
+
+RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
+CALL = Kernel("aten", parse(RELU), ("0",))
+PROGRAM = Program((CALL, CALL), (0.0, 1.0), views=5, module_calls=1, parameters=3, footprint=1000)
+TIMED = TimedProgram(PROGRAM, [6.0, 2.0], [5.0, 7.0])
+TIMINGS = {"eager": Timing(80.0, 60.0, 8.0), "default": Timing(50.0, 40.0, 10.0)}
+
+
+def cases(count: int, seed: int = 0) -> Unexplained:
+    """Models whose eager latency is off by half their first property, and default's by nothing but noise."""
+    random = np.random.default_rng(seed)
+    properties = random.normal(size=(count, len(PROPERTIES))).astype(np.float32)
+    noise = 0.01 * random.normal(size=(2, count))
+    return Unexplained(properties, {"eager": 0.1 * properties[:, 0] + noise[0], "default": noise[1]})
+
+
+def told(found: Discrepancy, properties: np.ndarray) -> dict[str, np.ndarray]:
+    square = discrepancy.squares(scaled(properties, found.mean, found.scale), found.models)
+    return {mode: process.mean(square) for mode, process in found.processes.items()}
+
+
+def test_properties_by_hand():
+    found = discrepancy.properties_of(TIMED, TIMED)
+    # two calls alike: no variety; the host 12 us of each, the device 8; 1 + 5 views, 1 + 1 modules, 1 + 3 parameters
+    by_hand = [math.log(x) for x in (2, 1.5, 1.5, 1, 3, 1, 2, 4, 1000)]
+    assert found == pytest.approx(by_hand)
+    assert len(found) == len(PROPERTIES)
+
+
+def test_equal_to_scikit_learns_process():
+    learnt, asked = cases(80), cases(20, seed=1).properties
+    found = discrepancy.fit(learnt)
+    process = found.processes["eager"]
+    kernel = ConstantKernel(process.sd**2) * RBF(process.length) + WhiteKernel(process.noise**2)
+    reference = GaussianProcessRegressor(kernel, alpha=0.0, optimizer=None)
+    mean, scale = learnt.moments
+    reference.fit(scaled(learnt.properties, mean, scale), learnt.logs["eager"])
+    assert told(found, asked)["eager"] == pytest.approx(reference.predict(scaled(asked, mean, scale)), abs=1e-4)
+
+
+def test_what_is_learnt_holds_for_other_models():
+    others = cases(40, seed=1)
+    found = told(discrepancy.fit(cases(200)), others.properties)
+    left = others.logs["eager"] - found["eager"]
+    assert np.abs(left).mean() < 0.3 * np.abs(others.logs["eager"]).mean()
+    assert np.abs(found["default"]).max() < 0.01  # there was nothing to learn
+
+
+def test_a_model_measured_n_times_by_hand():
+    """Of n equal measurements of one model: sd^2 n / (sd^2 n + noise^2) of what it was off by."""
+    same = Unexplained(np.zeros((3, len(PROPERTIES)), dtype=np.float32), {"eager": np.array([0.1, np.nan, 0.1])})
+    found = discrepancy.condition(same, {"eager": Process(sd=0.2, length=1.0, noise=0.1)})
+    assert told(found, same.properties[:1])["eager"] == pytest.approx([0.1 * 0.08 / (0.08 + 0.01)], rel=1e-5)
+    assert found.processes["eager"].weights[1] == 0.0  # nobody measured it
+
+
+def test_a_model_unlike_all_others_is_left_as_it_is():
+    learnt = cases(60)
+    found = discrepancy.condition(learnt, {"eager": Process(sd=0.1, length=0.3, noise=0.01)})
+    far = np.full((1, len(PROPERTIES)), 5.0, dtype=np.float32)
+    assert told(found, far)["eager"] == pytest.approx([0.0], abs=1e-9)
+
+
+def test_too_few_cases_tell_nothing():
+    few = cases(LEAST_MODELS)
+    few.logs["default"][0] = np.nan
+    assert set(discrepancy.fit(few).processes) == {"eager"}
+    assert discrepancy.none_found().correct(TIMINGS, TIMED, TIMED) == TIMINGS
+
+
+def always(factor: float) -> Discrepancy:
+    """A discrepancy that multiplies the eager latency of TIMED so."""
+    here = discrepancy.properties_of(TIMED, TIMED)
+    none = discrepancy.none_found()
+    weights = np.array([math.log(factor)], dtype=np.float32)
+    return replace(
+        none, models=scaled(here[None], none.mean, none.scale), processes={"eager": Process(1, 1, 1, weights)}
+    )
+
+
+def test_all_of_a_timing_is_corrected_alike():
+    found = always(1.5).correct(TIMINGS, TIMED, TIMED)
+    assert found["default"] == TIMINGS["default"]
+    eager = found["eager"]
+    assert (eager.latency_us, eager.host_us, eager.device_us) == pytest.approx((120.0, 90.0, 12.0))
+
+
+def test_a_file_holds_it_all(tmp_path: Path):
+    found = discrepancy.fit(cases(50))
+    sha256 = found.save(tmp_path / WHOLE_MODELS)
+    again = Discrepancy.load(tmp_path / WHOLE_MODELS, sha256)
+    one, other = (told(each, cases(5).properties)["eager"] for each in (found, again))
+    assert one == pytest.approx(other, abs=2e-4)  # numbers of 32 bits
+    for mode, numbers in found.describe().items():
+        assert again.describe()[mode] == pytest.approx(numbers)
+
+
+def test_a_profile_of_before_tells_nothing(tmp_path: Path):
+    assert Profile("old", tmp_path, {}).discrepancy.processes == {}
+
+
+def _tensors(change: Callable[[dict[str, np.ndarray]], object]) -> dict[str, np.ndarray]:
+    width = len(PROPERTIES)
+    tensors = {
+        "mean": np.zeros(width, dtype=np.float32),
+        "scale": np.ones(width, dtype=np.float32),
+        "models": np.zeros((2, width), dtype=np.float32),
+        "eager/weights": np.zeros(2, dtype=np.float32),
+        "eager/kernel": np.ones(3, dtype=np.float32),
+    }
+    change(tensors)
+    return tensors
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        pytest.param(lambda t: t.pop("mean"), "not a whole-model file", id="missing"),
+        pytest.param(lambda t: t.update(mean=np.full(9, np.nan, dtype=np.float32)), "finite float32", id="nan"),
+        pytest.param(lambda t: t.update(mean=np.zeros(9)), "finite float32", id="float64"),
+        pytest.param(lambda t: t.update(scale=np.zeros(9, dtype=np.float32)), "do not fit", id="scale-0"),
+        pytest.param(lambda t: t.update(mean=np.zeros(8, dtype=np.float32)), "do not fit", id="width"),
+        pytest.param(lambda t: t.update({"eager/weights": np.zeros(3, dtype=np.float32)}), "do not fit", id="weights"),
+        pytest.param(lambda t: t.update({"eager/kernel": np.zeros(3, dtype=np.float32)}), "do not fit", id="length-0"),
+        pytest.param(lambda t: t.update({"eager/kernel": np.ones(2, dtype=np.float32)}), "not a whole", id="kernel"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, np.ndarray]], object], match: str
+):
+    path = tmp_path / WHOLE_MODELS
+    write_tensors(path, _tensors(change), {"properties": PROPERTIES})
+    with pytest.raises(ProfileError, match=match) as caught:
+        Discrepancy.load(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_other_properties_or_another_hash_is_refused(tmp_path: Path):
+    path = tmp_path / WHOLE_MODELS
+    write_tensors(path, _tensors(lambda _: None), {"properties": PROPERTIES[:-1]})
+    with pytest.raises(ProfileError, match="other properties than this version's; train it again"):
+        Discrepancy.load(path)
+    with pytest.raises(ProfileError, match="SHA-256"):
+        Profile("mine", tmp_path, {"whole_models_sha256": "0" * 64}).discrepancy  # noqa: B018 - reading it raises
