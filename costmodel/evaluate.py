@@ -47,7 +47,7 @@ def programs(case: Measured, on_cpu: bool = False) -> tuple[Program, Program]:
         precision=case.precision,
         channels_last=case.layout == "nhwc",
     )
-    graph = capture(loaded.module, loaded.inputs, case.model)
+    graph = capture(loaded.module, loaded.inputs, case.model, partial=True)
     return eager_program(graph, on_cpu), compiled_program(graph, on_cpu)
 
 
@@ -228,7 +228,7 @@ def score(frame: pd.DataFrame, mode: str, predicted: str = "speedup") -> dict[st
         mode: of MODES.
         predicted: what begins the name of the column that is scored.
     """
-    chosen = frame[frame[f"measured_speedup/{mode}"].notna()]
+    chosen = frame[frame[[f"measured_speedup/{mode}", f"{predicted}/{mode}"]].notna().all(axis=1)]
     measured = chosen[f"measured_speedup/{mode}"].to_numpy()
     error = np.abs(chosen[f"{predicted}/{mode}"].to_numpy() / measured - 1)
     others = [np.log(measured[(chosen["family"] != family).to_numpy()]) for family in chosen["family"]]

@@ -237,8 +237,17 @@ def _log_width(estimates: Sequence[Estimate]) -> float:
 
 def _unsupported(graph: Graph) -> tuple[Unsupported, ...]:
     unknown = {(op.base, op.module): None for op in graph.ops if ops.lookup(op) is ops.UNKNOWN}
-    breaks = {(item.op, f"{item.module} ({item.source})".strip()): None for item in graph.breaks}
+    places: dict[tuple[str, str], list[str]] = {}
+    for item in graph.breaks:
+        places.setdefault((item.op, item.source), []).append(item.module)
+    breaks = {(op, _places(source, modules)): None for (op, source), modules in places.items()}
     return tuple(Unsupported(name, where) for name, where in unknown | breaks)
+
+
+def _places(source: str, modules: Sequence[str]) -> str:
+    """A line of the model, and the modules that run it."""
+    more = f" and {len(modules) - 1} more" if len(modules) > 1 else ""
+    return f"{modules[0]}{more} ({source})".strip()
 
 
 def _verdict(modes: Mapping[str, ModePrediction], trusted: bool) -> str:
@@ -266,7 +275,8 @@ def _warnings(graph: Graph, estimates: Sequence[Estimate]) -> tuple[str, ...]:
         found.append(f"results whose size depends on data are counted at their largest: {', '.join(sizes)}")
     cuts = [item for item in graph.breaks if item.kind == "cut"]
     if cuts:
-        found.append(f"torch.compile cuts the graph at {len(cuts)} places; what that costs is in no figure")
+        pieces = f"{len(cuts)} places, into {graph.fragments} graphs or so"
+        found.append(f"torch.compile cuts the graph at {pieces}; what that costs beyond entering each is in no figure")
     if len(cuts) < len(graph.breaks):
         found.append("torch.compile breaks the graph where data decides; what that costs is in no figure")
     names = sorted({op.base for op in graph.ops if ops.lookup(op) is ops.UNKNOWN})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from costmodel import ops
 from costmodel.compile import compiled_kernels
@@ -26,6 +26,7 @@ class Program:
         parameters: tensors that a compiled call checks and passes (parameters and buffers).
         checked_modules: modules that a compiled call checks one by one; 0 where nothing is compiled.
         footprint: bytes that every pass comes back to: parameters, inputs, and the memory that results take turns in.
+        fragments: into how many graphs the pass was cut, each of which is entered by itself.
     """
 
     kernels: tuple[Kernel, ...]
@@ -35,6 +36,7 @@ class Program:
     parameters: int
     footprint: int
     checked_modules: int = 0
+    fragments: int = 1
 
 
 def eager_program(graph: Graph, on_cpu: bool = False) -> Program:
@@ -45,7 +47,8 @@ def eager_program(graph: Graph, on_cpu: bool = False) -> Program:
 
 def compiled_program(graph: Graph, on_cpu: bool = False) -> Program:
     """As `torch.compile` runs it."""
-    return _program(graph, compiled_kernels(graph, on_cpu), 0, 0, graph.checked_modules)
+    whole = _program(graph, compiled_kernels(graph, on_cpu), 0, 0, graph.checked_modules)
+    return replace(whole, fragments=graph.fragments)
 
 
 def _program(

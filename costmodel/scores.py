@@ -66,8 +66,10 @@ def _figure(name: str, value: float) -> str:
 
 MODELS_TEXT = (
     "Speedup over eager of {cases} measured cases, each predicted with its whole model family left out of training,\n"
-    "kernel by kernel, for the host that measured it (as a probe told, see `--host`); *host not told* is for the\n"
-    "profile's own. *constant* is the geometric mean of the other families' speedups."
+    "kernel by kernel and model by model, for the host that measured it (as a probe told, see `--host`);\n"
+    "*host not told* is for the profile's own. *timeline alone* is without what other models tell; *relatives known*\n"
+    "is with what others of the family tell, while kernels and costs are told without the family. *constant* is the\n"
+    "geometric mean of the other families' speedups."
 )
 KERNELS_TEXT = (
     "Device time of single kernels, each predicted by networks that saw nothing of its shape, at any batch size,\n"

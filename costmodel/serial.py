@@ -48,7 +48,7 @@ def _default_counts(program: Program) -> dict[str, float]:
         "call": len(fused) - joined,
         "parameter": program.parameters,
         "module": program.checked_modules,
-        "start": 1.0,
+        "start": program.fragments,
     }
 
 

@@ -143,7 +143,7 @@ def default_counts(timed: TimedProgram) -> dict[str, float]:
     program = timed.program
     calls = [_call_counts(*call) for call in zip(program.kernels, timed.host_us, strict=True)]
     counts = {name: sum(call.get(name, 0.0) for call in calls) for name in CALL_COSTS}
-    return counts | {"parameter": program.parameters, "module": program.checked_modules, "start": 1.0}
+    return counts | {"parameter": program.parameters, "module": program.checked_modules, "start": program.fragments}
 
 
 CALL_COSTS = ("dispatch", "extern", "product", "triton", "output")
@@ -185,23 +185,24 @@ def default_queue(timed: TimedProgram, tables: Mapping[str, Costs]) -> Queue:
     """torch.compile's default mode: guards and arguments first, then a launch a kernel."""
     program, costs = timed.program, tables["default_host"]
     calls = [total(_call_counts(*call), costs) for call in zip(program.kernels, timed.host_us, strict=True)]
-    prologue = program.parameters * costs["parameter"] + program.checked_modules * costs["module"] + costs["start"]
+    counts = default_counts(timed)
+    prologue = sum(counts[name] * costs[name] for name in ("parameter", "module", "start"))
     return Queue(prologue, calls, device_times(timed, tables["default_device"]))
 
 
 def timings(eager: TimedProgram, compiled: TimedProgram, tables: Mapping[str, Costs]) -> dict[str, Timing]:
     """A call in every mode there is, from what is issued eager and compiled.
 
-    On a CPU, whose tables of costs are those of `SERIAL_MODES`, there are no CUDA graphs. Microseconds.
+    On a CPU, whose tables of costs are those of `SERIAL_MODES`, there are no CUDA graphs; nor is a pass that was cut
+    one of them. Microseconds.
     """
     if all(table in tables for table in SERIAL_MODES.values()):
         issued = {"eager": eager, "default": compiled}
         return {mode: serial_timing(issued[mode], table, tables) for mode, table in SERIAL_MODES.items()}
-    return {
-        "eager": eager_timing(eager, tables),
-        "default": default_timing(compiled, tables),
-        "reduce-overhead": graph_timing(compiled, tables),
-    }
+    found = {"eager": eager_timing(eager, tables), "default": default_timing(compiled, tables)}
+    if compiled.program.fragments == 1:
+        found["reduce-overhead"] = graph_timing(compiled, tables)
+    return found
 
 
 def serial_timing(timed: TimedProgram, name: str, tables: Mapping[str, Costs]) -> Timing:

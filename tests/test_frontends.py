@@ -64,7 +64,7 @@ def test_dynamo_names_the_line_where_it_gives_up():
     (reason,) = [item for item in report.explanation if item.topic == "break"]
     assert reason.where.startswith("Dynamo in model (test_frontends.py:") or "test_frontends.py:" in reason.where
     assert reason.why.startswith("a graph break: ")
-    assert "torch.compile cuts the graph at 1 places; what that costs is in no figure" in report.warnings
+    assert any(text.startswith("torch.compile cuts the graph at 1 places, into 2 graphs") for text in report.warnings)
     assert not report.partial
     assert "reduce-overhead" not in report.modes
     pieces = [item for item in report.explanation if item.topic == "fragment"]
@@ -114,6 +114,18 @@ def test_every_way_keeps_whole_what_a_device_has_kernels_for(way: str):
     assert found.count("scaled_dot_product_attention") == found.count("lstm") == 1
     assert "bmm" not in found
     assert "sigmoid" not in found
+
+
+def test_a_recurrent_module_cuts_the_graph():
+    module = Attending().to("meta").eval()
+    breaks = capture(module, IMAGE, "a", partial=True).breaks
+    assert [(item.kind, item.op, item.module) for item in breaks] == [("cut", "Dynamo does not follow nn.LSTM", "lstm")]
+    assert breaks[0].source.startswith("test_frontends.py:") or "/test_frontends.py:" in breaks[0].source
+    report = costmodel.predict(module, IMAGE, hardware="nvidia-h200")
+    assert set(report.modes) == {"eager", "default"}
+    assert report.verdict == "uncertain"
+    (said,) = report.unsupported
+    assert said.where.startswith("lstm (")
 
 
 def test_what_torch_writes_besides_is_not_shown(capfd: pytest.CaptureFixture[str]):

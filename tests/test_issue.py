@@ -43,6 +43,17 @@ def test_what_lacks_a_host_time_gets_one(tmp_path: Path):
     assert fill(path, path, "cpu", 60.0) == (2, 3)  # nothing is left that can be measured
 
 
+def test_recurrent_kernels_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "units.parquet"
+    names = ("lstm.input(input=%a0)", "gru.input(input=%a0)", "relu(self=%a0)")
+    write_frame(units_frame([row(call, 8, call) for call in names]), path, {})
+    monkeypatch.setattr("collectors.issue.issue_quantiles", lambda _text, _device: [1.0] * 5)
+    assert fill(path, path, "cpu", 60.0) == (1, 1)
+    assert read_frame(path)[0].set_index("key")[COLUMNS[0]].notna().to_dict() == {
+        name: name.startswith("relu") for name in names
+    }
+
+
 def test_a_slower_host_is_told_by_kernels_that_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     known = [row(f"knows {size}", size, host_us=[10] * 5) for size in range(100, 125)]
     path = tmp_path / "units.parquet"

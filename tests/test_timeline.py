@@ -123,6 +123,18 @@ def test_default_by_hand():
     assert timing.latency_us == pytest.approx(41 + 9 + 150 + 8)
 
 
+def test_every_graph_that_a_pass_is_cut_into_is_entered_anew():
+    whole, cut = timed(100.0, 50.0), timed(100.0, 50.0, replace(PROGRAM, fragments=4))
+    once, often = (timeline.default_timing(calls, TABLES).host_us for calls in (whole, cut))
+    assert often == pytest.approx(once + 3 * 30)  # the start, three times more
+    assert set(timeline.timings(whole, whole, TABLES)) == {"eager", "default", "reduce-overhead"}
+    assert set(timeline.timings(whole, cut, TABLES)) == {"eager", "default"}  # it is no one CUDA graph
+
+
+def test_all_of_a_timing_is_multiplied():
+    assert timeline.Timing(3.0, 2.0, 1.0).times(2.0) == timeline.Timing(6.0, 4.0, 2.0)
+
+
 def test_compiled_code_calls_products_for_a_price_of_their_own():
     product = Kernel("aten", linear_graph(4, 8, 8, "float32", bias=True), ("0",))
     calls = TimedProgram(replace(PROGRAM, kernels=(CALL, product)), [1.0, 1.0], [4.0, 33.0])
