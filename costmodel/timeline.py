@@ -182,11 +182,14 @@ def eager_queue(timed: TimedProgram, tables: Mapping[str, Costs]) -> Queue:
 
 
 def default_queue(timed: TimedProgram, tables: Mapping[str, Costs]) -> Queue:
-    """torch.compile's default mode: guards and arguments first, then a launch a kernel."""
+    """torch.compile's default mode: guards and arguments first, then a launch a kernel.
+
+    A pass that was cut enters its graphs one after another: all but the first entry are spread over the calls.
+    """
     program, costs = timed.program, tables["default_host"]
-    calls = [total(_call_counts(*call), costs) for call in zip(program.kernels, timed.host_us, strict=True)]
-    counts = default_counts(timed)
-    prologue = sum(counts[name] * costs[name] for name in ("parameter", "module", "start"))
+    entry = (program.fragments - 1) * costs["start"] / max(1, len(program.kernels))
+    calls = [total(_call_counts(*call), costs) + entry for call in zip(program.kernels, timed.host_us, strict=True)]
+    prologue = program.parameters * costs["parameter"] + program.checked_modules * costs["module"] + costs["start"]
     return Queue(prologue, calls, device_times(timed, tables["default_device"]))
 
 

@@ -3,6 +3,8 @@
 git worktree add before 8ae8bef
 PYTHONPATH=before python scripts/blind_test.py before/trained_models/nvidia-h200 -o docs/blind_h200.csv
 python scripts/blind_test.py --write README.md
+python scripts/blind_test.py trained_models/nvidia-h200 --records docs/unseen_h200.jsonl -o docs/unseen_h200.csv
+python scripts/blind_test.py -o docs/unseen_h200.csv --section unseen --write README.md
 
 Of the whole-model measurements of a newer profile, those are taken whose model the older one was never told the latency
 of. The older one predicts them for the host that measured them, by its probe, and with the program as it was then: of
@@ -24,7 +26,6 @@ from costmodel.hardware import Profile
 from costmodel.measured import read_measured
 from costmodel.scores import markdown_table, percent, replace_section
 
-BEGIN, END = "<!-- blind: made by scripts/blind_test.py -->", "<!-- end of blind -->"
 HEAD = ("mode", "models", "cases", "mean error", "median", "within 10 %", "constant")
 NAMES = ("mean_error", "median_error", "within_10", "constant_mean_error")
 
@@ -35,6 +36,7 @@ parser.add_argument("before", type=Path, nargs="?", help="the older profile's di
 parser.add_argument("--records", type=Path, default=RECORDS, help="whole models that the newer profile knows")
 parser.add_argument("-o", "--output", type=Path, default=Path("docs/blind_h200.csv"))
 parser.add_argument("--write", type=Path, metavar="README.md", help="put the table there")
+parser.add_argument("--section", default="blind", help="the name of the marks between which it is put")
 
 
 def predict_new(before: Path, records: Path) -> pd.DataFrame:
@@ -72,7 +74,8 @@ def main(args: argparse.Namespace) -> None:
     text = table_markdown(pd.read_csv(args.output))
     print(text)
     if args.write:
-        args.write.write_text(replace_section(args.write, text, BEGIN, END), encoding="utf-8")
+        begin, end = f"<!-- {args.section}: made by scripts/blind_test.py -->", f"<!-- end of {args.section} -->"
+        args.write.write_text(replace_section(args.write, text, begin, end), encoding="utf-8")
 
 
 if __name__ == "__main__":

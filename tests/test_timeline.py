@@ -127,6 +127,7 @@ def test_every_graph_that_a_pass_is_cut_into_is_entered_anew():
     whole, cut = timed(100.0, 50.0), timed(100.0, 50.0, replace(PROGRAM, fragments=4))
     once, often = (timeline.default_timing(calls, TABLES).host_us for calls in (whole, cut))
     assert often == pytest.approx(once + 3 * 30)  # the start, three times more
+    assert timeline.default_queue(cut, TABLES).prologue_us == 41  # start, parameters and modules, but once
     assert set(timeline.timings(whole, whole, TABLES)) == {"eager", "default", "reduce-overhead"}
     assert set(timeline.timings(whole, cut, TABLES)) == {"eager", "default"}  # it is no one CUDA graph
 
