@@ -26,6 +26,8 @@ from costmodel.timeline import TimedProgram, Timing
 
 LEAST_MODELS = 30
 """Fewer measured cases of a mode tell nothing of others."""
+FARTHEST = 0.5
+"""No logarithm of a latency is corrected by more, whatever a file says."""
 PROPERTIES = (
     "calls",
     "eager_host_share",
@@ -111,7 +113,8 @@ class Discrepancy:
         if not self.processes:
             return dict(timings)
         square = squares(scaled(properties_of(eager, compiled)[None], self.mean, self.scale), self.models)
-        factors = {mode: math.exp(float(process.mean(square)[0])) for mode, process in self.processes.items()}
+        logs = {mode: float(process.mean(square)[0]) for mode, process in self.processes.items()}
+        factors = {mode: math.exp(min(FARTHEST, max(-FARTHEST, log))) for mode, log in logs.items()}
         return {mode: timing.times(factors.get(mode, 1.0)) for mode, timing in timings.items()}
 
     def describe(self) -> dict[str, dict[str, float]]:

@@ -66,6 +66,11 @@ def table_markdown(frame: pd.DataFrame) -> str:
     return markdown_table(HEAD, rows)
 
 
+def marks(section: str) -> tuple[str, str]:
+    """What the table stands between in README."""
+    return f"<!-- {section}: made by scripts/blind_test.py -->", f"<!-- end of {section} -->"
+
+
 def main(args: argparse.Namespace) -> None:
     """Predicts, or reads what was predicted, and shows the scores."""
     if args.before:
@@ -74,8 +79,7 @@ def main(args: argparse.Namespace) -> None:
     text = table_markdown(pd.read_csv(args.output))
     print(text)
     if args.write:
-        begin, end = f"<!-- {args.section}: made by scripts/blind_test.py -->", f"<!-- end of {args.section} -->"
-        args.write.write_text(replace_section(args.write, text, begin, end), encoding="utf-8")
+        args.write.write_text(replace_section(args.write, text, *marks(args.section)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -55,7 +55,8 @@ def test_errors_by_hand(script: ModuleType):
     ]
 
 
-def test_the_table_in_readme_is_that_of_the_file(script: ModuleType):
+@pytest.mark.parametrize("section", ["blind", "unseen"])
+def test_the_tables_in_readme_are_those_of_the_files(script: ModuleType, section: str):
     readme = ROOT / "README.md"
-    table = script.table_markdown(pd.read_csv(ROOT / "docs" / "blind_h200.csv"))
-    assert replace_section(readme, table, script.BEGIN, script.END) == readme.read_text(encoding="utf-8")
+    table = script.table_markdown(pd.read_csv(ROOT / "docs" / f"{section}_h200.csv"))
+    assert replace_section(readme, table, *script.marks(section)) == readme.read_text(encoding="utf-8")

@@ -92,7 +92,10 @@ def test_a_cpu_is_trained_scored_and_predicted_with(directory: Path, monkeypatch
     assert card["units"]["noise"] == pytest.approx(0.02, rel=1e-3)
     assert card["host"] == {}
     scores = {row["cases_of"]: row for row in card["scores"]["models"]}
-    assert {"float32, batch 1 and 8", "float32, batch 1", "float32, batch 8", "all"} == set(scores)
+    common = "float32, batch 1 and 8"
+    sets = {common, f"timeline alone: {common}", f"relatives known: {common}", "float32, batch 1", "float32, batch 8"}
+    assert sets | {"all"} == set(scores)
+    assert (directory / "whole_models.safetensors").exists()
     assert scores["all"]["mean_error"] < min(0.15, 0.6 * scores["all"]["constant_mean_error"])
     assert [row["mode"] for row in card["scores"]["latency"]] == ["eager", "default"]
     monkeypatch.setattr(costmodel.hardware, "user_directory", lambda: directory.parent)

@@ -109,6 +109,12 @@ def test_all_of_a_timing_is_corrected_alike():
     assert (eager.latency_us, eager.host_us, eager.device_us) == pytest.approx((120.0, 90.0, 12.0))
 
 
+@pytest.mark.parametrize("factor", [1e30, 1e-30])
+def test_no_correction_goes_far(factor: float):
+    found = always(factor).correct(TIMINGS, TIMED, TIMED)["eager"].latency_us
+    assert math.log(found / TIMINGS["eager"].latency_us) == pytest.approx(math.copysign(0.5, math.log(factor)))
+
+
 def test_a_file_holds_it_all(tmp_path: Path):
     found = discrepancy.fit(cases(50))
     sha256 = found.save(tmp_path / WHOLE_MODELS)
