@@ -17,7 +17,6 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -215,18 +214,6 @@ class Graph:
     def partial(self) -> bool:
         """Whether the forward pass goes on where the graph ends."""
         return any(item.kind == "stop" for item in self.breaks)
-
-    @property
-    def fragments(self) -> int:
-        """Into how many graphs torch.compile is taken to cut the pass; 1 for a whole one.
-
-        It goes on in a new graph after every cut, in the module whose call was cut and in all that it was called from:
-        none of them can be part of another's graph. A sequence of modules calls them in a loop, which is not compiled.
-        """
-        paths = [item.module.split(".") if item.module else [item.source] for item in self.breaks if item.kind == "cut"]
-        calls = {tuple(path[:depth]) for path in paths for depth in range(1, len(path) + 1)}
-        after = Counter(call[:-1] for call in calls if not call[-1].isdigit())
-        return max(1, sum(count + 1 for count in after.values()))
 
     def users(self) -> dict[str, list[Op]]:
         """Value name -> the operators that read it, in order, each once."""

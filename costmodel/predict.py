@@ -16,7 +16,7 @@ from costmodel.ir import Break, Graph, TensorType
 from costmodel.kernels import Kernel
 from costmodel.ops import Role
 from costmodel.predictor import Estimate
-from costmodel.program import Program, compile_counts, compiled_program, eager_program, origin_of
+from costmodel.program import Program, compile_counts, compiled_program, eager_program, fragments_of, origin_of
 from costmodel.report.types import LayerPrediction, ModePrediction, Report, Unsupported
 from costmodel.timeline import TimedProgram
 from costmodel.units import Unit, group_units
@@ -275,7 +275,7 @@ def _warnings(graph: Graph, estimates: Sequence[Estimate]) -> tuple[str, ...]:
         found.append(f"results whose size depends on data are counted at their largest: {', '.join(sizes)}")
     cuts = [item for item in graph.breaks if item.kind == "cut"]
     if cuts:
-        pieces = f"{len(cuts)} places, into {graph.fragments} graphs or so"
+        pieces = f"{len(cuts)} places, into {fragments_of(graph)} graphs or so"
         found.append(f"torch.compile cuts the graph at {pieces}; what that costs beyond entering each is in no figure")
     if len(cuts) < len(graph.breaks):
         found.append("torch.compile breaks the graph where data decides; what that costs is in no figure")

@@ -48,7 +48,7 @@ def eager_program(graph: Graph, on_cpu: bool = False) -> Program:
 def compiled_program(graph: Graph, on_cpu: bool = False) -> Program:
     """As `torch.compile` runs it."""
     whole = _program(graph, compiled_kernels(graph, on_cpu), 0, 0, graph.checked_modules)
-    return replace(whole, fragments=graph.fragments)
+    return replace(whole, fragments=fragments_of(graph))
 
 
 def _program(
@@ -57,6 +57,19 @@ def _program(
     params = [value for value in graph.values if value.role == "param"]
     places, footprint = positions(graph, kernels), footprint_of(graph)
     return Program(kernels, places, views, module_calls, len(params), footprint, checked_modules)
+
+
+def fragments_of(graph: Graph) -> int:
+    """Into how many graphs torch.compile is taken to cut a pass; 1 for a whole one.
+
+    It goes on in a new graph after every cut, in the module whose call was cut and in all that it was called from: none
+    of them can be part of another's graph. A sequence of modules calls them in a loop, which is not compiled.
+    """
+    cuts = [item for item in graph.breaks if item.kind == "cut"]
+    paths = [item.module.split(".") if item.module else [item.source] for item in cuts]
+    calls = {tuple(path[:depth]) for path in paths for depth in range(1, len(path) + 1)}
+    after = Counter(call[:-1] for call in calls if not call[-1].isdigit())
+    return max(1, sum(count + 1 for count in after.values()))
 
 
 def footprint_of(graph: Graph) -> int:

@@ -255,26 +255,3 @@ def test_the_documented_grammar_names_every_dtype_and_layout() -> None:
     rules = {line.partition(" ")[0]: line for line in grammar.replace("\n  ", "  ").splitlines() if "::=" in line}
     assert set(re.findall(r"'(\w+)'", rules["Dtype"])) == set(DTYPE_BYTES)
     assert {"nchw", *re.findall(r"'(\w+)'", rules["Layout"])} == set(LAYOUTS)
-
-
-@pytest.mark.parametrize(
-    ("places", "fragments"),
-    [
-        pytest.param([], 1, id="whole"),
-        pytest.param(["lstm"], 2, id="root"),  # before and after it
-        pytest.param(["one", "two"], 3, id="two-in-the-root"),
-        pytest.param(["head.lstm"], 4, id="nested"),  # two of the head, two of what calls it
-        pytest.param(["blocks.0", "blocks.1"], 2, id="sequence"),  # a loop over modules is left to Python
-        pytest.param(
-            ["blocks.0.a", "blocks.0.b", "blocks.1.a"], 7, id="blocks"
-        ),  # 3 and 2 of the blocks, 2 of the root
-    ],
-)
-def test_into_how_many_graphs_a_pass_is_cut(places: list[str], fragments: int):
-    breaks = tuple(Break("cut", "why", place, "net.py:3") for place in places)
-    assert replace(graph(), breaks=(*breaks, Break("size", "nonzero", "other", "net.py:9"))).fragments == fragments
-
-
-def test_cuts_of_no_known_module_are_told_apart_by_line():
-    breaks = tuple(Break("cut", "why", "", f"net.v2.py:{line}") for line in (3, 9))
-    assert replace(graph(), breaks=breaks).fragments == 3

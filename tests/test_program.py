@@ -12,9 +12,17 @@ from torch import nn
 from collectors.conv import ConvUnit, unit_graph
 from collectors.matmul import linear_graph
 from costmodel.capture import capture
-from costmodel.ir import Graph, Op, Ref, TensorType, Value, parse
+from costmodel.ir import Break, Graph, Op, Ref, TensorType, Value, parse
 from costmodel.kernels import Kernel, eager_kernels
-from costmodel.program import compile_counts, compiled_program, dispatch_class, eager_program, origin_of, variety
+from costmodel.program import (
+    compile_counts,
+    compiled_program,
+    dispatch_class,
+    eager_program,
+    fragments_of,
+    origin_of,
+    variety,
+)
 
 UNIT = ConvUnit(2, 8, 12, 10, kernel=3, padding=1)
 
@@ -119,3 +127,25 @@ def test_compile_time_counts_equal_kernels_once():
     )
     program = replace(program, kernels=(fused, fused, *program.kernels))
     assert compile_counts(program.kernels) == {"operator": 3, "distinct_kernel": 1, "start": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("places", "fragments"),
+    [
+        pytest.param([], 1, id="whole"),
+        pytest.param(["lstm"], 2, id="root"),  # before and after it
+        pytest.param(["one", "two"], 3, id="two-in-the-root"),
+        pytest.param(["head.lstm"], 4, id="nested"),  # two of the head, two of what calls it
+        pytest.param(["blocks.0", "blocks.1"], 2, id="sequence"),  # a loop over modules is left to Python
+        pytest.param(["blocks.0.a", "blocks.0.b", "blocks.1.a"], 7, id="blocks"),  # 3 and 2 of the blocks, 2 of all
+    ],
+)
+def test_into_how_many_graphs_a_pass_is_cut(small: Graph, places: list[str], fragments: int):
+    breaks = tuple(Break("cut", "why", place, "net.py:3") for place in places)
+    cut = replace(small, breaks=(*breaks, Break("size", "nonzero", "other", "net.py:9")))
+    assert fragments_of(cut) == compiled_program(cut).fragments == fragments
+
+
+def test_cuts_of_no_known_module_are_told_apart_by_line(small: Graph):
+    breaks = tuple(Break("cut", "why", "", f"net.v2.py:{line}") for line in (3, 9))
+    assert fragments_of(replace(small, breaks=breaks)) == 3
