@@ -195,7 +195,8 @@ def _fit_graph(cases: Sequence[Case]) -> dict[str, float]:
     rows, rest = [], []
     for case in cases:
         wall, device = case.measured.get("graph_us"), case.measured.get("default_device_us")
-        if wall and device and wall - device > 30.0 and device < 6000.0:
+        whole = case.compiled.program.fragments == 1
+        if whole and wall and device and wall - device > 30.0 and device < 6000.0:
             rows.append(timeline.graph_counts(case.compiled.program))
             rest.append((wall - device) * case.host_speed)
     if len(rows) < 5:

@@ -163,7 +163,10 @@ def unexplained(
         properties.append(discrepancy.properties_of(one.eager, one.compiled))
         seen = {mode: case.medians.get(f"{COLUMNS[mode]}_us", math.nan) for mode in timings}
         logs.append({mode: math.log(us / timings[mode].latency_us) for mode, us in seen.items()})
-    return Unexplained(np.array(properties), {mode: np.array([one[mode] for one in logs]) for mode in logs[0]})
+    modes = dict.fromkeys(mode for one in logs for mode in one)  # a pass that was cut lacks one
+    return Unexplained(
+        np.array(properties), {mode: np.array([one.get(mode, math.nan) for one in logs]) for mode in modes}
+    )
 
 
 def _here(case: Measured, tables: Mapping[str, Mapping[str, float]]) -> dict[str, Mapping[str, float]]:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from costmodel import evaluate
+from costmodel.calibrate import COSTS, Case
+from costmodel.discrepancy import Unexplained
+from costmodel.ir import parse
+from costmodel.kernels import Kernel
 from costmodel.make_profile import intervals
 from costmodel.measured import Measured, family_of, noise, read_measured, spread, usual_probe_us
+from costmodel.program import Program
+from costmodel.timeline import LAUNCH_COSTS, TimedProgram
 
 
 @pytest.mark.parametrize(
@@ -59,6 +68,52 @@ def test_without_a_probe_every_host_is_alike(tmp_path):
     cases, _ = read_measured(tmp_path / "models.jsonl")
     assert usual_probe_us(cases) is None
     assert [one.host_speed for one in cases] == [1.0, 1.0]
+
+
+RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
+PROGRAM = Program((Kernel("aten", parse(RELU), ("0",)),), (0.0,), views=0, module_calls=1, parameters=0, footprint=512)
+
+
+def known(eager_us: float, program: Program = PROGRAM) -> Case:
+    timed = TimedProgram(program, [2.0], [5.0])
+    return Case(timed, timed, {"eager_us": eager_us})
+
+
+def test_a_models_own_family_tells_nothing_of_it(monkeypatch: pytest.MonkeyPatch):
+    names = ["alexnet", "vgg11", "vgg16", "resnet18", "resnet34", "densenet121", "timm:dla34", "swin_t"]
+    cases = [Measured(name, 1, "float32", "nchw", {}, {}) for name in names]
+    folds = {case.fold for case in cases}
+    assert len(folds) > 2
+    numbers = np.arange(len(cases), dtype=np.float32)[:, None]  # each case's only property is its place
+    monkeypatch.setattr(evaluate, "unexplained", lambda *_: Unexplained(numbers, {}))
+    monkeypatch.setattr(evaluate.calibrate, "fit_tables", lambda *_: {})
+    monkeypatch.setattr(evaluate, "calibration_cases", lambda tested, *_: tested)
+    monkeypatch.setattr(evaluate.discrepancy, "fit", lambda some: SimpleNamespace(told=some, processes={}))
+    monkeypatch.setattr(evaluate.discrepancy, "condition", lambda some, _: SimpleNamespace(told=some))
+    monkeypatch.setattr(evaluate, "evaluate_case", lambda case, _, __, *told: {case.model: told})
+    rows = evaluate.leave_families_out(
+        cases, [(PROGRAM, PROGRAM)] * len(cases), [known(1.0)] * len(cases), dict.fromkeys(folds), jobs=1
+    )
+    told = {name: found for row in rows for name, found in row.items()}
+    assert set(told) == set(names)
+    for case in cases:
+        strangers, related = ({names[int(x)] for x in found.told.properties[:, 0]} for found in told[case.model])
+        assert strangers == {other.model for other in cases if other.fold != case.fold}
+        assert related == set(names) - {case.model}
+
+
+def test_what_is_left_unexplained_by_hand():
+    tables = {"eager_host": dict.fromkeys(COSTS["eager_host"], 0.0) | {"start": 10.0}}
+    tables |= {"default_host": dict.fromkeys(COSTS["default_host"], 0.0) | {"start": 10.0}}
+    tables |= {"graph_host": dict.fromkeys(COSTS["graph_host"], 0.0) | {"start": 3.0}}
+    for way in ("eager", "default"):
+        tables |= {f"{way}_device": dict.fromkeys(LAUNCH_COSTS, 0.0), f"{way}_wall": {"gap": 0.0, "synchronise": 8.0}}
+    measured = {"eager_us": 40.0, "graph_us": 10.0}
+    cases = [Measured("alexnet", 1, "float32", "nchw", measured, {}) for _ in range(2)]
+    found = evaluate.unexplained(cases, [known(40.0), known(40.0, replace(PROGRAM, fragments=3))], tables)
+    assert found.logs["eager"] == pytest.approx([math.log(2.0)] * 2)  # 10 us of host, 2 of device, 8 to synchronise
+    assert np.isnan(found.logs["default"]).all()
+    assert found.logs["reduce-overhead"] == pytest.approx([math.log(2.0), math.nan], nan_ok=True)  # no one CUDA graph
 
 
 def test_scores_tell_machines_apart():
