@@ -6,10 +6,10 @@ that process only, and torch is first imported where the device has been chosen.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from threading import Lock
 from typing import Any, cast
 
 import dask
-from distributed import Client, Nanny, Scheduler, SpecCluster, Worker, WorkerPlugin, get_worker
+from distributed import Client, Nanny, Scheduler, Security, SpecCluster, Worker, WorkerPlugin, get_worker, rpc
 
 from collectors.cases import Case, write_cases
 from collectors.measurer import Measurer
@@ -161,11 +161,18 @@ def _devices(device: str, workers: int | None) -> list[dict[str, str]]:
 
 @contextmanager
 def _connected(address: str) -> Iterator[Client]:
+    """A client of the scheduler at an address, made only once that is known to answer.
+
+    A client that fails to connect is left unclosed. It closes itself when it is collected as garbage, and then waits
+    for a lock that the same thread may be holding to start another one's event loop: for ever.
+    """
     try:
-        client = Client(address, timeout=CONNECT_SECONDS)
-    except (OSError, ValueError, socket.gaierror) as error:
+        kind = asyncio.run(_kind_of_server(address))
+    except (OSError, TypeError, ValueError) as error:  # TypeError: of tls without certificates
         raise RequestError(f"no Dask scheduler answers at {address!r}: {type(error).__name__}") from error
-    with client:
+    if kind != "Scheduler":
+        raise RequestError(f"at {address!r} is a Dask {kind}; give the address of its scheduler")
+    with Client(address, timeout=CONNECT_SECONDS) as client:
         try:
             client.wait_for_workers(1, timeout=CONNECT_SECONDS)
         except TimeoutError:
@@ -173,3 +180,10 @@ def _connected(address: str) -> Iterator[Client]:
                 f"the scheduler at {address} has no workers; start `dask worker {address}`"
             ) from None
         yield client
+
+
+async def _kind_of_server(address: str) -> str:
+    """`Scheduler`, `Worker` or `Nanny`."""
+    security = Security().get_connection_args("client")  # by Dask's configuration, as a client's
+    async with asyncio.timeout(CONNECT_SECONDS), rpc(address, connection_args=security) as server:
+        return cast("str", (await server.identity())["type"])

@@ -5,8 +5,10 @@ Workers and the processes that measure for them are real, and are really killed.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -272,10 +274,27 @@ class TestCluster:
         with pytest.raises(RequestError, match="impossible number of workers 0; give at least 1"):
             crew._devices("cpu", 0)
 
-    @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "no address"])
+    @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "no address", "tls://127.0.0.1:1"])
     def test_an_address_where_nobody_answers(self, address: str, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(crew, "CONNECT_SECONDS", 1.0)
         with pytest.raises(RequestError, match=f"no Dask scheduler answers at '{address}'"), cluster(address, "cpu", 1):
+            pass
+        # A client left unclosed closes itself at any moment, and may then wait for ever.
+        assert not [it for it in gc.get_objects() if type(it) is Client and it.status == "connecting"]
+
+    def test_an_address_where_something_else_listens(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(crew, "CONNECT_SECONDS", 1.0)
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+            with pytest.raises(RequestError, match=f"no Dask scheduler answers at '{address}'"):  # noqa: SIM117
+                with cluster(address, "cpu", 1):
+                    pass
+
+    @pytest.mark.slow
+    def test_an_address_of_a_worker(self, client: Client):
+        client.wait_for_workers(1, timeout=60)
+        address = next(iter(client.scheduler_info()["workers"]))
+        with pytest.raises(RequestError, match=f"at '{address}' is a Dask Worker; give"), cluster(address, "cpu", 1):
             pass
 
     @pytest.mark.slow
