@@ -1,4 +1,4 @@
-"""Plans beside torch.compile's modes, as measured by scripts/measure_and_compare.py: gains, lines, README's tables."""
+"""Plans beside torch.compile's modes, as measured by scripts/measure_and_compare.py: docs/plans.md's tables."""
 
 from __future__ import annotations
 

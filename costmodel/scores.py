@@ -1,4 +1,4 @@
-"""A profile's scores as the Markdown tables that README shows: figures come from its files, never from a hand."""
+"""A profile's scores as the Markdown tables of docs/accuracy.md: figures come from its files, never from a hand."""
 
 from __future__ import annotations
 

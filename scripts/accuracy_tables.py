@@ -1,4 +1,4 @@
-"""Prints a profile's accuracy tables, and that of the CPUs that ship; with --write, puts them into README.md."""
+"""Prints a profile's accuracy tables, and that of the CPUs that ship; with --write, puts them into docs/accuracy.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from costmodel.scores import CPU_BEGIN, CPU_END, accuracy_markdown, cpu_markdown
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--hardware", default="nvidia-h200")
 parser.add_argument("--other", type=Path, default=Path("docs/compared_h200.jsonl"), help="measured on another machine")
-parser.add_argument("--write", type=Path, metavar="README.md")
+parser.add_argument("--write", type=Path, metavar="FILE")
 args = parser.parse_args()
 
 profile = load_profile(args.hardware)

@@ -1,6 +1,6 @@
 """What ways of choosing units to measure are worth: error on shapes left out, by how many units and how long they take.
 
-python scripts/active_sampling.py -o docs/active_sampling.json --write README.md
+python scripts/active_sampling.py -o docs/active_sampling.json --write docs/collecting.md
 
 The profile's measured kernels are the pool, with known answers. Whole groups of shapes are left out as a test; of the
 rest, each way chooses so many, a small ensemble is trained on those, and its errors on the test are told. Seconds are
@@ -196,7 +196,7 @@ def _tables(hardware: str) -> dict[str, Table]:
 
 
 def table_markdown(found: Sequence[Trial]) -> str:
-    """README's tables, a line a way: by units, and by assumed seconds of measuring; means over seeds."""
+    """The tables, a line a way: by units, and by assumed seconds of measuring; means over seeds."""
     by_way: dict[str, dict[int, list[Trial]]] = {}
     for one in found:
         by_way.setdefault(one.way, {}).setdefault(one.seed, []).append(one)
@@ -243,7 +243,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("-o", "--output", type=Path, default=Path("active_sampling.json"))
     parser.add_argument("--no-compute", action="store_true", help="only show what the file holds")
-    parser.add_argument("--write", type=Path, metavar="README.md", help="put the table there")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the table there")
     args = parser.parse_args()
     if args.no_compute:
         found = [Trial(**row) for row in json.loads(args.output.read_text(encoding="utf-8"))]

@@ -1,7 +1,7 @@
 """What Inductor's Triton templates would save: products and convolutions of models, with and without them.
 
 python scripts/benchmark_templates.py resnet50 vit_b_16 -o docs/templates_h200.json          measures, on a GPU
-python scripts/benchmark_templates.py --rows docs/templates_h200.json --write README.md      what was measured
+python scripts/benchmark_templates.py --rows docs/templates_h200.json --write docs/plans.md      what was measured
 
 Each kernel is one that a plan could leave to Inductor (batch norm folded, channels last), with what follows it
 elementwise; by lot, until the time is up. The column before the last is what choosing the faster for each kernel, with
@@ -177,7 +177,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=default_processes(), help="that compile at once")
     parser.add_argument("--rows", type=Path, help="measured before")
     parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--write", type=Path, metavar="README.md")
+    parser.add_argument("--write", type=Path, metavar="FILE")
     args = parser.parse_args()
     if args.rows:
         found = json.loads(args.rows.read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
-"""Kernels measured after a profile was made, as that profile had predicted them; with --write, into README.md.
+"""Kernels measured after a profile was made, as that profile had predicted them; with --write, into docs/accuracy.md.
 
 git worktree add before 3eddb0a
 PYTHONPATH=before python scripts/blind_kernels.py before/trained_models/nvidia-h200 -o docs/blind_kernels_h200.csv
-python scripts/blind_kernels.py --write README.md
+python scripts/blind_kernels.py --write docs/accuracy.md
 
 Those kernels of a newer dataset are taken that the older one never measured. The older profile predicts them with the
 program as it was then: of the package, this uses only what was there already.
@@ -34,7 +34,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("before", type=Path, nargs="?", help="the older profile's directory; none: show the file")
 parser.add_argument("--units", type=Path, default=UNITS, help="kernels that the newer profile knows")
 parser.add_argument("-o", "--output", type=Path, default=Path("docs/blind_kernels_h200.csv"))
-parser.add_argument("--write", type=Path, metavar="README.md", help="put the table there")
+parser.add_argument("--write", type=Path, metavar="FILE", help="put the table there")
 
 
 def predict_new(before: Path, units: Path) -> pd.DataFrame:

@@ -1,10 +1,10 @@
-"""Whole models measured after a profile was made, as that profile had predicted them; with --write, into README.md.
+"""Whole models measured after a profile was made, as that had predicted them; with --write, into docs/accuracy.md.
 
 git worktree add before 8ae8bef
 PYTHONPATH=before python scripts/blind_test.py before/trained_models/nvidia-h200 -o docs/blind_h200.csv
-python scripts/blind_test.py --write README.md
+python scripts/blind_test.py --write docs/accuracy.md
 python scripts/blind_test.py trained_models/nvidia-h200 --records docs/unseen_h200.jsonl -o docs/unseen_h200.csv
-python scripts/blind_test.py -o docs/unseen_h200.csv --section unseen --write README.md
+python scripts/blind_test.py -o docs/unseen_h200.csv --section unseen --write docs/accuracy.md
 
 Of the whole-model measurements of a newer profile, those are taken whose model the older one was never told the latency
 of. The older one predicts them for the host that measured them, by its probe, and with the program as it was then: of
@@ -35,7 +35,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("before", type=Path, nargs="?", help="the older profile's directory; none: show the file")
 parser.add_argument("--records", type=Path, default=RECORDS, help="whole models that the newer profile knows")
 parser.add_argument("-o", "--output", type=Path, default=Path("docs/blind_h200.csv"))
-parser.add_argument("--write", type=Path, metavar="README.md", help="put the table there")
+parser.add_argument("--write", type=Path, metavar="FILE", help="put the table there")
 parser.add_argument("--section", default="blind", help="the name of the marks between which it is put")
 
 
@@ -67,7 +67,7 @@ def table_markdown(frame: pd.DataFrame) -> str:
 
 
 def marks(section: str) -> tuple[str, str]:
-    """What the table stands between in README."""
+    """What the table stands between in docs/accuracy.md."""
     return f"<!-- {section}: made by scripts/blind_test.py -->", f"<!-- end of {section} -->"
 
 

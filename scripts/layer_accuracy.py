@@ -2,7 +2,7 @@
 
     python scripts/layer_accuracy.py --device cuda -o docs/layers_h200.csv            # measures, and adds to the file
     python scripts/layer_accuracy.py --rows docs/layers_h200.csv                      # prints the table
-    python scripts/layer_accuracy.py --rows docs/layers_h200.csv --write README.md    # puts it between its marks there
+    python scripts/layer_accuracy.py --rows docs/layers_h200.csv --write docs/accuracy.md  # puts it between its marks
 
 It is `costmodel validate --layers all` for several models, each in a process of its own. The predictions in the file
 are those that were made then; a case that the file holds is not measured again.
@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("-o", "--output", type=Path, default=Path("docs/layers_h200.csv"))
     parser.add_argument("--rows", type=Path, help="what was measured before")
-    parser.add_argument("--write", type=Path, metavar="README.md")
+    parser.add_argument("--write", type=Path, metavar="FILE")
     args = parser.parse_args()
     if args.rows:
         rows = pd.read_csv(args.rows)

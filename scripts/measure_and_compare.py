@@ -3,9 +3,9 @@
 python scripts/measure_and_compare.py -o compared.jsonl           the twelve models, batch 1 and 32, float32 and float16
 python scripts/measure_and_compare.py resnet50 -b 32 -o one.jsonl --mode max-autotune --strategy published
 python scripts/measure_and_compare.py -o docs/compared_h200.jsonl --changed         what would be planned otherwise now
-python scripts/measure_and_compare.py -o docs/compared_h200.jsonl --no-measure --write README.md
-python scripts/measure_and_compare.py -o docs/moves_h200.jsonl --no-measure --write-moves README.md
-python scripts/measure_and_compare.py -o docs/others_h200.jsonl --no-measure --write-others README.md
+python scripts/measure_and_compare.py -o docs/compared_h200.jsonl --no-measure --write docs/plans.md
+python scripts/measure_and_compare.py -o docs/moves_h200.jsonl --no-measure --write-moves docs/plans.md
+python scripts/measure_and_compare.py -o docs/others_h200.jsonl --no-measure --write-others docs/plans.md
 
 First parallel processes plan and compile every case, which fills Inductor's cache; then this process alone measures.
 Each line of the file is one validation; a model that is in the file already is not measured again.
@@ -204,9 +204,9 @@ def arguments() -> argparse.Namespace:
         "--changed", action="store_true", help="also what is in the file and would be planned otherwise"
     )
     parser.add_argument("--no-measure", action="store_true", help="only show what the file holds")
-    parser.add_argument("--write", type=Path, metavar="README.md", help="put the tables there")
-    parser.add_argument("--write-others", type=Path, metavar="README.md", help="put the table of other models there")
-    parser.add_argument("--write-moves", type=Path, metavar="README.md", help="put there what the moves are worth")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the tables there")
+    parser.add_argument("--write-others", type=Path, metavar="FILE", help="put the table of other models there")
+    parser.add_argument("--write-moves", type=Path, metavar="FILE", help="put there what the moves are worth")
     return parser.parse_args()
 
 

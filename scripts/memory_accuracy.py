@@ -1,7 +1,7 @@
 """Predicted against measured peak memory of twelve models.
 
 python scripts/memory_accuracy.py --device cuda -b 8 -o docs/memory_h200.json      measures, on a machine with a GPU
-python scripts/memory_accuracy.py --rows docs/memory_h200.json --write README.md   what was measured, in README.md
+python scripts/memory_accuracy.py --rows docs/memory_h200.json --write docs/memory.md   what was measured, on that page
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ parser.add_argument("-b", "--batch-size", type=int, default=8)
 parser.add_argument("--models", nargs="+", default=MODELS)
 parser.add_argument("--rows", type=Path, help="rows measured before; only the prediction is made anew")
 parser.add_argument("-o", "--output", type=Path, help="write the rows to this JSON file")
-parser.add_argument("--write", type=Path, metavar="README.md")
+parser.add_argument("--write", type=Path, metavar="FILE")
 args = parser.parse_args()
 
 if args.rows:

@@ -1,7 +1,7 @@
 """What plans lose by being chosen from predictions: regret against plans chosen from measured kernel times.
 
 python scripts/regret.py -o docs/regret.json              the twelve models, batch 1 and 32, float32 and float16
-python scripts/regret.py -o docs/regret.json --no-compute --write README.md
+python scripts/regret.py -o docs/regret.json --no-compute --write docs/plans.md
 
 Every way to run every block is priced twice: by a predictor that has seen neither these kernels nor the model's family,
 and as measured, where the profile's dataset holds the very kernel (how much of the time that is, is told; the rest is
@@ -131,7 +131,7 @@ def known_share(plan: Plan, graph: Graph, profile: Profile) -> float:
 
 
 def regret_markdown(found: Iterable[Regret]) -> str:
-    """README's table: a line a setting."""
+    """The table: a line a setting."""
     rows = []
     found = list(found)
     for batch_size, precision in SETTINGS:
@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="families at once; each trains a predictor of its own")
     parser.add_argument("-o", "--output", type=Path, default=Path("regret.json"))
     parser.add_argument("--no-compute", action="store_true", help="only show what the file holds")
-    parser.add_argument("--write", type=Path, metavar="README.md", help="put the table there")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the table there")
     args = parser.parse_args()
     if args.no_compute:
         found = [Regret(**row) for row in json.loads(args.output.read_text(encoding="utf-8"))]

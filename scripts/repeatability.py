@@ -1,7 +1,7 @@
 """How far measurements of one model differ from process to process, beside the errors of predictions.
 
 python scripts/repeatability.py                      prints the table
-python scripts/repeatability.py --write README.md    puts it between its marks there
+python scripts/repeatability.py --write docs/accuracy.md    puts it between its marks there
 
 A file of records has cases that were measured in several processes, on several machines (`docs/again_h200.jsonl`).
 Processes of one machine are compared with one another; the profile's own measurement, and its prediction with the
@@ -86,7 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--again", type=Path, default=Path("docs/again_h200.jsonl"))
     parser.add_argument("--hardware", default="nvidia-h200")
-    parser.add_argument("--write", type=Path, metavar="README.md")
+    parser.add_argument("--write", type=Path, metavar="FILE")
     args = parser.parse_args()
     again, _ = read_measured(args.again, slow=True)
     text = table(again, pd.read_csv(shipped_directory() / args.hardware / "validation.csv"))

@@ -1,7 +1,7 @@
 """How many kernels TorchInductor's own scheduler makes of models for an H200, beside this project's; without a GPU.
 
 python scripts/scheduled_kernels.py convnext_tiny timm:gmlp_s16_224 -b 1
-python scripts/scheduled_kernels.py --rows docs/scheduled_kernels.csv --recount --write README.md
+python scripts/scheduled_kernels.py --rows docs/scheduled_kernels.csv --recount --write docs/accuracy.md
 
 The model is traced on the CPU. Before Inductor lowers the graph, its fake tensors are said to lie on a GPU, of which
 Inductor is told what it asks; what its scheduler has joined is counted, and no code is made. Group norms and attention,
@@ -237,14 +237,14 @@ def summary(frame: pd.DataFrame, known: Collection[str]) -> str:
 
 
 def main() -> None:
-    """Prints a line a model, and puts what is in the file of rows, if one is given, into the README."""
+    """Prints a line a model, and puts what is in the file of rows, if one is given, into docs/accuracy.md."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*")
     parser.add_argument("-b", "--batch-size", type=int, default=1)
     parser.add_argument("--rows", type=Path, metavar="FILE.csv", help="adds the models that it has not; kernels only")
     parser.add_argument("--recount", action="store_true", help="counts anew what is predicted for its models")
     parser.add_argument("--hardware", default="nvidia-h200", help="whose measured models are told apart")
-    parser.add_argument("--write", type=Path, metavar="README.md")
+    parser.add_argument("--write", type=Path, metavar="FILE")
     args = parser.parse_args()
     rows = pd.read_csv(args.rows).to_dict("records") if args.rows and args.rows.exists() else []
     if args.recount:

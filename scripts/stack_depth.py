@@ -2,7 +2,7 @@
 
     python scripts/stack_depth.py --cases cases.json -o docs/stack_depth_h200.json   # on the device
     python scripts/stack_depth.py                                                  # prints the table
-    python scripts/stack_depth.py --write README.md                                # puts it between its marks there
+    python scripts/stack_depth.py --write docs/accuracy.md                       # puts it between its marks there
 
 The depth grows by 32 slots (256 bytes) at a time, by a chunk of Python's stack in all; `costmodel.python_stack` says
 what happens at its end.
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--cases", type=Path, help="measure these: JSON, as collectors.models takes it")
     parser.add_argument("-o", "--output", type=Path, default=Path("docs/stack_depth_h200.json"))
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--write", type=Path, metavar="README.md")
+    parser.add_argument("--write", type=Path, metavar="FILE")
     args = parser.parse_args()
     if args.cases:
         rows: list[dict[str, Any]] = []

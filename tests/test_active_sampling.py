@@ -1,4 +1,4 @@
-"""The comparison of ways to choose: pools and ways on a small example by hand, and README's table is the file's."""
+"""The comparison of ways to choose: pools and ways on a small example by hand, and the table shown is the file's."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def test_tables_by_hand(script: ModuleType, monkeypatch: pytest.MonkeyPatch):
     assert lines[-1] == "| active | 20.0 % (30.0 %) |"
 
 
-def test_readme_shows_what_was_computed(script: ModuleType):
+def test_the_page_shows_what_was_computed(script: ModuleType):
     rows = json.loads((ROOT / "docs" / "active_sampling.json").read_text())
     shown = script.table_markdown([script.Trial(**row) for row in rows])
-    readme = ROOT / "README.md"
-    assert replace_section(readme, shown, script.BEGIN, script.END) == readme.read_text()
+    page = ROOT / "docs" / "collecting.md"
+    assert replace_section(page, shown, script.BEGIN, script.END) == page.read_text()
     assert {row["way"] for row in rows} == set(script.WAYS)

@@ -1,4 +1,4 @@
-"""Gains of plans, by hand; and README's table is that of the file."""
+"""Gains of plans, by hand; and docs/plans.md's table is that of the file."""
 
 from __future__ import annotations
 
@@ -115,16 +115,16 @@ def test_two_machines():
     assert "| `reduce-overhead` | 1 | 1 | 0.0 % | 25.0 % | 25.0 % |" in text
 
 
-def test_readme_shows_what_was_measured():
+def test_the_page_shows_what_was_measured():
     records = [json.loads(line) for line in (ROOT / "docs" / "compared_h200.jsonl").read_text().splitlines()]
-    readme = ROOT / "README.md"
-    assert replace_section(readme, comparison_markdown(records), BEGIN, END) == readme.read_text()
+    page = ROOT / "docs" / "plans.md"
+    assert replace_section(page, comparison_markdown(records), BEGIN, END) == page.read_text()
 
 
-def test_readme_shows_other_models():
+def test_the_page_shows_other_models():
     records = [json.loads(line) for line in (ROOT / "docs" / "others_h200.jsonl").read_text().splitlines()]
-    readme = ROOT / "README.md"
-    assert replace_section(readme, others_markdown(records), OTHERS_BEGIN, OTHERS_END) == readme.read_text()
+    page = ROOT / "docs" / "plans.md"
+    assert replace_section(page, others_markdown(records), OTHERS_BEGIN, OTHERS_END) == page.read_text()
 
 
 def test_what_moves_are_worth():
@@ -135,10 +135,10 @@ def test_what_moves_are_worth():
     assert text[2:] == ["| a | 1.50 (1.25) |", "| b | 6.00 (1.00) |", "| *geometric mean* | 3.00 |"]
 
 
-def test_readme_shows_what_moves_are_worth():
+def test_the_page_shows_what_moves_are_worth():
     records = [json.loads(line) for line in (ROOT / "docs" / "moves_h200.jsonl").read_text().splitlines()]
-    readme = ROOT / "README.md"
-    assert replace_section(readme, moves_markdown(records), MOVES_BEGIN, MOVES_END) == readme.read_text()
+    page = ROOT / "docs" / "plans.md"
+    assert replace_section(page, moves_markdown(records), MOVES_BEGIN, MOVES_END) == page.read_text()
 
 
 def test_a_case_is_measured_again_if_its_plan_is_another():

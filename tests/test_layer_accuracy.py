@@ -1,4 +1,4 @@
-"""The table of single layers: sums and errors by hand, and that README has the file's."""
+"""The table of single layers: sums and errors by hand, and that docs/accuracy.md has the file's."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def test_what_the_file_has_is_not_measured_again(script, tmp_path, monkeypatch):
     assert lines[1:] == ["a,8,layers,x,1.0,1.0", "b,1,layers,x,1.0,1.0"]
 
 
-def test_readme_has_the_table_of_the_file(script):
+def test_the_page_has_the_table_of_the_file(script):
     rows = pd.read_csv(ROOT / "docs" / "layers_h200.csv")
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"{script.BEGIN}\n{script.table(rows)}\n{script.END}" in readme
+    page = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    assert f"{script.BEGIN}\n{script.table(rows)}\n{script.END}" in page

@@ -1,4 +1,4 @@
-"""The regret of plans: by hand, and README's table is that of the file."""
+"""The regret of plans: by hand, and docs/plans.md's table is that of the file."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def test_by_hand(script: ModuleType):
     ]
 
 
-def test_readme_shows_what_was_computed(script: ModuleType):
+def test_the_page_shows_what_was_computed(script: ModuleType):
     rows = json.loads((ROOT / "docs" / "regret.json").read_text())
-    readme = ROOT / "README.md"
+    page = ROOT / "docs" / "plans.md"
     table = script.regret_markdown([script.Regret(**row) for row in rows])
-    assert replace_section(readme, table, script.BEGIN, script.END) == readme.read_text()
+    assert replace_section(page, table, script.BEGIN, script.END) == page.read_text()

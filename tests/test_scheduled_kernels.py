@@ -32,9 +32,9 @@ def test_a_summary_tells_measured_models_from_others():
     assert lines[3] == "| others | 1 | 0 % | 0 % | 0 % | 20.0 % |"
 
 
-def test_the_readme_tells_what_was_counted():
+def test_the_page_tells_what_was_counted():
     script = load_script("scheduled_kernels")
     measured, _ = read_measured(load_profile("nvidia-h200").path / "models.jsonl")
     expected = script.summary(pd.read_csv(ROWS), {case.model for case in measured})
-    _, _, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition(script.BEGIN)
+    _, _, rest = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8").partition(script.BEGIN)
     assert rest.partition(script.END)[0].strip() == expected

@@ -1,4 +1,4 @@
-"""README's accuracy tables are those of the shipped profile."""
+"""The accuracy tables of docs/accuracy.md are those of the shipped profiles."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from costmodel.errors import DatasetError
 from costmodel.hardware import load_profile
 from costmodel.scores import CPU_BEGIN, CPU_END, accuracy_markdown, cpu_markdown, replace_section
 
-README = Path(__file__).parent.parent / "README.md"
+PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
 
 
-def test_readme_shows_the_shipped_profiles_figures():
+def test_the_page_shows_the_shipped_profiles_figures():
     profile = load_profile("nvidia-h200")
     units = json.loads((profile.path / "units_scores.json").read_text())
-    assert replace_section(README, accuracy_markdown(profile.card, units)) == README.read_text()
+    assert replace_section(PAGE, accuracy_markdown(profile.card, units)) == PAGE.read_text()
     cards = [load_profile(name).card for name in ("amd-epyc-2-threads", "intel-xeon-16-threads")]
-    assert replace_section(README, cpu_markdown(cards), CPU_BEGIN, CPU_END) == README.read_text()
+    assert replace_section(PAGE, cpu_markdown(cards), CPU_BEGIN, CPU_END) == PAGE.read_text()
 
 
 def test_a_file_without_the_marks_is_refused(tmp_path: Path):
-    file = tmp_path / "README.md"
+    file = tmp_path / "page.md"
     file.write_text("no marks")
     with pytest.raises(DatasetError, match="are missing"):
         replace_section(file, "text")

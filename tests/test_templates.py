@@ -110,12 +110,12 @@ def script() -> ModuleType:
     return load_script("benchmark_templates")
 
 
-def test_readme_has_the_table_of_the_file(script: ModuleType):
+def test_the_page_has_the_table_of_the_file(script: ModuleType):
     rows = json.loads((ROOT / "docs" / "templates_h200.json").read_text(encoding="utf-8"))["rows"]
-    readme = ROOT / "README.md"
+    page = ROOT / "docs" / "plans.md"
     table = script.table(rows, load_profile("nvidia-h200").predictor)
-    text = replace_section(readme, table, script.BEGIN, script.END)
-    assert text == readme.read_text(encoding="utf-8")
+    text = replace_section(page, table, script.BEGIN, script.END)
+    assert text == page.read_text(encoding="utf-8")
 
 
 class Cudnn:
