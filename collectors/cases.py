@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from costmodel import files
 from costmodel.errors import DatasetError
 
 Runner = Literal["aten", "inductor", "autotune"]
@@ -54,15 +55,13 @@ def write_cases(path: Path, cases: Iterable[Case]) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a file under a temporary name and renames it.
+    """Writes a file of a collection.
 
     Raises:
         DatasetError: it cannot be written.
     """
-    temporary = path.with_name(path.name + ".tmp")
     try:
-        temporary.write_text(text)
-        temporary.replace(path)
+        files.write_whole(path, text)
     except OSError as error:
         raise DatasetError(f"{path}: cannot be written: {error.strerror}") from error
 

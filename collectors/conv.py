@@ -77,7 +77,7 @@ def unit_cases(unit: ConvUnit, source: str = "conv", position: float | None = No
         yield Case(str(graph), runner, unit.name, way, position, source)
 
 
-def kernel_cases(unit: ConvUnit, source: str = "conv") -> Iterator[Case]:
+def kernel_cases(unit: ConvUnit) -> Iterator[Case]:
     """The unit's convolution as lone kernels: as eager runs it in both layouts, and cuDNN's fused one.
 
     Training reads lone kernels; of the cases of a whole unit, it reads only cuDNN's.
@@ -87,9 +87,9 @@ def kernel_cases(unit: ConvUnit, source: str = "conv") -> Iterator[Case]:
         whole = unit_graph(bare, layout, layout)
         names = {ref.name for ref in whole.ops[0].refs()}
         values = tuple(value for value in whole.values if value.name in names)
-        yield Case(str(Graph("", values, whole.ops[:1], (Ref("0"),))), "aten", source=source)
+        yield Case(str(Graph("", values, whole.ops[:1], (Ref("0"),))), "aten", source="conv")
     if unit.activation:
-        yield Case(str(fused_graph(replace(unit, batch_norm=False))), "aten", source=source)
+        yield Case(str(fused_graph(replace(unit, batch_norm=False))), "aten", source="conv")
 
 
 def unit_graph(unit: ConvUnit, layout: str, weight_layout: str) -> Graph:

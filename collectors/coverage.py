@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from collectors.pool import ONE_THREAD, in_parallel
 from costmodel.errors import CostmodelError, DatasetError, RequestError
+from costmodel.files import replacing
 
 if TYPE_CHECKING:
     from costmodel.ir import Graph
@@ -142,13 +143,11 @@ def read_table(path: Path) -> tuple[Outcome, ...]:
 
 
 def write_table(path: Path, outcomes: Iterable[Outcome]) -> None:
-    """Writes a table whole, under a temporary name first."""
-    temporary = path.with_name(path.name + ".part")
-    with temporary.open("w", encoding="utf-8", newline="") as file:
+    """Writes a table whole."""
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         writer.writerows(asdict(outcome).values() for outcome in outcomes)
-    temporary.replace(path)
 
 
 def totals(outcomes: Sequence[Outcome]) -> dict[str, int]:

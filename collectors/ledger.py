@@ -16,11 +16,10 @@ from collectors.environment import differences
 from costmodel.errors import DatasetError
 
 SCHEMA = 1
-DONE = ("ok", "noisy", "failed", "oom", "crashed", "timeout", "wrong")
-"""How a case can end; `started` is one that is being measured, `retry` one whose process died once."""
 MOST_ATTEMPTS = 2
 _TABLES = {"about", "results"}
 _OPEN = "status IN ('started', 'retry')"
+"""Being measured, or to be tried again as its process died; others have ended: ok, noisy, failed, oom, crashed, ..."""
 
 
 class Ledger:

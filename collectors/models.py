@@ -26,6 +26,7 @@ from collectors.process import die_with_parent, pinned
 from collectors.quiet import HostWatch, watch_host
 from collectors.whole_model import MODES, Case, build, case_key, measure_modes, modes_on, synchronize
 from costmodel.errors import CostmodelError, DatasetError
+from costmodel.files import write_whole
 from costmodel.settle import settle
 
 
@@ -170,9 +171,7 @@ def check_environment(out: Path, here: Mapping[str, str]) -> None:
     if not path.exists():
         if out.exists():
             raise DatasetError(f"{out}: nothing says what it was taken on ({path.name} is missing); use a new file")
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(dict(here), indent=2, sort_keys=True) + "\n")
-        temporary.replace(path)
+        write_whole(path, json.dumps(dict(here), indent=2, sort_keys=True) + "\n")
         return
     try:
         begun = json.loads(path.read_text())

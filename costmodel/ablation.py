@@ -32,8 +32,8 @@ ABLATIONS: Mapping[str, tuple[str, ...]] = {
 GROUPS = ("conv", "triton", "gemm")
 
 
-def ablate(frame: pd.DataFrame, predictor: Predictor, settings: Settings, jobs: int = 2) -> list[dict[str, Any]]:
-    """One row a group and ablation: errors on shape groups left out; `jobs` folds at once."""
+def ablate(frame: pd.DataFrame, predictor: Predictor, settings: Settings) -> list[dict[str, Any]]:
+    """One row a group and ablation: errors on shape groups left out."""
     kept = trusted(frame)
     kernels = [kernel_of(graph, runner) for graph, runner in zip(kept["graph"], kept["runner"], strict=True)]
     tables = tabulate(kernels, kept, predictor.roofline, predictor.multiprocessors)
@@ -43,7 +43,7 @@ def ablate(frame: pd.DataFrame, predictor: Predictor, settings: Settings, jobs: 
             if removed == "tiling" and group == "triton":
                 continue
             table = tables[group]
-            prediction = cross_validate(table, by_shape(table.shape), without(names, network_fit(settings)), jobs)
+            prediction = cross_validate(table, by_shape(table.shape), without(names, network_fit(settings)))
             score = score_group(table, prediction)
             chosen = {key: score[key] for key in ("mean_error", "median_error", "within_5")}
             rows.append({"group": group, "without": removed, **chosen})

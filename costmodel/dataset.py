@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costmodel.errors import DatasetError, GraphError
+from costmodel.files import replacing
 from costmodel.ir import parse
 from costmodel.kernels import Extractor, Kernel
 
@@ -44,15 +45,14 @@ def units_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def write_frame(frame: pd.DataFrame, path: Path, about: Mapping[str, Any]) -> None:
-    """Writes a table with what it is about (the environment it was measured in) in its metadata, through a rename."""
+    """Writes a table with what it is about (the environment it was measured in) in its metadata."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     table = pa.Table.from_pandas(frame, preserve_index=False)
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), b"costmodel": json.dumps(about).encode()})
-    temporary = path.with_suffix(".tmp")
-    pq.write_table(table, temporary, compression="zstd", compression_level=19)
-    temporary.replace(path)
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd", compression_level=19)
 
 
 def read_frame(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:

@@ -71,12 +71,16 @@ class Program:
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The outputs of one pass, call after call."""
-        values = self._params | {Ref(value.name): x for value, x in zip(self._main.inputs, inputs, strict=True)}
+        values = self._values(inputs)
         for step in self.steps:
             values.update(zip(step.outputs, step.call(*[values[ref] for ref in step.inputs]), strict=True))
             for ref in step.last:
                 del values[ref]
         return [values[ref] for ref in self._main.outputs]
+
+    def _values(self, inputs: Sequence[torch.Tensor]) -> dict[Ref, torch.Tensor]:
+        """What is there when a pass begins."""
+        return self._params | {Ref(value.name): x for value, x in zip(self._main.inputs, inputs, strict=True)}
 
     def fork(self, inputs: Sequence[torch.Tensor], streams: Sequence[torch.cuda.Stream]) -> list[torch.Tensor]:
         """The outputs of one pass whose lanes are issued to streams, the first of them the current one.
@@ -84,7 +88,7 @@ class Program:
         A stream's memory may be taken again for what is issued to it later, while another stream still reads; so
         nothing is given back before a step beside which nothing runs.
         """
-        values = self._params | {Ref(value.name): x for value, x in zip(self._main.inputs, inputs, strict=True)}
+        values = self._values(inputs)
         start = streams[0].record_event()
         ended: list[torch.cuda.Event] = []
         begun = {0}
@@ -116,7 +120,7 @@ class Program:
 
         A region that cannot run, because its backend fails on it, differs infinitely.
         """
-        values = self._params | {Ref(value.name): x for value, x in zip(self._main.inputs, inputs, strict=True)}
+        values = self._values(inputs)
         found = []
         for step in self.steps:
             operands = [values[ref] for ref in step.inputs]
@@ -135,7 +139,7 @@ class Program:
         self, inputs: Sequence[torch.Tensor], measure: Callable[[Callable[[], object], Region], float | None]
     ) -> tuple[float | None, ...]:
         """What `measure` says of each region, given a call that runs it on what it reads in a pass."""
-        values = self._params | {Ref(value.name): x for value, x in zip(self._main.inputs, inputs, strict=True)}
+        values = self._values(inputs)
         found = []
         for step in self.steps:
             call = partial(step.call, *[values[ref] for ref in step.inputs])

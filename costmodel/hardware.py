@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,8 +28,6 @@ PREDICTOR, WHOLE_MODELS = "predictor.safetensors", "whole_models.safetensors"
 DEFAULT = "nvidia-h200"
 HOST_COSTS = frozenset({"eager_host", "default_host", "graph_host", "compile"})
 """Tables of costs that are the host's; the rest is the device's, or relative to these."""
-DEVICE_NAMES: Mapping[str, str] = {"NVIDIA H200": "nvidia-h200"}
-"""torch's device name -> the shipped profile that was measured on such a device."""
 
 
 TOLD = "_told"
@@ -80,10 +79,20 @@ class Profile:
         return other
 
     @property
+    def environment(self) -> Mapping[str, object]:
+        """What the profile was measured in; empty if its card does not tell."""
+        found = self.card.get("environment")
+        return found if isinstance(found, Mapping) else {}
+
+    @property
     def on_cpu(self) -> bool:
         """Whether the profile is of a CPU, which launches nothing and has no cuDNN."""
-        environment = self.card.get("environment", {})
-        return isinstance(environment, Mapping) and environment.get("device") == "cpu"
+        return self.environment.get("device") == "cpu"
+
+    @property
+    def capability(self) -> str:
+        """The GPU's compute capability, such as `9.0`; empty for a CPU."""
+        return str(self.environment.get("capability", ""))
 
     def costs(self, name: str, needed: Sequence[str] = ()) -> Mapping[str, float]:
         """A table of fitted costs from the card (`eager_host`, `default_wall`, ...); microseconds, but for ratios.
@@ -177,10 +186,15 @@ def resolve_default() -> tuple[str, str]:
     name = _this_device()
     if name is None:
         return DEFAULT, "the default; no GPU here"
-    profile = DEVICE_NAMES.get(name, name.lower().replace(" ", "-"))
+    profile = profile_name(name)
     if profile in list_profiles():
         return profile, f"this machine has an {name}"
     return DEFAULT, f"the default; nobody has profiled this machine's {name}"
+
+
+def profile_name(device: str) -> str:
+    """What the profile of a device is called, if nobody calls it otherwise: `NVIDIA H200` is `nvidia-h200`."""
+    return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
 
 
 def _this_device() -> str | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costmodel.errors import ProfileError, RequestError
+from costmodel.files import write_whole
 from costmodel.hardware import Profile, user_directory
 
 SCHEMA = 1
@@ -62,7 +63,8 @@ def speed_of(probe_us: float, profile: Profile) -> float:
     Raises:
         ProfileError: the profile does not tell how long the probe took on its own host.
     """
-    own = profile.card.get("host", {}).get("probe_us")
+    probed = profile.card.get("host")
+    own = probed.get("probe_us") if isinstance(probed, Mapping) else None
     if not isinstance(own, (int, float)) or not own > 0:
         raise ProfileError(f"{profile.path / 'card.json'}: its host's speed is not told; train the profile again")
     return float(own) / probe_us
@@ -73,8 +75,8 @@ def _own_name(profile: Profile) -> str:
     machines = probed.get("machines_us") if isinstance(probed, Mapping) else None
     if isinstance(machines, list) and len(machines) > 1:
         return f"the middle one of {len(machines)} machines"
-    taken_on = profile.card.get("environment", {})
-    known = isinstance(taken_on, Mapping) and {"host_cpu", "cores"} <= taken_on.keys()
+    taken_on = profile.environment
+    known = {"host_cpu", "cores"} <= taken_on.keys()
     return f"{taken_on['host_cpu']}, {taken_on['cores']} cores" if known else ""
 
 
@@ -123,11 +125,9 @@ def save_host(name: str, probe_us: float) -> Path:
         raise RequestError(f"impossible name {name!r} for a host; use letters, digits, '-', '_', '.', a letter first")
     hosts = {known: {"probe_us": us} for known, us in list_hosts().items()} | {name: {"probe_us": probe_us}}
     path = hosts_file()
-    temporary = path.with_suffix(".tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps({"schema": SCHEMA, "hosts": hosts}, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        write_whole(path, json.dumps({"schema": SCHEMA, "hosts": hosts}, indent=1) + "\n")
     except OSError as error:
         raise RequestError(f"{path}: cannot be written: {error.strerror}") from error
     return path

@@ -42,9 +42,8 @@ class Kernel:
     @property
     def anchor(self) -> Op:
         """The operator that costs most: the library call, else the reduction, else the last operator."""
-        ranked = {Role.EXTERN: 4, Role.REDUCTION: 3, Role.WINDOW: 2, Role.CONCAT: 1}
         computing = [op for op in self.graph.ops if ops.lookup(op).role is not Role.VIEW]
-        return max(reversed(computing or self.graph.ops), key=lambda op: ranked.get(ops.lookup(op).role, 0))
+        return max(reversed(computing or self.graph.ops), key=lambda op: ops.ANCHOR_RANK.get(ops.lookup(op).role, 0))
 
     @cached_property
     def key(self) -> tuple[str, str]:

@@ -5,10 +5,10 @@ Knows neither torch nor kernels: units are numbers, with the units that each has
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from graphlib import TopologicalSorter
+
+from costmodel.orders import in_order
 
 MOST_LANES = 6
 """Streams that a plan forks at most; more hardly ever have work at once."""
@@ -96,21 +96,7 @@ def merge_runs(
             runs.append([unit])
         home[unit] = latest[lanes[unit]] = run
     waits = [{home[unit] for member in run for unit in after[member]} - {number} for number, run in enumerate(runs)]
-    return [tuple(runs[number]) for number in _in_order(waits)]
-
-
-def _in_order(waits: Sequence[Collection[int]]) -> Iterator[int]:
-    """Numbers in an order in which none comes before one it waits for, else the smaller first (Kahn, 1962)."""
-    sorter = TopologicalSorter(dict(enumerate(waits)))
-    sorter.prepare()
-    ready = list(sorter.get_ready())
-    heapq.heapify(ready)
-    while ready:
-        number = heapq.heappop(ready)
-        yield number
-        sorter.done(number)
-        for free in sorter.get_ready():
-            heapq.heappush(ready, free)
+    return [tuple(runs[number]) for number in in_order(waits)]
 
 
 def _leads(

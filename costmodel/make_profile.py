@@ -20,6 +20,7 @@ from costmodel.dataset import kernel_of, read_frame
 from costmodel.discrepancy import Discrepancy
 from costmodel.errors import DatasetError
 from costmodel.features import OPTIONAL, Roofline
+from costmodel.files import write_whole
 from costmodel.folds import Folds, by_family
 from costmodel.hardware import CARD_SCHEMA, PREDICTOR, TOLD, WHOLE_MODELS
 from costmodel.measured import (
@@ -279,9 +280,7 @@ def coverage(frame: pd.DataFrame) -> dict[str, float]:
 
 
 def _write_card(path: Path, card: Mapping[str, Any]) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(_rounded(card), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    write_whole(path, json.dumps(_rounded(card), indent=1, allow_nan=False) + "\n")
 
 
 def _rounded(value: Any) -> Any:

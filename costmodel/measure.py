@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from costmodel.errors import MeasurementError
+from costmodel.errors import MeasurementError, first_line
 from costmodel.python_stack import with_room
 
 NOISY_IQR = 0.05
@@ -208,7 +208,7 @@ def capture_graph(call: Call, copies: int = 1) -> torch.cuda.CUDAGraph:
     except RuntimeError as error:
         if shortage := _shortage(error):
             raise shortage from None
-        raise MeasurementError(f"{NOT_CAPTURABLE}: {str(error).partition(chr(10))[0]}") from error
+        raise MeasurementError(f"{NOT_CAPTURABLE}: {first_line(str(error))}") from error
     torch.cuda.current_stream().wait_stream(stream)
     return graph
 

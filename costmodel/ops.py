@@ -16,18 +16,18 @@ from costmodel.ir import Graph, Op
 from costmodel.op_table import ROWS, Role, Row
 
 __all__ = [
+    "ANCHOR_RANK",
     "TABLE",
     "UNKNOWN",
     "Role",
     "Row",
     "attention_flops",
-    "bytes_read",
-    "bytes_written",
     "convolution_flops",
     "flops",
     "lookup",
     "matmul_flops",
     "table_of",
+    "window_elements",
 ]
 
 
@@ -50,6 +50,10 @@ UNKNOWN = Row("?", "?", Role.POINTWISE, 1)
 """How an operator without a row is treated where a guess must be made: a pointwise kernel that nobody measured."""
 
 
+ANCHOR_RANK: Mapping[Role, int] = {Role.EXTERN: 4, Role.REDUCTION: 3, Role.WINDOW: 2, Role.CONCAT: 1}
+"""What kernels and units are named after: the operator of the highest rank. Fused kernels with one lead a unit."""
+
+
 def lookup(op: Op) -> Row:
     """The row of an operator; `UNKNOWN` where the table has none."""
     return TABLE.get(op.base, UNKNOWN)
@@ -62,17 +66,11 @@ def flops(graph: Graph, op: Op) -> int:
         return row.flops(graph, op)
     sizes = [graph.type_of(ref).numel for ref in op.refs()] if row.role is Role.REDUCTION else []
     if row.role is Role.WINDOW:
-        kernel = op.arg("kernel_size")
-        sides = [side for side in kernel if isinstance(side, int)] if isinstance(kernel, tuple) else []
-        return op.type.numel * math.prod(sides)
+        return op.type.numel * window_elements(op)
     return row.work * max([op.type.numel, *sizes])
 
 
-def bytes_read(graph: Graph, op: Op) -> int:
-    """Bytes of the tensors an operator is given, each once."""
-    return sum(graph.type_of(ref).nbytes for ref in dict.fromkeys(op.refs()))
-
-
-def bytes_written(op: Op) -> int:
-    """Bytes of the results an operator makes."""
-    return sum(kind.nbytes for kind in op.types if kind.numel)
+def window_elements(op: Op) -> int:
+    """How many elements of its input a pooling reads for each of its results."""
+    kernel = op.arg("kernel_size")
+    return math.prod(size for size in kernel if isinstance(size, int)) if isinstance(kernel, tuple) else 1

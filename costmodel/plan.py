@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from costmodel.errors import PlanError
+from costmodel.files import write_whole
 from costmodel.ir import Graph
 from costmodel.lanes import MOST_LANES
 
@@ -138,10 +139,8 @@ class Plan:
             PlanError: it cannot be written.
         """
         target = Path(path)
-        temporary = target.with_name(target.name + ".tmp")
         try:
-            temporary.write_text(json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-            temporary.replace(target)
+            write_whole(target, json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n")
         except OSError as error:
             raise PlanError(f"{target}: the plan cannot be written: {error.strerror}") from error
 

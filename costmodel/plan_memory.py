@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from costmodel import ops
-from costmodel.attention import unrolled
-from costmodel.decompose import decompose
+from costmodel.compile import lowered
 from costmodel.ir import Graph, Op, Ref
 from costmodel.lanes import barriers
-from costmodel.layouts import lay_out
 from costmodel.memory.storages import Storage, allocated, storages
 from costmodel.memory.workspace import convolution_allowance_bytes, products_workspace_bytes, segments_bytes
 from costmodel.ops import Role
@@ -101,7 +99,7 @@ def region_bytes(part: Part, backend: str, on_cpu: bool = False) -> int:
     What Inductor computes where it is used takes no memory, but keeps what it is computed from alive.
     """
     if backend == "inductor":
-        graph = lay_out(decompose(unrolled(part.graph), on_cpu), on_cpu)
+        graph = lowered(part.graph, on_cpu)
         return _peak(graph, realize(graph, on_cpu).writers, unread=False)
     graph = (fused_part(part) or part).graph if backend == "cudnn" else part.graph
     return _peak(graph, {op.name for op in graph.ops if ops.lookup(op).role is not Role.VIEW}, unread=True)

@@ -151,8 +151,7 @@ def reprice(plan: Plan, graph: Graph, profile: Profile) -> Plan:
 
 def _nbytes(graph: Graph, main: Graph, regions: Sequence[Region], profile: Profile) -> int:
     """What a call needs of the device's memory."""
-    capability = str(profile.card.get("environment", {}).get("capability", ""))
-    return plan_bytes(graph, main, regions, on_graph=not profile.on_cpu, capability=capability)
+    return plan_bytes(graph, main, regions, on_graph=not profile.on_cpu, capability=profile.capability)
 
 
 def _latency_ms(us: float, profile: Profile) -> float:

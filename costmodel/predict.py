@@ -12,11 +12,19 @@ from costmodel.calibrate import COSTS, CPU_COSTS
 from costmodel.errors import CaptureError, ProfileError, RequestError
 from costmodel.hardware import Profile, load_profile, resolve_default
 from costmodel.hosts import resolve_host
-from costmodel.ir import Break, Graph, TensorType
+from costmodel.ir import Break, Graph
 from costmodel.kernels import Kernel
-from costmodel.ops import Role
 from costmodel.predictor import Estimate
-from costmodel.program import Program, compile_counts, compiled_program, eager_program, fragments_of, origin_of
+from costmodel.program import (
+    Program,
+    compile_counts,
+    compiled_program,
+    eager_program,
+    fragments_of,
+    layout_of,
+    main_input,
+    origin_of,
+)
 from costmodel.report.types import LayerPrediction, ModePrediction, Report, Unsupported
 from costmodel.timeline import TimedProgram
 from costmodel.units import Unit, group_units
@@ -27,7 +35,11 @@ if TYPE_CHECKING:
     from costmodel.frontends import Fragment
 
 UNKNOWN_WIDTH = 0.5
-"""What an operator without a rule adds to the half-width of an interval, for its share of the operators."""
+"""What operators without a rule, and modules that data leads into, add at most to the half-width of an interval."""
+UNKNOWN_SHARE = 0.1
+"""So large a part of the operators, and they add all of it: nothing tells how long they take."""
+EXTRAPOLATED_WIDTH = 0.5
+"""What kernels unlike all measured ones add to it, for their share of the time."""
 
 
 def predict(
@@ -113,18 +125,18 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
     eager_kernels = profile.predictor.predict(eager.kernels, eager.positions)
     compiled_kernels = profile.predictor.predict(compiled.kernels, compiled.positions)
     unsupported = _unsupported(graph)
-    unknown = 1.0 if graph.partial else min(1.0, 10 * len(unsupported) / max(1, len(graph.ops)))
+    unknown = 1.0 if graph.partial else min(1.0, len(unsupported) / UNKNOWN_SHARE / max(1, len(graph.ops)))
     modes = _modes(graph, eager, compiled, eager_kernels, compiled_kernels, tables, profile, unknown)
     trusted = not unsupported and all(estimate.in_range for estimate in (*eager_kernels, *compiled_kernels))
     layers = _layers(graph, eager, compiled, eager_kernels, compiled_kernels)
-    main = _main_input(graph)
+    main = main_input(graph)
     return Report(
         model=graph.name,
         hardware=profile.name,
         batch_size=batch_size or (main.shape[0] if main.shape else 1),
         input_shape=main.shape,
         precision=main.dtype,
-        layout=_layout(graph),
+        layout=layout_of(graph),
         modes=modes,
         best_mode=min(modes, key=lambda mode: modes[mode].latency_ms),
         verdict=_verdict(modes, trusted),
@@ -136,12 +148,6 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
         ),
         partial=graph.partial,
     )
-
-
-def _main_input(graph: Graph) -> TensorType:
-    """What the report calls the input: the first of floating point, as images are; token ids may come before."""
-    kinds = [value.type for value in graph.inputs] or [graph.ops[0].type]
-    return next((kind for kind in kinds if "float" in kind.dtype), kinds[0])
 
 
 def _modes(
@@ -189,7 +195,7 @@ def _range_width(*groups: Sequence[Estimate]) -> float:
         total = sum(estimate.us for estimate in estimates)
         outside = sum(estimate.us for estimate in estimates if not estimate.in_range)
         share = max(share, outside / max(1e-9, total))
-    return 0.5 * share
+    return EXTRAPOLATED_WIDTH * share
 
 
 def _layers(
@@ -294,10 +300,3 @@ def _describe(item: Break, model: str) -> str:
     place = f"{item.module or model} ({item.source})"
     missed = f", {', '.join(item.missed)} among it" if item.missed else ""
     return f"captured in part: {place} goes by the values of a tensor, and what follows is in no figure{missed}"
-
-
-def _layout(graph: Graph) -> str:
-    """`nhwc` if the inputs, or the weights of convolutions, lie channels last."""
-    convolutions = [op for op in graph.ops if ops.lookup(op).role is Role.EXTERN and len(op.type.shape) == 4]
-    images = [value.type for value in graph.inputs if len(value.type.shape) == 4]
-    return "nhwc" if any(kind.layout == "nhwc" for kind in (*images, *(op.type for op in convolutions[:1]))) else "nchw"

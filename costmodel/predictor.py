@@ -240,12 +240,12 @@ def usual(distance: Array, value: Array) -> Array:
     return np.asarray(np.where(equal, value[first], np.median(value[nearest], axis=1)), dtype=np.float32)
 
 
-def weigh(distance: Array, residual: Array, reach: float, neighbours: int = 8) -> tuple[Array, Array]:
+def weigh(distance: Array, residual: Array, reach: float) -> tuple[Array, Array]:
     """Weighted mean residual of the nearest measured kernels, shrunk to 0 with distance; and the nearest distance.
 
     Nadaraya-Watson regression with a Gaussian kernel of width `reach` and one pseudo-observation of residual 0.
     """
-    count = min(neighbours, distance.shape[1])
+    count = min(WEIGHED, distance.shape[1])
     nearest = np.argpartition(distance, count - 1, axis=1)[:, :count]
     near = np.take_along_axis(distance, nearest, axis=1)
     weight = np.exp(-0.5 * (near / reach) ** 2)
@@ -256,8 +256,10 @@ def weigh(distance: Array, residual: Array, reach: float, neighbours: int = 8) -
 EXACT = 1e-2
 """Scaled vectors closer than this are of the same kernel."""
 RECALLED_WIDTH = 0.05
-"""Half-width of the logarithm for a kernel equal to a measured one: so far were 96 % of 193 kernels that two machines
-of one kind measured (`repeated` in the card of nvidia-h200)."""
+"""Half-width of the logarithm for a kernel equal to a measured one: so far are 96 % of the kernels that two
+machines of one kind measured (`repeated` in the card of nvidia-h200)."""
+WEIGHED = 8
+"""So many of the nearest measured kernels correct the networks."""
 PRIOR_WEIGHT = 0.3
 """Weight of "no correction", against 1 for a measured kernel at distance 0."""
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from costmodel import ops
 from costmodel.ir import Graph, Op, Ref, TensorType
 from costmodel.ops import Role
-from costmodel.realize import CHANNELS_LAST, CUTTING, INSIDE, READS_TO_REALIZE_REUSED, most_reads, window_elements
+from costmodel.realize import CHANNELS_LAST, CUTTING, INSIDE, READS_TO_REALIZE_REUSED, most_reads
 from costmodel.strides import dense, layout_of
 
 IN_PLACE = frozenset({"relu", "hardtanh"})
@@ -50,7 +50,7 @@ def preferring(graph: Graph) -> frozenset[str]:
             if not kept:
                 reads[op.name] = read
         else:
-            kept = role is Role.WINDOW and window_elements(op) > most_reads(_calls(op, users))
+            kept = role is Role.WINDOW and ops.window_elements(op) > most_reads(_calls(op, users))
         one = len(op.types) == 1 or role is Role.WINDOW or op.base == "native_batch_norm"
         if kept and op.name in near and one and has_two_orders(op.type):
             reads.pop(op.name, None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from costmodel import ops
 from costmodel.compile import compiled_kernels
-from costmodel.ir import Graph, Op, Ref
+from costmodel.ir import Graph, Op, Ref, TensorType
 from costmodel.kernels import Kernel, eager_kernels, grouping
 from costmodel.ops import Role
 
@@ -169,3 +169,16 @@ def compile_counts(kernels: Iterable[Kernel]) -> dict[str, float]:
     distinct = {str(kernel.graph) for kernel in kernels if kernel.backend == "triton"}
     operators = sum(len(kernel.graph.ops) for kernel in kernels)
     return {"operator": operators, "distinct_kernel": len(distinct), "start": 1.0}
+
+
+def main_input(graph: Graph) -> TensorType:
+    """What reports call the input: the first of floating point, as images are; token ids may come before."""
+    kinds = [value.type for value in graph.inputs] or [graph.ops[0].type]
+    return next((kind for kind in kinds if "float" in kind.dtype), kinds[0])
+
+
+def layout_of(graph: Graph) -> str:
+    """`nhwc` if the inputs, or the weights of convolutions, lie channels last; else `nchw`."""
+    convolutions = [op for op in graph.ops if ops.lookup(op).role is Role.EXTERN and len(op.type.shape) == 4]
+    images = [value.type for value in graph.inputs if len(value.type.shape) == 4]
+    return "nhwc" if any(kind.layout == "nhwc" for kind in (*images, *(op.type for op in convolutions[:1]))) else "nchw"

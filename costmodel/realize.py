@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -215,7 +214,7 @@ class Lowering:
         return replace(source, ops=(*source.ops, op.name)) if source.ops else source
 
     def _lower_pointwise(self, op: Op, row: ops.Row) -> None:
-        window = window_elements(op) if row.role is Role.WINDOW else 0
+        window = ops.window_elements(op) if row.role is Role.WINDOW else 0
         copied = self._is_copied_view(op) or self._is_inside(op.name)
         if copied:
             self.realize(op.refs()[0].name)
@@ -296,9 +295,3 @@ def _keeps_order(op: Op, source: TensorType) -> bool:
         return layout_of(op.type.shape, strides_through(op, plain, dense(plain), op.type)) == "nchw"
     in_named_orders = op.type.layout != "strided" and source.layout != "strided"
     return (in_named_orders or op.base in REGROUPING) and op.type.numel == source.numel
-
-
-def window_elements(op: Op) -> int:
-    """How many elements of its input a pooling reads for each of its results."""
-    kernel = op.arg("kernel_size")
-    return math.prod(size for size in kernel if isinstance(size, int)) if isinstance(kernel, tuple) else 1

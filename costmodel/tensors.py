@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.errors import ProfileError
+from costmodel.files import write_whole
 
 SCHEMA = 1
 Tensors = Mapping[str, npt.NDArray[Any]]
@@ -19,14 +20,12 @@ Content = TypeVar("Content")
 
 
 def write_tensors(path: Path, tensors: Tensors, about: Mapping[str, object]) -> str:
-    """Writes arrays and what is said about them, through a temporary name; the file's SHA-256."""
+    """Writes arrays and what is said about them; the file's SHA-256."""
     from safetensors.numpy import save
 
     whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
     data = save(whole, metadata={"schema": str(SCHEMA), **{key: json.dumps(value) for key, value in about.items()}})
-    temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(data)
-    temporary.replace(path)
+    write_whole(path, data)
     return hashlib.sha256(data).hexdigest()
 
 

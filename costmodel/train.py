@@ -1,7 +1,6 @@
-"""Measured units -> a trained predictor, with scores beside those of the baselines; scikit-learn is imported here only.
+"""Measured kernels -> a trained predictor: networks, the kernels they are corrected by, widths of intervals.
 
-Every score is of rows whose shape group (the same graph at any batch size, precision or layout) was in no training
-fold: rows of one sweep are near copies of each other, and a split by row would measure memory.
+What a network may learn from is decided elsewhere (`folds`).
 """
 
 from __future__ import annotations
@@ -34,6 +33,8 @@ from costmodel.predictor import (
 )
 from costmodel.traffic import traffic_bytes
 
+CACHE_BYTES = 64e6
+"""More than an H200's second-level cache holds: a kernel that moves so much goes by the bandwidth of memory."""
 LEAST_ROWS = 30
 """A group with fewer measured kernels gets no model of its own; its kernels are out of range."""
 COVERAGE = 0.9
@@ -109,10 +110,14 @@ def trusted(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def fit_roofline(kernels: Sequence[Kernel], time_us: Sequence[float]) -> Roofline:
-    """Ceilings that all but the fastest half percent of the measured kernels stay under."""
+    """Ceilings of the device, as the measured kernels come near them.
+
+    Bandwidth is what all but the fastest 5 % of the kernels with more traffic than the second-level cache holds stay
+    under, peaks what all but the fastest half percent do that compute in a type, and the floor is what 1 % stay under.
+    """
     times = np.asarray(time_us)
     traffic = np.array([traffic_bytes(kernel.graph) for kernel in kernels], dtype=float)
-    large = traffic > 64e6  # beyond the second-level cache
+    large = traffic > CACHE_BYTES
     bandwidth = np.quantile(traffic[large] / times[large], 0.95) if large.sum() >= 20 else np.max(traffic / times)
     peaks: dict[str, list[float]] = {}
     for kernel, time in zip(kernels, times, strict=True):

@@ -14,10 +14,8 @@ from costmodel import ops
 from costmodel.ir import Graph, Op
 from costmodel.kernels import Kernel
 from costmodel.ops import Role
-from costmodel.program import origin_of
+from costmodel.program import compiled_program, origin_of
 
-_RANK = {Role.EXTERN: 4, Role.REDUCTION: 3, Role.WINDOW: 2, Role.CONCAT: 1}
-"""What a unit is named after: the operator of the highest rank; fused kernels that compute one lead a unit."""
 _NAMED_LIKE_CONCAT = "batch_norm"
 """Pointwise, but what users call the layer: of a concatenation and a batch norm the later one names the unit."""
 
@@ -45,10 +43,8 @@ class Unit:
         return f"{self.position:5.3f} {self.name}: {names} ({len(self.kernels)} kernels)"
 
 
-def fuse(graph: Graph) -> tuple[Unit, ...]:
+def find_units(graph: Graph) -> tuple[Unit, ...]:
     """The units of a captured graph, in execution order."""
-    from costmodel.program import compiled_program
-
     return group_units(graph, compiled_program(graph).kernels)
 
 
@@ -135,7 +131,7 @@ class _Sites:
         """Whether a kernel leads a unit whatever it follows."""
         kernel = self.kernels[index]
         return kernel.backend != "triton" or any(
-            ops.lookup(op).role is Role.CONCAT or (ops.lookup(op).role in _RANK and op.name in kernel.ops)
+            ops.lookup(op).role is Role.CONCAT or (ops.lookup(op).role in ops.ANCHOR_RANK and op.name in kernel.ops)
             for op in self.own[index]
         )
 
@@ -186,4 +182,4 @@ def _unit(computing: tuple[Op, ...], order: Mapping[str, int], kernels: tuple[in
 
 def _rank(op: Op) -> int:
     row = ops.lookup(op)
-    return _RANK[Role.CONCAT] if row.kind == _NAMED_LIKE_CONCAT else _RANK.get(row.role, 0)
+    return ops.ANCHOR_RANK[Role.CONCAT] if row.kind == _NAMED_LIKE_CONCAT else ops.ANCHOR_RANK.get(row.role, 0)

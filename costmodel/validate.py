@@ -15,7 +15,7 @@ from torch import nn
 
 from costmodel.apply import Planned, apply, device_of
 from costmodel.capture import tensors_in
-from costmodel.errors import CostmodelError, RequestError
+from costmodel.errors import CostmodelError, RequestError, first_line
 from costmodel.exact import Exact, capture_exactly
 from costmodel.gate import random_like, worst_error
 from costmodel.hardware import load_profile, resolve_default
@@ -83,7 +83,7 @@ def validate(
         for name, one in plans.items():
             runs[name] = _Run.of(partial(apply, module, one, example, captured=captured), example, device, capture_s)
         _interleave(runs, seconds, device.type)
-    host = here(chosen, device) if host is None else host  # probed last, as warm as what was measured
+    host = this_host_speed(chosen, device) if host is None else host  # probed last, as warm as what was measured
     report = predict(module, inputs, hardware=chosen, model_name=model_name, host=host)
     predicted = {mode: found.latency_ms for mode, found in report.modes.items()}
     predicted |= {name: one.latency_ms["plan"] for name, one in plans.items()}
@@ -112,7 +112,7 @@ def _measured_layers(
     return {"layers": eager, "compiled_layers": compiled, "regions": regions}
 
 
-def here(hardware: str, device: torch.device) -> float | None:
+def this_host_speed(hardware: str, device: torch.device) -> float | None:
     """How fast this machine's host is against a profile's own; None where only the CPU is measured."""
     profile = load_profile(hardware)
     if device.type != "cuda" or "host" not in profile.card:
@@ -159,7 +159,7 @@ class _Run:
             run = cls(lambda: runner(*example))
             run.outputs = [output.clone() for output in tensors_in(runner(*example))]
         except Exception as error:  # noqa: BLE001 - a compiler may fail in any way, and the other modes go on
-            return cls(None, f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}")
+            return cls(None, f"{type(error).__name__}: {first_line(str(error))}")
         synchronize(device)
         run.runner, run.compile_s = runner, before_s + time.perf_counter() - start
         runner(*example)
@@ -227,9 +227,9 @@ def _interleave(runs: Mapping[str, _Run], seconds: float, device: str) -> None:
                 run.rounds_us.append(latency(run.call, seconds, device=device).median_us)
 
 
-def bootstrap(samples: Sequence[float], coverage: float = 0.95) -> tuple[float, float]:
-    """Interval of the median by resampling (Efron, "Bootstrap methods", 1979); seeded, so that it repeats."""
+def bootstrap(samples: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of the median by resampling (Efron, "Bootstrap methods", 1979); seeded, so that it repeats."""
     generator = np.random.default_rng(0)
     drawn = generator.choice(np.asarray(samples), size=(RESAMPLES, len(samples)))
-    low, high = np.quantile(np.median(drawn, axis=1), [(1 - coverage) / 2, (1 + coverage) / 2])
+    low, high = np.quantile(np.median(drawn, axis=1), [0.025, 0.975])
     return float(low), float(high)

@@ -13,7 +13,7 @@ from torch import nn
 from costmodel.capture import capture
 from costmodel.checkpoint import checkpointed
 from costmodel.errors import CheckpointPlanError
-from costmodel.measure_memory import StorageWatch
+from costmodel.memory.measure import StorageWatch
 from costmodel.memory.plan import CheckpointPlan, make_plan, parse_plan
 from costmodel.memory.regions import choose_regions
 from costmodel.memory.stash import feature_maps, stashes

@@ -48,7 +48,7 @@ def predicting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Predict], None]:
         if name != "nvidia-h200":
             raise UnknownHardwareError(f"unknown hardware {name!r}; there are: nvidia-h200")
         card = {"device": "NVIDIA H200", "units": 3, "scores": {"mape": [1, 2]}, "note": None}
-        return SimpleNamespace(card=card, on_cpu=False)
+        return SimpleNamespace(card=card, on_cpu=False, environment={})
 
     monkeypatch.setattr(hardware, "list_profiles", lambda: ("nvidia-h200",))
     monkeypatch.setattr(hardware, "resolve_default", lambda: ("nvidia-h200", "no GPU here"))
@@ -311,9 +311,9 @@ def test_ir_draws_units_in_the_colors_of_their_predicted_speedups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def faster(graph: Graph, profile: object) -> object:
-        from costmodel.units import fuse
+        from costmodel.units import find_units
 
-        return SimpleNamespace(layers=[SimpleNamespace(speedup=4.0) for _ in fuse(graph)])
+        return SimpleNamespace(layers=[SimpleNamespace(speedup=4.0) for _ in find_units(graph)])
 
     monkeypatch.setattr(importlib.import_module("costmodel.predict"), "predict_graph", faster)
     assert main(["ir", "alexnet", "--as", "svg", "--hardware", "nvidia-h200", "-o", str(tmp_path / "a.svg")]) == 0

@@ -20,7 +20,7 @@ from costmodel.draw.colors import UNKNOWN, speedup_color
 from costmodel.draw.layout import GAP, Drawing, arrange
 from costmodel.ir import Graph
 from costmodel.streams import Leaf, Pipeline, SplitJoin, leaves, stream_tree, unit_dependencies, unit_tree
-from costmodel.units import fuse
+from costmodel.units import find_units
 
 SVG = "{http://www.w3.org/2000/svg}"
 Graphs = Callable[[str], Graph]
@@ -76,7 +76,7 @@ class TestLayout:
 @pytest.mark.parametrize("model", ["densenet121", "googlenet", "swin_t"])
 def test_an_svg_shows_every_unit_in_its_color(graph_of: Graphs, model: str) -> None:
     graph = graph_of(model)
-    units = fuse(graph)
+    units = find_units(graph)
     speedups = [None if index % 7 == 0 else 0.5 + index % 5 / 2 for index in range(len(units))]
     root = ElementTree.fromstring(to_svg(graph, units, speedups, "a title"))
     drawn = {}
@@ -104,7 +104,7 @@ def test_names_are_escaped() -> None:
             return next(self.children())(x)
 
     graph = capture(Model().eval(), (torch.empty(2, 4),), 'x"y')
-    units = fuse(graph)
+    units = find_units(graph)
     root = ElementTree.fromstring(to_svg(graph, units, [1.0] * len(units), "<&>"))
     assert root.find(f"{SVG}title").text == "<&>"
     assert 'a<b>&"c\\' in [text.text for text in root.iter(f"{SVG}text")]
@@ -115,7 +115,7 @@ def test_names_are_escaped() -> None:
 
 def test_dot_has_every_unit_and_dependency(graph_of: Graphs) -> None:
     graph = graph_of("densenet121")
-    units = fuse(graph)
+    units = find_units(graph)
     lines = to_dot(graph, units, [2.0] * len(units)).splitlines()
     before, fed = unit_dependencies(graph, units)
     assert sum("[label=" in line and 'fillcolor="#9dc5dd"' in line for line in lines) == len(units)
@@ -132,7 +132,7 @@ def tree_leaves(tree: Any) -> Iterator[int]:
 
 def test_json_says_what_the_graph_says(graph_of: Graphs) -> None:
     graph = graph_of("densenet121")
-    units = fuse(graph)
+    units = find_units(graph)
     record = json.loads(to_json(graph, units))
     assert (record["schema"], record["name"], record["module_calls"]) == (1, "densenet121", graph.module_calls)
     assert [item["name"] for item in record["ops"]] == [op.name for op in graph.ops]
@@ -154,5 +154,5 @@ def test_json_has_no_number_that_json_lacks() -> None:
             return x.masked_fill(x > 0, float("-inf"))
 
     graph = capture(Masked().eval(), (torch.empty(4),))
-    record = json.loads(to_json(graph, fuse(graph)))
+    record = json.loads(to_json(graph, find_units(graph)))
     assert record["ops"][-1]["args"]["value"] == "-inf"

@@ -15,9 +15,9 @@ from torch import nn
 from costmodel.capture import capture
 from costmodel.hardware import load_profile
 from costmodel.ir import Graph, Op, Ref, TensorType, Value, parse
-from costmodel.measure_memory import StorageWatch, inference_peak_bytes, training_peak_bytes
 from costmodel.memory.alternatives import BUSES, alternatives
 from costmodel.memory.liveness import Peak, inference_peak, live_bytes
+from costmodel.memory.measure import StorageWatch, inference_peak_bytes, training_peak_bytes
 from costmodel.memory.recompute import recompute
 from costmodel.memory.regions import choose_regions
 from costmodel.memory.stash import feature_maps, needing_gradient, stashes, unknown_savers

@@ -58,7 +58,10 @@ class TestReport:
         assert found["saved_bytes"] == found["stashed_before"] - found["stashed_after"]
 
     def test_csv_has_a_row_a_pass(self, report: MemoryReport) -> None:
-        rows = list(csv.DictReader(io.StringIO(render_memory(report, "csv"))))
+        text = render_memory(report, "csv")
+        header = text.splitlines()[0].split(",")
+        assert len(header) == len(set(header))
+        rows = list(csv.DictReader(io.StringIO(text)))
         assert [row["pass"] for row in rows] == ["inference", "training"]
         assert int(rows[0]["peak_bytes"]) == report.inference.peak_bytes
         assert rows[0]["gradient_bytes"] == ""
@@ -114,3 +117,22 @@ class TestAccuracy:
         inference, training = accuracy_rows(["squeezenet1_1"], "cpu", 1)
         assert abs(inference.error) < 0.001
         assert abs(training.error) < 0.02
+
+
+def test_the_main_input_is_that_of_a_prediction() -> None:
+    """Token ids come first; the image, channels last, is what both call the input."""
+
+    class Captioned(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.conv = nn.Embedding(10, 4), nn.Conv2d(3, 4, 3)
+
+        def forward(self, ids: torch.Tensor, image: torch.Tensor) -> torch.Tensor:
+            return self.words(ids).sum() + self.conv(image).sum()
+
+    image = torch.empty(2, 3, 8, 8, device="meta").to(memory_format=torch.channels_last)
+    inputs = (torch.zeros(2, 5, dtype=torch.int64, device="meta"), image)
+    found = analyze_memory(Captioned().to("meta"), inputs, hardware="nvidia-h200")
+    report = costmodel.predict(Captioned().to("meta"), inputs, hardware="nvidia-h200")
+    for one in (found, report):
+        assert (one.input_shape, one.precision, one.layout) == ((2, 3, 8, 8), "float32", "nhwc")

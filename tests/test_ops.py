@@ -117,24 +117,6 @@ class TestFlops:
         assert sum(ops.flops(graph, op) for op in library) == pytest.approx(2e9 * gigamacs, rel=2e-2)
 
 
-class TestBytes:
-    def test_a_tensor_read_twice_is_read_once(self) -> None:
-        kind = TensorType("float16", (4, 5))
-        op = Op("0", "mul.Tensor", (("self", Ref("x")), ("other", Ref("x"))), (kind,))
-        graph = Graph("", (Value("x", kind),), (op,), (Ref("0"),))
-        assert ops.bytes_read(graph, op) == 40  # 20 elements of 2 bytes
-        assert ops.bytes_written(op) == 40
-
-    def test_convolution(self) -> None:
-        graph = capture(nn.Conv2d(3, 8, 3), (torch.empty(1, 3, 8, 8, device="meta"),))
-        assert ops.bytes_read(graph, graph.ops[0]) == 4 * (192 + 216 + 8)  # image, weight, bias
-        assert ops.bytes_written(graph.ops[0]) == 4 * 288
-
-    def test_every_result_is_written(self) -> None:
-        kinds = (TensorType("float32", (4,)), TensorType("int64", (4,)), TensorType("uint8", (0,)))
-        assert ops.bytes_written(Op("0", "max.dim", (), kinds)) == 16 + 32
-
-
 class TestTable:
     def test_two_rows_for_one_operator_are_refused(self) -> None:
         with pytest.raises(GraphError, match="two rows for relu"):

@@ -17,7 +17,7 @@ from costmodel.execute import Program, prepare
 from costmodel.freeze import freeze
 from costmodel.hardware import load_profile
 from costmodel.ir import Graph, parse
-from costmodel.measure_memory import StorageWatch
+from costmodel.memory.measure import StorageWatch
 from costmodel.moves import rewrite
 from costmodel.plan import Region
 from costmodel.plan_memory import lane_peaks, plan_bytes, region_bytes

@@ -14,7 +14,7 @@ from costmodel.capture import capture
 from costmodel.ir import Graph
 from costmodel.ops import Role
 from costmodel.program import compiled_program
-from costmodel.units import Unit, fuse, group_units
+from costmodel.units import Unit, find_units, group_units
 
 MODELS = ("densenet121", "resnet18", "alexnet", "swin_t", "squeezenet1_1", "mobilenet_v3_small")
 Graphs = Callable[[str], Graph]
@@ -38,7 +38,7 @@ def test_every_kernel_and_every_computing_operator_is_in_one_unit(graph_of: Grap
 @pytest.mark.parametrize("model", MODELS)
 def test_names_are_the_models_own_and_positions_rise(graph_of: Graphs, model: str):
     modules = dict(zoo.load(model).module.named_modules())
-    units = fuse(graph_of(model))
+    units = find_units(graph_of(model))
     assert all(unit.name in modules or unit.name == unit.kind for unit in units)
     positions = [unit.position for unit in units]
     assert positions == sorted(positions)
@@ -67,7 +67,7 @@ def test_names_are_the_models_own_and_positions_rise(graph_of: Graphs, model: st
     ],
 )
 def test_what_a_unit_is_made_of(graph_of: Graphs, model: str, name: str, operators: str):
-    assert [kinds(unit) for unit in fuse(graph_of(model)) if unit.name == name] == [operators]
+    assert [kinds(unit) for unit in find_units(graph_of(model)) if unit.name == name] == [operators]
 
 
 def test_a_weights_copy_to_another_layout_belongs_to_its_convolution(graph_of: Graphs):
@@ -95,7 +95,7 @@ def test_modules_named_by_numbers_are_not_taken_for_operators():
 
 def test_a_model_of_pointwise_operators_is_one_unit():
     graph = capture(nn.Sequential(nn.ReLU(), nn.Sigmoid()).eval(), [torch.empty(4, 8)], "pointwise")
-    (unit,) = fuse(graph)
+    (unit,) = find_units(graph)
     assert kinds(unit) == "relu sigmoid"
     assert str(unit) == f"{unit.position:5.3f} {unit.name}: relu+sigmoid (1 kernels)"
 

@@ -1,6 +1,7 @@
 """Measuring side by side, on the CPU."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -50,6 +51,14 @@ def test_errors_by_hand():
     assert RESULT.modes["broken"].error is None
     assert RESULT.worst_error == pytest.approx(0.2)  # predicted 4 / 2 = 2, measured 2.5: a fifth too low
     assert replace(RESULT, modes={"eager": mode(None, 1.0)}).worst_error == 0.0
+
+
+def test_json_holds_finite_numbers_only():
+    """A mode whose outputs are not numbers differs infinitely."""
+    wrong = replace(RESULT.modes["default"], output_error=math.inf)
+    record = json.loads(render_validation(replace(RESULT, modes={**RESULT.modes, "default": wrong}), "json"))
+    assert record["modes"]["default"]["output_error"] is None
+    assert record["modes"]["eager"]["measured_ms"] == 5.0
 
 
 def test_plan_and_eager_are_measured_in_turn():

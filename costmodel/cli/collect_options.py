@@ -118,5 +118,7 @@ def make_directory(name: str, wanted: Path | None) -> Path:
 def _slug(device: str) -> str:
     import torch
 
+    from costmodel.hardware import profile_name
+
     said = "cpu" if device == "cpu" else torch.cuda.get_device_name(torch.device(device))
-    return re.sub(r"[^a-z0-9]+", "-", said.lower()).strip("-")
+    return profile_name(said)

@@ -82,9 +82,9 @@ def _shown(graph: Graph, form: Form) -> str:
     from costmodel import draw
     from costmodel.draw.labels import unit_label
     from costmodel.streams import format_tree, unit_tree
-    from costmodel.units import fuse
+    from costmodel.units import find_units
 
-    units = fuse(graph)
+    units = find_units(graph)
     if form is Form.UNITS:
         return "".join(f"{unit}\n" for unit in units)
     if form is Form.STREAMS:
@@ -108,7 +108,7 @@ def _streamit(graph: Graph) -> str:
 def _drawn(graph: Graph, profile: Profile) -> str:
     from costmodel.draw import to_svg
     from costmodel.predict import predict_graph
-    from costmodel.units import fuse
+    from costmodel.units import find_units
 
     speedups = [layer.speedup for layer in predict_graph(graph, profile).layers]
-    return to_svg(graph, fuse(graph), speedups, f"{graph.name}: predicted speedup of each unit on {profile.name}")
+    return to_svg(graph, find_units(graph), speedups, f"{graph.name}: predicted speedup of each unit on {profile.name}")

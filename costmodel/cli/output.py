@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from costmodel.errors import RequestError
+from costmodel.files import reserve, take_name
 
 Write = Callable[[str], None]
 
@@ -77,32 +77,22 @@ def _special(path: Path) -> Write:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Write]:
-    target = path.resolve()
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:64]}.", dir=target.parent)
-        os.close(handle)
+        temporary = reserve(path)
     except OSError as error:
         raise RequestError(f"cannot write {path}: {error.strerror}") from error
     written: list[str] = []
     try:
         yield written.append
         if written:
-            _commit(Path(temporary), target, "".join(written))
+            _commit(temporary, path, "".join(written))
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
-def _commit(temporary: Path, target: Path, text: str) -> None:
-    """Fills the temporary file and gives it the target's name, and the permissions that a new file would have."""
+def _commit(temporary: Path, path: Path, text: str) -> None:
     try:
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
-        temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
-        os.replace(temporary, target)
+        take_name(temporary, path)
     except OSError as error:
-        raise RequestError(f"cannot write {target}: {error.strerror}") from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        raise RequestError(f"cannot write {path}: {error.strerror}") from error

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.common import choose_hardware, printing_aside
+from costmodel.cli.common import choose_hardware, printing_aside, terminal_width
 from costmodel.cli.output import Write, opened
 from costmodel.cli.run import WRONG_REQUEST, complain
 from costmodel.errors import CostmodelError, RequestError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from costmodel.report import Report
 
 
@@ -57,7 +59,7 @@ def predict(
             else:
                 reports.append(found)
         if reports:
-            _write(write, reports[0] if len(models) == 1 else reports, format, layers, to_file=output is not None)
+            _write(write, reports[0] if len(models) == 1 else reports, format, layers, output)
     for failure in failures:
         complain(failure)
     if failures:
@@ -149,17 +151,13 @@ def _write(
     reports: Report | Sequence[Report],
     format: options.Format,  # noqa: A002
     layers: options.Layers | None,
-    to_file: bool,
+    output: Path | None,
 ) -> None:
     from costmodel.report import render
 
-    terminal = not to_file and sys.stdout is not None and sys.stdout.isatty()
-    width = None
-    if terminal:
-        import shutil
-
-        width = shutil.get_terminal_size().columns
-    write(render(reports, format.value, layers=layers and layers.value, width=width, color=terminal and _colorful()))
+    width = terminal_width(output)
+    color = width is not None and _colorful()
+    write(render(reports, format.value, layers=layers and layers.value, width=width, color=color))
 
 
 def _colorful() -> bool:

@@ -23,14 +23,12 @@ __all__ = [
     "CONVOLUTIONS",
     "GROUPS",
     "OPTIONAL",
-    "Features",
     "Roofline",
     "anchor_flops",
     "device_share",
     "featurize",
     "group_of",
 ]
-Features = Mapping[str, float]
 OPTIONAL = frozenset({"position"})
 """Features that a predictor may go without: an ablation decides whether they are worth having."""
 

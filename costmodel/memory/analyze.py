@@ -23,7 +23,7 @@ from costmodel.memory.workspace import (
     graph_pool_bytes,
     products_workspace_bytes,
 )
-from costmodel.program import eager_program
+from costmodel.program import eager_program, layout_of, main_input
 from costmodel.report.memory import MemoryReport
 from costmodel.report.memory_types import FeatureMaps, Inference, Training
 from costmodel.report.types import Unsupported
@@ -87,14 +87,14 @@ def analyze_on(
     if not forward.ops:
         raise CaptureError(f"{name}: the model has no operator to run, so there is nothing to analyse")
     step = capture(module, inputs, name, training=True) if "training" in passes else None
-    main = forward.inputs[0].type if forward.inputs else forward.ops[0].type
+    main = main_input(forward)
     return MemoryReport(
         model=name,
         hardware=profile.name,
         batch_size=main.shape[0] if main.shape else 1,
         input_shape=main.shape,
         precision=main.dtype,
-        layout=main.layout,
+        layout=layout_of(forward),
         parameter_bytes=state.parameter_bytes,
         buffer_bytes=state.buffer_bytes,
         input_bytes=state.input_bytes,
@@ -105,7 +105,7 @@ def analyze_on(
 
 
 def _inference(graph: Graph, state: State, profile: Profile) -> Inference:
-    workspace = products_workspace_bytes(graph, _capability(profile), training=False)
+    workspace = products_workspace_bytes(graph, profile.capability, training=False)
     resident = state.resident_bytes + workspace
     convolutions = convolution_workspaces(graph, profile.predictor)
     peak = inference_peak(graph, resident, convolutions)
@@ -120,7 +120,7 @@ def _inference(graph: Graph, state: State, profile: Profile) -> Inference:
 
 
 def _training(graph: Graph, state: State, profile: Profile, optimizer: str) -> Training:
-    workspace = products_workspace_bytes(graph, _capability(profile), training=True)
+    workspace = products_workspace_bytes(graph, profile.capability, training=True)
     stashed = stashes(graph, state.trainable)
     held = OPTIMIZERS[optimizer].state * state.trainable_bytes
     resident = state.resident_bytes + workspace + held
@@ -182,7 +182,3 @@ def _where(graph: Graph, peak: Peak) -> str:
     """The module of the operator at the peak; the operator's kind where it has none."""
     op = next((op for op in graph.ops if op.name == peak.op), None)
     return "" if op is None else op.module or ops.lookup(op).kind
-
-
-def _capability(profile: Profile) -> str:
-    return str(profile.card.get("environment", {}).get("capability", ""))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from costmodel.errors import CheckpointPlanError
+from costmodel.files import write_whole
 from costmodel.memory.regions import Regions
 
 SCHEMA = 1
@@ -39,14 +39,10 @@ class CheckpointPlan:
         Raises:
             CheckpointPlanError: the path cannot be written.
         """
-        target = Path(path)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         record = {"kind": KIND, "schema": SCHEMA, **dataclasses.asdict(self)}
         try:
-            temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-            temporary.replace(target)
+            write_whole(Path(path), json.dumps(record, indent=1) + "\n")
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise CheckpointPlanError(f"{path}: cannot be written: {error.strerror}") from error
 
     @staticmethod

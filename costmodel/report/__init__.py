@@ -12,7 +12,27 @@ LAYERS = ("top", "all", "none")
 
 _DEFAULT_LAYERS = {"table": "top", "csv": "none", "md": "top", "html": "all"}
 
-__all__ = ["FORMATS", "LAYERS", "LayerPrediction", "ModePrediction", "Reason", "Report", "Unsupported", "render"]
+__all__ = [
+    "FORMATS",
+    "LAYERS",
+    "LayerPrediction",
+    "ModePrediction",
+    "Reason",
+    "Report",
+    "Unsupported",
+    "check_format",
+    "render",
+]
+
+
+def check_format(format: str) -> None:  # noqa: A002
+    """Nothing, if it is one of FORMATS.
+
+    Raises:
+        RequestError: it is none.
+    """
+    if format not in FORMATS:
+        raise RequestError(f"unknown format {format!r}; choose one of {', '.join(FORMATS)}")
 
 
 def render(
@@ -36,8 +56,7 @@ def render(
     Raises:
         RequestError: unknown format or choice of layers.
     """
-    if format not in FORMATS:
-        raise RequestError(f"unknown format {format!r}; choose one of {', '.join(FORMATS)}")
+    check_format(format)
     if layers is not None and layers not in LAYERS:
         raise RequestError(f"unknown choice of layers {layers!r}; choose one of {', '.join(LAYERS)}")
     if format == "json":

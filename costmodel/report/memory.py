@@ -6,8 +6,7 @@ import csv
 import io
 import json
 
-from costmodel.errors import RequestError
-from costmodel.report import FORMATS
+from costmodel.report import check_format
 from costmodel.report.memory_types import MemoryFigures, Training
 from costmodel.report.rows import milliseconds, number
 from costmodel.report.sections import Section, Sheet, render_sheet
@@ -17,14 +16,7 @@ _COLUMNS = (
     *("cuBLAS", "cuDNN", "cuDNN at most", "graph pool"),
 )
 _PASS_KEYS = (
-    *(
-        "peak_bytes",
-        "peak_at",
-        "workspace_bytes",
-        "convolution_workspace_bytes",
-        "convolution_allowance_bytes",
-        "graph_pool_bytes",
-    ),
+    *("peak_bytes", "peak_at", "workspace_bytes", "convolution_workspace_bytes", "convolution_allowance_bytes"),
     *("graph_pool_bytes", "gradient_bytes", "optimizer_bytes", "feature_map_bytes"),
 )
 _MODULES_SHOWN = 4
@@ -50,8 +42,7 @@ def render_memory(report: MemoryFigures, format: str = "table", *, width: int | 
     Raises:
         RequestError: unknown format.
     """
-    if format not in FORMATS:
-        raise RequestError(f"unknown format {format!r}; choose one of {', '.join(FORMATS)}")
+    check_format(format)
     if format == "json":
         return json.dumps(report.to_dict(), indent=2, allow_nan=False) + "\n"
     if format == "csv":

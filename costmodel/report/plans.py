@@ -8,9 +8,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from costmodel.errors import RequestError
 from costmodel.plan import Plan
-from costmodel.report import FORMATS
+from costmodel.report import check_format
 from costmodel.report.rows import NONE, TOP_LAYERS, interval, milliseconds, number, times
 from costmodel.report.sections import Section, Sheet, render_sheet
 
@@ -63,8 +62,7 @@ def _render(
     format: str,  # noqa: A002
     width: int | None,
 ) -> str:
-    if format not in FORMATS:
-        raise RequestError(f"unknown format {format!r}; choose one of {', '.join(FORMATS)}")
+    check_format(format)
     if format == "json":
         return json.dumps(values, indent=2, allow_nan=False) + "\n"
     if format == "csv":

@@ -172,12 +172,15 @@ def _mode_dict(name: str, mode: ModePrediction) -> dict[str, Any]:
 
 
 def _record(item: ModePrediction | LayerPrediction | Unsupported | Reason) -> dict[str, Any]:
-    return {field.name: _plain(getattr(item, field.name)) for field in dataclasses.fields(item)}
+    return {field.name: plain(getattr(item, field.name)) for field in dataclasses.fields(item)}
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: tuples as lists, numbers that are not finite as None."""
+    if isinstance(value, (tuple, list)):
+        return [plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

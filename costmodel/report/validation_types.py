@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from costmodel.report.types import SCHEMA, plain
+
 
 @dataclass(frozen=True, slots=True)
 class ModeResult:
@@ -103,4 +105,5 @@ class Validation:
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as JSON's types."""
-        return {"schema": 1, **asdict(self), "worst_error": self.worst_error}
+        found: dict[str, Any] = plain({"schema": SCHEMA, **asdict(self), "worst_error": self.worst_error})
+        return found

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Collection, Sequence
+from graphlib import CycleError
 from typing import TypeVar
 
 from costmodel.errors import GraphError
 from costmodel.ir import Graph, Op
+from costmodel.orders import in_order
 from costmodel.streams.network import Network, Series, as_series
 from costmodel.streams.regions import replace_regions
 from costmodel.streams.types import Leaf, Node
@@ -29,7 +30,7 @@ def operator_tree(graph: Graph) -> Node[Op]:
 
 
 def unit_tree(graph: Graph, units: Sequence[Unit]) -> Node[Unit]:
-    """The stream tree of a graph's units, `units.fuse(graph)`.
+    """The stream tree of a graph's units, `units.find_units(graph)`.
 
     Raises:
         GraphError: two units depend on each other.
@@ -88,22 +89,10 @@ def stream_tree(items: Sequence[T], before: Sequence[Collection[int]], fed: Coll
 
 def _dependence_order(before: Sequence[Collection[int]]) -> list[int]:
     """Indices such that each comes after those it depends on, and as given where that leaves a choice."""
-    waiting = [len(set(found)) for found in before]
-    users: list[list[int]] = [[] for _ in before]
-    for index, found in enumerate(before):
-        for source in set(found):
-            users[source].append(index)
-    ready = [index for index, count in enumerate(waiting) if count == 0]
-    order = []
-    while ready:
-        order.append(heapq.heappop(ready))
-        for user in users[order[-1]]:
-            waiting[user] -= 1
-            if waiting[user] == 0:
-                heapq.heappush(ready, user)
-    if len(order) < len(before):
-        raise GraphError(f"{len(before) - len(order)} of {len(before)} items depend on each other in a circle")
-    return order
+    try:
+        return list(in_order(before))
+    except CycleError as error:
+        raise GraphError(f"items depend on each other in a circle: {', '.join(map(str, error.args[1]))}") from error
 
 
 def _reached(order: Sequence[int], before: Sequence[Collection[int]], reading: Collection[int]) -> list[int]:

@@ -1,0 +1,53 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from costmodel.files import replacing, write_whole
+
+
+def test_a_file_takes_the_place_of_what_was_there_and_its_permissions(tmp_path: Path):
+    path = tmp_path / "a.json"
+    write_whole(path, "older")
+    path.chmod(0o640)
+    write_whole(path, "newer \N{GREEK SMALL LETTER MU}s")
+    assert path.read_bytes() == b"newer \xce\xbcs"
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_new_file_has_the_permissions_of_any_other(tmp_path: Path):
+    before = os.umask(0o027)
+    try:
+        write_whole(tmp_path / "a", b"\x00")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
+
+
+def test_what_was_there_stays_when_writing_fails(tmp_path: Path):
+    path = tmp_path / "a"
+    path.write_text("older")
+    with pytest.raises(ZeroDivisionError), replacing(path) as temporary:
+        temporary.write_text(f"half {1 / 0}")
+    assert path.read_text() == "older"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_goes_on_pointing_where_it_did(tmp_path: Path):
+    target, link = tmp_path / "elsewhere" / "a", tmp_path / "link"
+    target.parent.mkdir()
+    target.write_text("older")
+    link.symlink_to(target)
+    write_whole(link, "newer")
+    assert link.is_symlink()
+    assert target.read_text() == "newer"
+
+
+def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path):
+    with pytest.raises(FileNotFoundError):
+        write_whole(tmp_path / "none" / "a", "text")
