@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import io
-import json
-import os
-import pickle
 import subprocess
 import sys
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -249,89 +243,6 @@ class TestUserCode:
         message = one_line(spec.format(number))
         assert said in message
         assert f"broken_{number}" in message
-
-
-class Payload:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
-        return os.mkdir, (str(self.path),)
-
-
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("exported") / "m.pt2"
-    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()
-    torch.export.save(torch.export.export(module, (torch.zeros(2, 3, 8, 8),)), path)
-    return path
-
-
-def rewritten(source: Path, target: Path, change: Callable[[str, bytes], bytes], **extra: bytes) -> Path:
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as new:
-        for name in old.namelist():
-            new.writestr(name, change(name, old.read(name)))
-        for name, data in extra.items():
-            new.writestr(f"m/{name}", data)
-    return target
-
-
-def as_pickled_weights(name: str, data: bytes, payload: bytes) -> bytes:
-    if "/data/weights/weight_" in name:
-        return payload
-    if not name.endswith("weights_config.json"):
-        return data
-    config = json.loads(data)
-    for entry in config["config"].values():
-        entry["use_pickle"] = True
-    return json.dumps(config).encode()
-
-
-class TestExported:
-    def test_keeps_the_sizes_it_was_exported_with(self, exported: Path) -> None:
-        loaded = zoo.load(str(exported))
-        assert loaded.module(*loaded.inputs).shape == (2, 4, 6, 6)
-        assert {tensor.device.type for tensor in [*loaded.module.parameters(), *loaded.inputs]} == {"meta"}
-        assert zoo.load(str(exported), batch_size=2).inputs[0].shape[0] == 2
-        assert "exported for an input of 2x3x8x8" in one_line(str(exported), batch_size=3)
-        assert "as it was exported" in one_line(str(exported), precision="float16")
-
-    def test_no_pickle_in_it_is_executed(self, exported: Path, tmp_path: Path) -> None:
-        proof = tmp_path / "executed"
-        plain = pickle.dumps(Payload(proof))
-        buffer = io.BytesIO()
-        torch.save(Payload(proof), buffer)
-        saved = buffer.getvalue()
-        cases = {
-            "inputs": rewritten(
-                exported, tmp_path / "a.pt2", lambda name, old: saved if "sample_inputs" in name else old
-            ),
-            "weights": rewritten(exported, tmp_path / "b.pt2", lambda name, old: as_pickled_weights(name, old, saved)),
-            "legacy": rewritten(exported, tmp_path / "c.pt2", lambda _, old: old, **{"data/weights/model.pt": saved}),
-            "opaque": rewritten(
-                exported, tmp_path / "d.pt2", lambda _, old: old, **{"data/constants/opaque_obj_0": plain}
-            ),
-            "native": rewritten(exported, tmp_path / "e.pt2", lambda _, old: old, **{"data/aotinductor/m/x.so": b"x"}),
-        }
-        for case, path in cases.items():
-            assert "runs no code from a model file" in one_line(str(path)), case
-            assert not proof.exists(), case
-        assert "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
-
-    @pytest.mark.parametrize("kind", ["pickle", "torch.save", "empty", "truncated", "zip", "text", "directory"])
-    def test_a_file_that_is_not_a_model_is_refused(self, exported: Path, tmp_path: Path, kind: str) -> None:
-        path = tmp_path / "fake.pt2"
-        if kind == "directory":
-            path.mkdir()
-        elif kind == "torch.save":
-            torch.save({"weight": torch.zeros(3)}, path)
-        elif kind == "zip":
-            zipfile.ZipFile(path, "w").close()
-        else:
-            whole = exported.read_bytes()
-            contents = {"pickle": pickle.dumps([1]), "empty": b"", "truncated": whole[: len(whole) // 2], "text": b"hi"}
-            path.write_bytes(contents[kind])
-        assert "fake.pt2" in one_line(str(path))
 
 
 class TestTimm:
