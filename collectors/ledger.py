@@ -63,7 +63,7 @@ class Ledger:
         if schema != str(SCHEMA):
             raise DatasetError(f"{self.path}: a ledger of schema {schema}, not {SCHEMA}; use a new file")
         begun = None if environment is None else json.dumps(dict(environment), sort_keys=True)
-        self.environment: dict[str, str] = json.loads(self._about("environment", begun) or "{}")
+        self.environment: dict[str, str] = _object(self._about("environment", begun) or "{}")
         changed = "" if environment is None else differences(self.environment, environment)
         if changed:
             raise DatasetError(f"{self.path}: begun in another environment: {changed}; use a new file")
@@ -78,7 +78,7 @@ class Ledger:
     def _guarded(self, what: str) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, json.JSONDecodeError) as error:
+        except (sqlite3.Error, ValueError, TypeError) as error:
             raise DatasetError(f"{self.path}: {what}: {error}") from error
 
     def finished(self) -> set[tuple[str, str]]:
@@ -109,13 +109,13 @@ class Ledger:
     def _started(self) -> list[tuple[str, str, dict[str, Any]]]:
         with self._guarded("cannot be read"):
             rows = self._db.execute("SELECT key, unit, record FROM results WHERE status = 'started'").fetchall()
-            return [(key, unit, json.loads(record)) for key, unit, record in rows]
+            return [(key, unit, _object(record)) for key, unit, record in rows]
 
     def _attempts(self, key: str, unit: str) -> int:
         query = f"SELECT record FROM results WHERE key = ? AND unit = ? AND {_OPEN}"  # noqa: S608 - a constant
         with self._guarded("cannot be read"):
             row = self._db.execute(query, (key, unit)).fetchone()
-            return int(json.loads(row[0]).get("attempt", 1)) if row else 0
+            return int(_object(row[0]).get("attempt", 1)) if row else 0
 
     def _write(self, key: str, unit: str, status: str, record: Mapping[str, Any]) -> None:
         row = (key, unit, status, time.time(), json.dumps(record))
@@ -139,7 +139,7 @@ class Ledger:
         query = f"SELECT key, unit, status, record FROM results WHERE NOT {_OPEN} ORDER BY rowid"  # noqa: S608
         with self._guarded("cannot be read"):
             for key, unit, status, record in self._db.execute(query):
-                yield {"key": key, "unit": unit, **json.loads(record), "status": status}
+                yield {"key": key, "unit": unit, **_object(record), "status": status}
 
     def close(self) -> None:
         """Folds the journal into the file and closes it."""
@@ -152,3 +152,10 @@ class Ledger:
 
     def __exit__(self, *_details: object) -> None:
         self.close()
+
+
+def _object(text: str) -> dict[str, Any]:
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise TypeError(f"a record is a {type(found).__name__}, not an object")
+    return found

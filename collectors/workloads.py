@@ -17,7 +17,8 @@ from collectors.pool import ONE_THREAD, default_processes, in_parallel
 from collectors.whole_model import Case as ModelCase
 from collectors.worker import size_bytes
 from costmodel import ops
-from costmodel.errors import RequestError
+from costmodel.errors import DatasetError, RequestError
+from costmodel.files import read_json
 from costmodel.ir import parse
 
 UNIT_WORKLOADS = ("conv", "matmul", "layer")
@@ -178,10 +179,12 @@ def model_cases(device: str, quick: bool) -> list[ModelCase]:
 
 def remembered(path: Path, request: Mapping[str, object]) -> list[Case] | None:
     """The cases that an earlier run made for the same request; None if it did not."""
-    about = path.with_suffix(".json")
-    if not path.exists() or not about.exists() or json.loads(about.read_text()) != request:
-        return None
-    return list(read_cases(path))
+    try:
+        if read_json(path.with_suffix(".json")) != request:
+            return None
+        return list(read_cases(path))
+    except (OSError, ValueError, DatasetError):
+        return None  # damaged, or not there: they are made anew
 
 
 def remember(path: Path, request: Mapping[str, object], cases: Sequence[Case]) -> None:

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch.nn.parameter import is_lazy
-from torch.utils._pytree import tree_map_only
 
 from costmodel import ir
+from costmodel.arguments import Arguments, Inputs
 from costmodel.breaks import lacks_data
 from costmodel.errors import CaptureError, DataDependentError, first_line
 from costmodel.forward import WholeOperators, forgetful_autograd, refuse_autocast, scopes, untouched
@@ -29,9 +29,6 @@ from costmodel.guards import checked_modules
 from costmodel.passes import drop_dead_code
 from costmodel.record import Recorder, meta_like
 
-Inputs = Sequence[Any] | Mapping[str, Any]
-Call = tuple[tuple[Any, ...], dict[str, Any]]
-"""Positional and keyword arguments of a forward pass."""
 _NOT_ATTRIBUTES = {"device", "pin_memory", "generator"}
 """Arguments that say where a tensor lies or comes from; a graph of the IR is about no device."""
 _NOT_IN_NAMES = re.compile(r"[\s,:=()\[\]%#]")
@@ -72,9 +69,14 @@ def trace(
     Raises:
         CaptureError: the forward pass failed, or runs under autocast.
     """
+    _check_is_module(module)
+    inputs = Arguments.of(inputs)
+    for tensor in inputs.tensors():
+        if not tensor.numel():
+            raise CaptureError(f"an input of shape {'x'.join(map(str, tensor.shape))} is empty; give one with elements")
     if any(map(torch.is_autocast_enabled, ("cuda", "cpu"))):
         refuse_autocast(type(module).__name__)
-    with untouched(module) as has_changed:
+    with untouched(module) as has_changed, torch.random.fork_rng(devices=[]):
         first = _traced(module, inputs, exact, training, partial)
         if exact or training or not has_changed():
             return first
@@ -82,6 +84,12 @@ def trace(
             second = _traced(module, inputs, exact, training, partial)
             return first if has_changed() else second
         return first
+
+
+def _check_is_module(module: object) -> None:
+    if not isinstance(module, nn.Module):
+        said = f"the class {module.__name__}" if isinstance(module, type) else f"a {type(module).__name__}"
+        raise CaptureError(f"a model is an instance of nn.Module, and this is {said}")
 
 
 def _traced(module: nn.Module, inputs: Inputs, exact: bool, training: bool, partial: bool) -> fx.Graph:
@@ -96,7 +104,7 @@ def _traced(module: nn.Module, inputs: Inputs, exact: bool, training: bool, part
         recorder.placeholder(twin, names[-1])
         return twin
 
-    call: Call = tree_map_only(torch.Tensor, placeholder, call_of(inputs))
+    call = Arguments.of(inputs).like(placeholder)
     result, stopped = _run(module, state, call, recorder, training, partial)
     recorder.finish()
     outputs = [*stopped, *(recorder.node_of(tensor) for tensor in tensors_in(result))]
@@ -109,11 +117,6 @@ def _traced(module: nn.Module, inputs: Inputs, exact: bool, training: bool, part
         breaks=tuple(recorder.breaks),
     )
     return recorder.graph
-
-
-def call_of(inputs: Inputs) -> Call:
-    """The call that passes these inputs."""
-    return ((), dict(inputs)) if isinstance(inputs, Mapping) else (tuple(inputs), {})
 
 
 def _state_on_meta(module: nn.Module, training: bool) -> dict[str, torch.Tensor]:
@@ -136,7 +139,12 @@ def _state_on_meta(module: nn.Module, training: bool) -> dict[str, torch.Tensor]
 
 
 def _run(
-    module: nn.Module, state: dict[str, torch.Tensor], call: Call, recorder: Recorder, training: bool, partial: bool
+    module: nn.Module,
+    state: dict[str, torch.Tensor],
+    call: Arguments,
+    recorder: Recorder,
+    training: bool,
+    partial: bool,
 ) -> tuple[Any, list[fx.Node]]:
     """What the forward pass returns; if it stops for want of data, None, and the nodes that nothing has read."""
     gradients = forgetful_autograd() if training else torch.no_grad()
@@ -144,8 +152,10 @@ def _run(
         if training:
             module.train()
         try:
-            result = torch.func.functional_call(module, state, *call, tie_weights=True)
-        except (Exception, SystemExit) as error:
+            result = torch.func.functional_call(module, state, call.args, call.kwargs, tie_weights=True)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # an exit too
             lacking = isinstance(error, DataDependentError) or lacks_data(error)
             if partial and lacking and (unread := recorder.unread()):
                 recorder.stop(error)
@@ -161,18 +171,14 @@ def _run(
 
 def tensors_in(result: Any) -> Iterator[torch.Tensor]:
     """The tensors of a result, however it is nested: sequences, mappings, dataclasses, plain objects."""
-    return _tensors_in(result, set())
-
-
-def _tensors_in(result: Any, seen: set[int]) -> Iterator[torch.Tensor]:
-    if isinstance(result, torch.Tensor):
-        yield result
-        return
-    if id(result) in seen:
-        return
-    seen.add(id(result))
-    for item in _items_of(result):
-        yield from _tensors_in(item, seen)
+    waiting, seen = [result], set()
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, torch.Tensor):
+            yield found
+        elif id(found) not in seen:
+            seen.add(id(found))
+            waiting += reversed(_items_of(found))
 
 
 def _items_of(result: Any) -> Sequence[Any]:

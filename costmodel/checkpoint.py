@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -67,7 +67,12 @@ def _checkpoint(module: nn.Module) -> None:
 
 
 def _contexts(module: nn.Module) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-    """What surrounds the forward pass, and what surrounds its repetition."""
+    """What surrounds the forward pass, and what surrounds its repetition.
+
+    Of recurrent modules nothing is kept: on a CPU their cells write over the results of products.
+    """
+    if any(isinstance(child, (nn.RNNBase, nn.RNNCellBase)) for child in module.modules()):
+        return nullcontext(), _repetition(module, nullcontext())
     first, again = create_selective_checkpoint_contexts(_policy)
     return first, _repetition(module, again)
 

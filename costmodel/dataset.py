@@ -24,6 +24,8 @@ COLUMNS = (
     + [f"host_us_{q}" for q in QUANTILES]
     + ["relative_error", "copies", WORKSPACE]
 )
+NEEDED = ("key", "graph", "runner", "unit", "way", "position", "source", "status", f"device_us_{QUANTILES[2]}")
+"""Columns without which a table tells nothing; later versions add others."""
 TRUSTED = "ok"
 """The status of a row that may be trained on; noisy, failed and wrong ones are kept beside them, marked."""
 
@@ -36,12 +38,20 @@ def units_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     for row in rows:
         record = {name: row.get(name) for name in COLUMNS}
         for quantity in ("device_us", "host_us"):
-            values = row.get(quantity) or [None] * len(QUANTILES)
+            values = _quantiles(row, quantity)
             record.update({f"{quantity}_{q}": value for q, value in zip(QUANTILES, values, strict=True)})
         flat.append(record)
     frame = pd.DataFrame(flat, columns=list(COLUMNS))
     numeric = [name for name in COLUMNS if name.startswith(("device_us", "host_us"))] + ["relative_error", WORKSPACE]
     return frame.astype(dict.fromkeys(numeric, "float32"))
+
+
+def _quantiles(row: Mapping[str, Any], quantity: str) -> list[float | None]:
+    values = row.get(quantity) or [None] * len(QUANTILES)
+    known = isinstance(values, (list, tuple)) and len(values) == len(QUANTILES)
+    if known and all(value is None or type(value) in (int, float) for value in values):
+        return list(values)
+    raise DatasetError(f"the {quantity} of the case {row.get('key')} is damaged: {values!r}")
 
 
 def write_frame(frame: pd.DataFrame, path: Path, about: Mapping[str, Any]) -> None:
@@ -69,6 +79,10 @@ def read_frame(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
         about = json.loads((table.schema.metadata or {}).get(b"costmodel", b"{}"))
     except (OSError, pa.ArrowException, ValueError) as error:
         raise DatasetError(f"{path}: not a dataset: {str(error).splitlines()[0]}") from error
+    if missing := [name for name in NEEDED if name not in table.column_names]:
+        raise DatasetError(f"{path}: not a dataset: it has no column {missing[0]}")
+    if not isinstance(about, dict):
+        raise DatasetError(f"{path}: not a dataset: nothing tells what it was measured on")
     return table.to_pandas(), about
 
 

@@ -11,7 +11,8 @@ import torch
 from torch import fx, nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from costmodel.capture import Inputs, lower, tensors_in, trace
+from costmodel.arguments import Inputs
+from costmodel.capture import lower, tensors_in, trace
 from costmodel.errors import PlanError
 from costmodel.ir import Graph
 from costmodel.layouts import with_pinned_strides

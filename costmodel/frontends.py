@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from costmodel.arguments import Arguments, Inputs
 from costmodel.breaks import lacks_data, source_line_in, source_line_of
-from costmodel.capture import Inputs, call_of
-from costmodel.errors import CaptureError, first_line
+from costmodel.errors import CaptureError, RequestError, first_line
 from costmodel.ir import Break
 
 
@@ -49,7 +49,10 @@ def convert(module: nn.Module, inputs: Inputs, way: str) -> Converted:
 
     Raises:
         CaptureError: that way does not get through the module; the message says why, in its own words.
+        RequestError: there is no such way.
     """
+    if way not in WAYS:
+        raise RequestError(f"unknown way of capture {way!r}; choose one of {', '.join(WAYS)}")
     return WAYS[way](module, inputs)
 
 
@@ -63,14 +66,14 @@ def _symbolic(module: nn.Module, _inputs: Inputs) -> Converted:
 
 
 def _exported(module: nn.Module, inputs: Inputs) -> Converted:
-    args, kwargs = call_of(inputs)
+    call = Arguments.of(inputs)
     with _told("torch.export"), torch.no_grad():
-        return Converted(torch.export.export(module, args, kwargs).module())
+        return Converted(torch.export.export(module, call.args, call.kwargs).module())
 
 
 def _with_breaks(module: nn.Module, inputs: Inputs) -> Converted:
     """The module as it is; Dynamo follows its pass, as torch.compile would, and says where it gives up."""
-    args, kwargs = call_of(inputs)
+    call = Arguments.of(inputs)
     fragments: list[Fragment] = []
     cuts: list[Break] = []
 
@@ -86,7 +89,7 @@ def _with_breaks(module: nn.Module, inputs: Inputs) -> Converted:
     torch._dynamo.reset()
     try:
         with _told("Dynamo"), torch.no_grad():
-            torch._dynamo.optimize(note)(module)(*args, **kwargs)
+            call.passed_to(torch._dynamo.optimize(note)(module))
     except CaptureError as error:
         if error.__cause__ is None or not lacks_data(error.__cause__):  # else recording finds the place too
             raise

@@ -5,12 +5,11 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_map_only
 
+from costmodel.arguments import Arguments
 from costmodel.capture import tensors_in
 
 FACTOR = 4.0
@@ -54,11 +53,11 @@ def allowed_error(outputs: Sequence[torch.Tensor], eager_error: float) -> float:
     return max([FACTOR * eager_error, *floors])
 
 
-def reference(module: nn.Module, inputs: Sequence[Any]) -> list[torch.Tensor] | None:
+def reference(module: nn.Module, inputs: Arguments) -> list[torch.Tensor] | None:
     """The module's outputs in float64; None where it cannot run in it, as code that names a type may not."""
     try:
         wide = copy.deepcopy(module).double()
-        return list(tensors_in(wide(*tree_map_only(torch.Tensor, _widened, tuple(inputs)))))
+        return list(tensors_in(inputs.like(_widened).passed_to(wide)))
     except (RuntimeError, TypeError, NotImplementedError):
         return None
 

@@ -8,8 +8,6 @@ name.
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +17,7 @@ from typing import Any
 
 from costmodel.discrepancy import Discrepancy, none_found
 from costmodel.errors import ProfileError, UnknownHardwareError
+from costmodel.files import read_json
 from costmodel.predictor import Predictor
 from costmodel.predictor_file import load_predictor
 
@@ -29,7 +28,8 @@ DEFAULT = "nvidia-h200"
 HOST_COSTS = frozenset({"eager_host", "default_host", "graph_host", "compile"})
 """Tables of costs that are the host's; the rest is the device's, or relative to these."""
 
-
+LARGEST: Mapping[str, float] = {"costs": 1e9, "intervals": 20.0}
+"""What no number in these sections of a card exceeds: a thousand seconds, and a factor of 10^8."""
 TOLD = "_told"
 """Ends the names of intervals for a host whose speed is known."""
 
@@ -117,14 +117,19 @@ class Profile:
         """
         found = self.card.get("intervals")
         known = self.host_told and isinstance(found, Mapping) and name + TOLD in found
-        return self._numbers("intervals", name + TOLD if known else name)
+        widths = self._numbers("intervals", name + TOLD if known else name)
+        if min(widths.values()) < 0:
+            raise ProfileError(
+                f"{self.path / 'card.json'}: an interval of {name!r} is negative; train the profile again"
+            )
+        return widths
 
     def _numbers(self, section: str, name: str) -> dict[str, float]:
         try:
             table = {str(key): float(value) for key, value in self.card[section][name].items()}
         except (KeyError, TypeError, ValueError, AttributeError):
             table = {}
-        if not table or not all(map(math.isfinite, table.values())):
+        if not table or not all(abs(value) <= LARGEST[section] for value in table.values()):
             raise ProfileError(f"{self.path / 'card.json'}: no usable {section} {name!r}; train the profile again")
         return table
 
@@ -173,7 +178,7 @@ def load_profile(name: str) -> Profile:
     shipped = shipped_directory() / name
     path = shipped if (shipped / "card.json").is_file() else user_directory() / name
     try:
-        card = json.loads((path / "card.json").read_text(encoding="utf-8"))
+        card = read_json(path / "card.json")
     except (OSError, ValueError) as error:
         raise ProfileError(f"{path / 'card.json'}: cannot be read: {error}") from error
     if not isinstance(card, dict) or card.get("schema") != CARD_SCHEMA:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costmodel.errors import ProfileError, RequestError
-from costmodel.files import write_whole
+from costmodel.files import read_json, write_whole
 from costmodel.hardware import Profile, user_directory
 
 SCHEMA = 1
@@ -67,7 +67,12 @@ def speed_of(probe_us: float, profile: Profile) -> float:
     own = probed.get("probe_us") if isinstance(probed, Mapping) else None
     if not isinstance(own, (int, float)) or not own > 0:
         raise ProfileError(f"{profile.path / 'card.json'}: its host's speed is not told; train the profile again")
-    return float(own) / probe_us
+    speed = float(own) / probe_us
+    if not SLOWEST <= speed <= FASTEST:
+        raise ProfileError(
+            f"{hosts_file()}: a launch of {probe_us:g} us is no host's; remove it and collect the host again"
+        )
+    return speed
 
 
 def _own_name(profile: Profile) -> str:
@@ -105,7 +110,7 @@ def list_hosts() -> dict[str, float]:
     if not path.exists():
         return {}
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path)
         found = {str(name): float(host["probe_us"]) for name, host in data["hosts"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ProfileError(f"{path}: not a file of hosts: {error}; remove it and collect the hosts again") from error

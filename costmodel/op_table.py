@@ -337,6 +337,7 @@ ROWS: tuple[Row, ...] = (
     Row("mv", "matmul", Role.EXTERN, flops=matmul_flops, saves="self vec"),
     Row("addmv", "matmul", Role.EXTERN, flops=matmul_flops, saves="mat vec"),
     Row("dot", "matmul", Role.EXTERN, flops=matmul_flops, saves="self tensor"),
+    Row("vdot", "matmul", Role.EXTERN, flops=matmul_flops, saves="self other"),
     Row(
         "scaled_dot_product_attention",
         "attention",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from costmodel.errors import PlanError
-from costmodel.files import write_whole
+from costmodel.files import read_json, write_whole
 from costmodel.ir import Graph
 from costmodel.lanes import MOST_LANES
 
@@ -132,6 +132,10 @@ class Plan:
         """The plan as JSON's types."""
         return {"schema": SCHEMA, **asdict(self)}
 
+    def to_json(self) -> str:
+        """The plan as the text of its file."""
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n"
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the plan as JSON; the file appears whole or not at all.
 
@@ -140,7 +144,7 @@ class Plan:
         """
         target = Path(path)
         try:
-            write_whole(target, json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n")
+            write_whole(target, self.to_json())
         except OSError as error:
             raise PlanError(f"{target}: the plan cannot be written: {error.strerror}") from error
 
@@ -152,7 +156,7 @@ class Plan:
             PlanError: the file cannot be read, or is no plan of this version.
         """
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            data = read_json(Path(path))
         except OSError as error:
             raise PlanError(f"{path}: cannot be read: {error.strerror}") from error
         except ValueError as error:

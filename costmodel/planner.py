@@ -223,7 +223,7 @@ def _built(found: Found, prices: Prices, profile: Profile) -> Found:
     kernels = [kernel for ops in compiled for kernel in prices.kernels("inductor", ops)]
     if not compiled:
         return found
-    return replace(found, build_us=timeline.total(compile_counts(kernels), profile.costs("compile")))
+    return replace(found, build_us=timeline.compile_us(compile_counts(kernels), profile.costs("compile")))
 
 
 def _laid_out(

@@ -7,7 +7,8 @@ import math
 import torch
 from torch import nn
 
-from costmodel.capture import Inputs, capture
+from costmodel.arguments import Inputs
+from costmodel.capture import capture
 from costmodel.errors import RequestError
 from costmodel.exact import capture_exactly
 from costmodel.hardware import load_profile, resolve_default
@@ -55,7 +56,7 @@ def plan(
     profile = load_profile(hardware or resolve_default()[0])
     name = model_name or type(module).__name__
     exact = capture_exactly(module, inputs, name)
-    report = predict_graph(capture(module, inputs, name), profile)
+    report = predict_graph(capture(module, inputs, name, partial=True), profile)  # partial: cuts are noted
     modes = {mode: found.latency_ms for mode, found in report.modes.items()}
     wanted = Objective(calls, fork, branch_moves, memory_limit)
     return make_plan(exact.graph, profile, modes, torch.__version__, strategy, wanted)

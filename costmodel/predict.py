@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from costmodel import ops, timeline
+from costmodel.arguments import Arguments, Inputs
 from costmodel.calibrate import COSTS, CPU_COSTS
 from costmodel.errors import CaptureError, ProfileError, RequestError
 from costmodel.hardware import Profile, load_profile, resolve_default
@@ -44,7 +45,7 @@ EXTRAPOLATED_WIDTH = 0.5
 
 def predict(
     module: nn.Module,
-    inputs: Sequence[Any] | Mapping[str, Any],
+    inputs: Inputs,
     *,
     hardware: str | None = None,
     model_name: str | None = None,
@@ -99,9 +100,10 @@ def predict(
     return report
 
 
-def _images(inputs: Sequence[Any] | Mapping[str, Any]) -> int | None:
+def _images(inputs: Inputs) -> int | None:
     """How many images a list of images holds; None where the input is no list."""
-    first = next(iter(inputs.values() if isinstance(inputs, Mapping) else inputs), None)
+    call = Arguments.of(inputs)
+    first = next(iter((*call.args, *call.kwargs.values())), None)
     return len(first) if isinstance(first, (list, tuple)) else None
 
 
@@ -166,7 +168,7 @@ def _modes(
     if "eager" not in latency_widths:
         raise ProfileError(f"{profile.name}: the profile has no interval for eager execution; train it again")
     extra = UNKNOWN_WIDTH * unknown + _range_width(eager_kernels, compiled_kernels)
-    compile_s = timeline.total(compile_counts(compiled.kernels), tables["compile"]) / 1e6
+    compile_s = timeline.compile_us(compile_counts(compiled.kernels), tables["compile"]) / 1e6
     base = timings["eager"]
     modes = {}
     for mode, timing in timings.items():

@@ -50,7 +50,9 @@ def memory(
     """Tell where MODEL's memory goes, in inference and in training, and what recomputing would save. Runs nothing."""
     if save_plan is not None and training is False:
         raise RequestError("a checkpointing plan is about training; leave out --inference or --save-plan")
-    with opened(output) as write:
+    if save_plan is not None and output is not None and save_plan.resolve() == output.resolve():
+        raise RequestError(f"both the report and the plan would go to {output}; give two files")
+    with opened(output) as write, opened(save_plan) as save:
         from costmodel.memory.analyze import analyze_memory
         from costmodel.memory.plan import make_plan
         from costmodel.report.memory import render_memory
@@ -70,10 +72,11 @@ def memory(
                     optimizer=optimizer.value,
                     passes=_PASSES[training],
                 )
-        write(render_memory(report, format.value, width=terminal_width(output)))
         if save_plan is not None and report.training is not None:
-            make_plan(report.model, report.training.checkpointing).save(save_plan)
-            note(f"checkpointing plan: {save_plan}", quiet)
+            save(make_plan(report.model, report.training.checkpointing).to_json())
+        write(render_memory(report, format.value, width=terminal_width(output)))
+    if save_plan is not None:
+        note(f"checkpointing plan: {save_plan}", quiet)
 
 
 _PASSES = {None: ("inference", "training"), True: ("training",), False: ("inference",)}

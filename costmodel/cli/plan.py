@@ -65,25 +65,26 @@ def plan(
     from costmodel.report.plans import render_plan
     from costmodel.zoo import load
 
-    with printing_aside():
-        loaded = load(
-            model, batch_size=batch_size, img_size=img_size, precision=precision.value, channels_last=channels_last
-        )
-        with busy(f"planning {model}", quiet):
-            made = make_plan(
-                loaded.module,
-                loaded.inputs,
-                hardware=profile,
-                model_name=loaded.name,
-                strategy=strategy.value,
-                calls=math.inf if calls is None else calls,
-                memory_limit=limit,
+    with opened(output) as save, opened(None) as write:
+        with printing_aside():
+            loaded = load(
+                model, batch_size=batch_size, img_size=img_size, precision=precision.value, channels_last=channels_last
             )
-    if output is not None:
-        made.save(output)
-        note(f"plan: {output}", quiet)
-    with opened(None) as write:
+            with busy(f"planning {model}", quiet):
+                made = make_plan(
+                    loaded.module,
+                    loaded.inputs,
+                    hardware=profile,
+                    model_name=loaded.name,
+                    strategy=strategy.value,
+                    calls=math.inf if calls is None else calls,
+                    memory_limit=limit,
+                )
+        if output is not None:
+            save(made.to_json())
         write(render_plan(made, format.value, terminal_width(None)))
+    if output is not None:
+        note(f"plan: {output}", quiet)
 
 
 def parse_size(text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import warnings
@@ -13,8 +14,8 @@ import typer
 from costmodel.cli import options
 from costmodel.cli.common import choose_hardware, printing_aside, terminal_width
 from costmodel.cli.output import Write, opened
-from costmodel.cli.run import WRONG_REQUEST, complain
-from costmodel.errors import CostmodelError, RequestError
+from costmodel.cli.run import WRONG_REQUEST, complain, message_of
+from costmodel.errors import RequestError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,21 +120,30 @@ def _attempts(models: Sequence[str], how: tuple[Any, ...], jobs: int, debug: boo
     if len(models) == 1:
         yield _predict_one(models[0], *how)
     elif jobs == 1:
-        yield from (_attempt(spec, how, debug) for spec in models)
+        yield from (_attempt((index, spec, how, debug)) for index, spec in enumerate(models))
     else:
-        from joblib import Parallel, delayed
+        from collectors.pool import in_parallel
 
-        parallel = Parallel(n_jobs=min(jobs, len(models)), return_as="generator")
-        yield from parallel(delayed(_attempt)(spec, how, debug) for spec in models)
+        numbered = [(index, spec, how, debug) for index, spec in enumerate(models)]
+        done: dict[int, Report | str] = {}
+        told = 0
+        for (index, spec, *_), found in in_parallel(
+            _attempt, numbered, min(jobs, len(models)), math.inf, {}, hang_seconds=math.inf
+        ):
+            done[index] = f"{spec}: {message_of(found)}" if isinstance(found, BaseException) else found
+            while told in done:  # in the order in which they were given
+                yield done.pop(told)
+                told += 1
 
 
-def _attempt(spec: str, how: tuple[Any, ...], debug: bool) -> Report | str:
+def _attempt(job: tuple[int, str, tuple[Any, ...], bool]) -> Report | str:
+    _, spec, how, debug = job
     try:
         return _predict_one(spec, *how)
-    except CostmodelError as error:
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with a model, the others are predicted
         if debug:
             _print_traceback()
-        return f"{spec}: {error}"
+        return f"{spec}: {message_of(error)}"
 
 
 def _with_progress(found: Iterator[Report | str], count: int, quiet: bool) -> Iterable[Report | str]:

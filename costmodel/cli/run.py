@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from costmodel.cli.output import abandon_stdout
@@ -23,6 +25,8 @@ def run(command: Callable[[], Any], debug: bool = False) -> int:
         command: returns None or an exit status.
         debug: print the traceback of an error before its line.
     """
+    if sys.stderr is None:  # closed: without this, `print` would put on standard output what is meant for it
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - as long as the process
     try:
         status = command()
         flush()
@@ -34,12 +38,12 @@ def run(command: Callable[[], Any], debug: bool = False) -> int:
         return DONE
     except SystemExit:  # how typer ends when the reader of its help has gone
         return DONE
-    except Exception as error:  # noqa: BLE001 - the last place where anything can be caught
+    except BaseException as error:  # noqa: BLE001 - the last place where anything can be caught
         if debug:
             import traceback
 
             traceback.print_exc()
-        if message := _message(error):
+        if message := message_of(error):
             complain(message)
         return WRONG_REQUEST
 
@@ -55,7 +59,8 @@ def flush() -> None:
         sys.stdout.flush()
 
 
-def _message(error: Exception) -> str:
+def message_of(error: BaseException) -> str:
+    """What an error says to a user; of one that nobody raised on purpose, that it is a bug."""
     if isinstance(error, CostmodelError):
         return str(error)
     usage = getattr(error, "format_message", None)  # how typer's errors, of whatever release, say what was wrong
@@ -67,6 +72,6 @@ def _message(error: Exception) -> str:
     return f"this is a bug in costmodel: {type(error).__name__}: {error} (--debug shows where)"
 
 
-def _command_path(error: Exception) -> str:
+def _command_path(error: BaseException) -> str:
     context = getattr(error, "ctx", None)
     return getattr(context, "command_path", None) or "costmodel"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Annotated
@@ -55,8 +56,12 @@ def validate(
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
     """Measure MODEL here, eager, compiled and as planned, in turn, and compare with what was predicted."""
-    if seconds <= 0:
+    if not 0 < seconds < math.inf:
         raise RequestError(f"--seconds must be above 0, not {seconds}")
+    if max_error is not None and not 0 <= max_error < math.inf:
+        raise RequestError(f"--max-error must be a percentage, not {max_error}")
+    if no_plan and plan is not None:
+        raise RequestError("--plan and --no-plan exclude each other; leave one out")
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # read when torch is imported; its profiler talks on standard error
     with opened(output) as write:
         profile = choose_hardware(hardware, quiet)

@@ -70,7 +70,7 @@ def gemm_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         "right_strided": float(right.layout == "strided"),
         "weights": float(any(value.role == "param" for value in graph.values)),
         "single_row": float(rows == 1),
-        **tiling(rows, op.type.shape[-1], inner, batch, multiprocessors),
+        **tiling(rows, op.type.shape[-1] if op.type.shape else 1, inner, batch, multiprocessors),
     }
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from costmodel import ops
+from costmodel.arguments import Inputs
 from costmodel.errors import CaptureError, RequestError
 from costmodel.hardware import Profile, load_profile, resolve_default
 from costmodel.ir import Graph, Op
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 def analyze_memory(
     module: nn.Module,
-    inputs: Sequence[Any] | Mapping[str, Any],
+    inputs: Inputs,
     *,
     hardware: str | None = None,
     model_name: str | None = None,
@@ -67,7 +68,7 @@ def analyze_memory(
 def analyze_on(
     profile: Profile,
     module: nn.Module,
-    inputs: Sequence[Any] | Mapping[str, Any],
+    inputs: Inputs,
     name: str,
     optimizer: str = "none",
     passes: Sequence[str] = ("inference", "training"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.errors import CheckpointPlanError
-from costmodel.files import write_whole
+from costmodel.files import read_json, write_whole
 from costmodel.memory.regions import Regions
 
 SCHEMA = 1
@@ -33,15 +33,18 @@ class CheckpointPlan:
     stashed_after: int
     added_us: float
 
+    def to_json(self) -> str:
+        """The plan as the text of its file."""
+        return json.dumps({"kind": KIND, "schema": SCHEMA, **dataclasses.asdict(self)}, indent=1) + "\n"
+
     def save(self, path: str | Path) -> None:
         """Writes the plan as JSON; the file appears whole or not at all.
 
         Raises:
             CheckpointPlanError: the path cannot be written.
         """
-        record = {"kind": KIND, "schema": SCHEMA, **dataclasses.asdict(self)}
         try:
-            write_whole(Path(path), json.dumps(record, indent=1) + "\n")
+            write_whole(Path(path), self.to_json())
         except OSError as error:
             raise CheckpointPlanError(f"{path}: cannot be written: {error.strerror}") from error
 
@@ -53,7 +56,7 @@ class CheckpointPlan:
             CheckpointPlanError: the file cannot be read, is no such plan, or is of another version.
         """
         try:
-            record = json.loads(Path(path).read_text(encoding="utf-8"))
+            record = read_json(Path(path))
         except (OSError, ValueError) as error:
             raise CheckpointPlanError(f"{path}: cannot be read as JSON: {error}") from error
         try:

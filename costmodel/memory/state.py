@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
+from costmodel.arguments import Arguments, Inputs
 from costmodel.memory.storages import rounded
 
 
@@ -28,9 +28,7 @@ class State:
         return self.parameter_bytes + self.buffer_bytes + self.input_bytes
 
 
-def state_of(
-    module: nn.Module, inputs: Sequence[object] | Mapping[str, object], *, all_trainable: bool = False
-) -> State:
+def state_of(module: nn.Module, inputs: Inputs, *, all_trainable: bool = False) -> State:
     """The state of a module and its inputs; real, meta or fake tensors.
 
     Args:
@@ -40,7 +38,7 @@ def state_of(
     """
     named = dict(module.named_parameters(remove_duplicate=False))
     trained = {name: tensor for name, tensor in named.items() if all_trainable or tensor.requires_grad}
-    tensors = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
+    tensors = Arguments.of(inputs).tensors()
     return State(
         parameter_bytes=_nbytes(named.values()),
         buffer_bytes=_nbytes(module.buffers()),

@@ -144,7 +144,7 @@ def _prepare(
         inputs = tree_map_only(torch.Tensor, lambda tensor: _cast(tensor.detach().to("meta"), request), inputs)
         if request.channels_last:
             module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    except (RuntimeError, NotImplementedError) as error:
+    except Exception as error:  # of the module's own `train` or `_apply`, too
         raise RequestError(f"{spec} cannot be put as asked on the device {device}: {own_words(error)}") from error
     return module, inputs
 

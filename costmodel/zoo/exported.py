@@ -1,7 +1,7 @@
 """Programs that `torch.export.save` wrote: `model.pt2`.
 
 `torch.export.load` falls back to unpickling, which runs whatever a file says. So the archive is looked through first
-(`archive`); for the time of the load, torch is told to unpickle nothing but tensors; and the program's guards, which the
+(`archive`); for the time of the load, torch is told to unpickle nothing but tensors; and the guards, which the
 file holds as Python's text, are left out.
 """
 

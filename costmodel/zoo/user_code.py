@@ -44,9 +44,9 @@ def load_user_model(spec: str, request: Request) -> tuple[nn.Module, Inputs]:
     directory = Path(place).resolve().parent if place.endswith(".py") else Path.cwd()
     with _importable(directory):
         namespace = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
-        found = _find(namespace, name, place)
+        found = _users(lambda: _find(namespace, name, place), f"{spec} raised")
         if isinstance(found, nn.Module):
-            return copy.deepcopy(found), (request.image(),)
+            return _users(lambda: copy.deepcopy(found), f"{spec} cannot be copied:"), (request.image(),)
         if not callable(found):
             raise RequestError(f"{spec} is of type {type(found).__name__}, not a callable that returns an nn.Module")
         built = _users(lambda: build(found), f"{spec} raised")
@@ -110,7 +110,9 @@ def _users(call: Callable[[], T], failed: str) -> T:
     """Calls code that is not ours; whatever it raises, an exit included, becomes one line that quotes it."""
     try:
         return call()
-    except (Exception, SystemExit) as error:
+    except (RequestError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # an exit too
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent != _HERE]
         where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
         if isinstance(error, SyntaxError | ModuleNotFoundError):

@@ -1,0 +1,139 @@
+"""What a module may be called with, and what plans make of calls that differ in more than tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import costmodel
+from costmodel.arguments import Arguments
+from costmodel.errors import CaptureError, RequestError
+from tests.test_apply import plan_for
+
+HERE = "amd-epyc-2-threads"
+
+
+class Flip(nn.Module):
+    """Goes by arguments that are no tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x: torch.Tensor, flip: bool = False, scale: float = 1.0, names: Any = None) -> torch.Tensor:
+        del names
+        return self.conv(x.flip(-1) if flip else x) * scale
+
+
+class Fused(nn.Module):
+    """Takes two images by name, which may not be exchanged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Conv2d(3, 4, 3), nn.Conv2d(3, 4, 3)
+
+    def forward(self, rgb: torch.Tensor, depth: torch.Tensor) -> torch.Tensor:
+        return self.left(rgb) - 2 * self.right(depth)
+
+
+def image() -> torch.Tensor:
+    return torch.randn(1, 3, 8, 8)
+
+
+@torch.no_grad()
+def same(planned: nn.Module, module: nn.Module, *args: Any, **kwargs: Any) -> bool:
+    return torch.allclose(planned(*args, **kwargs), module(*args, **kwargs), atol=1e-5)
+
+
+class TestPlans:
+    def test_what_is_no_tensor_tells_calls_apart(self):
+        module, x = Flip().eval(), image()
+        planned = costmodel.apply(module, plan_for(module, (x, False)), (x, False))
+        assert same(planned, module, x, False)
+        assert len(planned._ready) == 1
+        for args, kwargs in (((x, True), {}), ((x, False, 5.0), {}), ((x,), {"flip": True}), ((x, 0), {})):
+            assert same(planned, module, *args, **kwargs)
+        assert (len(planned._ready), len(planned._unfit)) == (2, 2)  # the plan fits another scale, and no flip
+
+    def test_what_has_no_hash_runs_eagerly(self):
+        module, x = Flip().eval(), image()
+        planned = costmodel.apply(module, plan_for(module, (x,)), (x,))
+        assert same(planned, module, x, names=bytearray(b"mutable"))
+        assert len(planned._ready) == 1
+
+    def test_inputs_by_name_in_any_order(self):
+        module = Fused().eval()
+        inputs = {"depth": image(), "rgb": image()}
+        plan = costmodel.plan(module, inputs, hardware=HERE)
+        planned = costmodel.apply(module, plan, inputs)
+        assert same(planned, module, **inputs)
+        assert same(planned, module, rgb=inputs["rgb"], depth=inputs["depth"])
+        assert len(planned._ready) == 1
+
+    def test_a_dict_among_positional_inputs(self):
+        class Unpacks(nn.Module):
+            def forward(self, images: dict[str, torch.Tensor]) -> torch.Tensor:
+                return images["a"] - 2 * images["b"]
+
+        module, a, b = Unpacks().eval(), image(), image()
+        planned = costmodel.apply(module, plan_for(module, ({"a": a, "b": b},)), ({"a": a, "b": b},))
+        assert same(planned, module, {"b": b, "a": a})
+
+    def test_optional_tensors_are_told_from_each_other(self):
+        class Either(nn.Module):
+            def forward(self, x: torch.Tensor, plus: torch.Tensor | None, minus: torch.Tensor | None) -> torch.Tensor:
+                return x + plus if minus is None else x - minus
+
+        module, x, other = Either().eval(), image(), image()
+        planned = costmodel.apply(module, plan_for(module, (x, other, None)), (x, other, None))
+        assert same(planned, module, x, None, other)
+
+
+@pytest.mark.parametrize("ask", [costmodel.predict, costmodel.plan, costmodel.analyze_memory])
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (torch.zeros(1, 3, 8, 8), r"of one tensor write \(x,\)"),
+        (None, "not a NoneType"),
+        ("image", "not a str"),
+        ((torch.zeros(0, 3, 8, 8),), "an input of shape 0x3x8x8 is empty"),
+    ],
+)
+def test_what_is_no_input_is_refused(ask: Callable[..., object], inputs: Any, message: str):
+    with pytest.raises((RequestError, CaptureError), match=message):
+        ask(nn.Conv2d(3, 4, 3).eval(), inputs, hardware="nvidia-h200")
+
+
+@pytest.mark.parametrize(
+    ("module", "message"), [(nn.ReLU, "the class ReLU"), (None, "a NoneType"), (torch.relu, "a builtin_function")]
+)
+def test_what_is_no_module_is_refused(module: Any, message: str):
+    with pytest.raises(CaptureError, match=f"an instance of nn.Module, and this is {message}"):
+        costmodel.predict(module, (image(),), hardware="nvidia-h200")
+
+
+def test_an_unknown_way_of_capture_is_refused():
+    with pytest.raises(RequestError, match="unknown way of capture 'eyes'; choose one of run, fx"):
+        costmodel.predict(nn.ReLU(), (image(),), hardware="nvidia-h200", frontend="eyes")
+
+
+def test_random_numbers_are_drawn_by_nobody():
+    class Noisy(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + torch.randn(3, 1, 1)
+
+    before = torch.get_rng_state()
+    costmodel.predict(Noisy().eval(), (torch.empty(1, 3, 8, 8, device="meta"),), hardware="nvidia-h200")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_call_and_what_is_in_it():
+    x, y = torch.zeros(2), torch.ones(3)
+    call = Arguments((x, 3), {"more": [y]})
+    assert [tensor.shape for tensor in call.tensors()] == [(2,), (3,)]
+    doubled = call.like(lambda tensor: tensor + 1)
+    assert doubled.passed_to(lambda a, b, more: (a.sum().item(), b, more[0].sum().item())) == (2.0, 3, 6.0)
