@@ -63,6 +63,30 @@ class TestApply:
         assert all(map(torch.equal, plain_buffers, lean_buffers))
         assert lean_bytes < plain_bytes
 
+    @pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
+    def test_gradients_of_recurrent_modules_are_equal(self, kind: type[nn.RNNBase]) -> None:
+        """On a CPU their cells write over results of products, which must not be kept."""
+
+        class Reader(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.read, self.head = kind(16, 8), nn.Linear(8, 2)
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return self.head(self.read(x)[0])
+
+        torch.manual_seed(0)
+        module, x = Reader(), torch.randn(5, 2, 16)
+        lean = checkpointed(module, CheckpointPlan("m", ("read",), 2, 1, 1.0))
+        found = []
+        for one in (module, lean):
+            module.zero_grad()
+            one(x).square().sum().backward()
+            found.append([parameter.grad.clone() for parameter in module.parameters() if parameter.grad is not None])
+        assert len(found[0]) == len(found[1]) == 6
+        for expected, got in zip(*found, strict=True):
+            torch.testing.assert_close(got, expected)
+
     def test_bytes_shrink_as_predicted(self) -> None:
         module = nn.Sequential(*(block()[:3] for _ in range(4)), nn.Conv2d(8, 8, 1, bias=False))
         x = torch.empty(SHAPE, device="meta")

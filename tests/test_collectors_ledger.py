@@ -96,6 +96,17 @@ class TestLedger:
             Ledger(path, HERE)
         assert path.read_bytes() == before
 
+    @pytest.mark.parametrize("record", ["[]", "null", "5", "{", None])
+    def test_a_damaged_record_is_told(self, tmp_path: Path, record: str | None):
+        path = tmp_path / "ledger.sqlite"
+        with Ledger(path, HERE) as ledger:
+            ledger.finish(case_of("relu"), "ok", {})
+        with sqlite3.connect(path) as database:
+            database.execute("UPDATE results SET record = ?", (record,))
+        database.close()
+        with Ledger(path) as ledger, pytest.raises(DatasetError, match=r"ledger\.sqlite: cannot be read: "):
+            list(ledger.rows())
+
     def test_another_environment_is_refused_by_what_differs(self, tmp_path: Path):
         path = tmp_path / "ledger.sqlite"
         Ledger(path, {"torch": "2.11.0", "driver": "570", "device": "test"}).close()

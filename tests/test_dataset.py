@@ -24,9 +24,19 @@ def test_quantiles_become_columns_and_what_was_not_measured_is_missing():
     assert frame["device_us_p50"].dtype == "float32"
 
 
-def test_quantiles_of_another_number_are_refused():
-    with pytest.raises(ValueError, match="zip"):
-        units_frame([{**ROWS[0], "device_us": [1, 2]}])
+@pytest.mark.parametrize("values", [[1, 2], 5, ["a", 1, 1, 1, 1], {"p50": 1}, [True, 1, 1, 1, 1]])
+def test_damaged_quantiles_are_refused_by_the_case(values: object):
+    with pytest.raises(DatasetError, match=r"the device_us of the case .* is damaged"):
+        units_frame([{**ROWS[0], "device_us": values}])
+
+
+def test_a_table_without_what_every_one_has_is_refused(tmp_path: Path):
+    write_frame(units_frame(ROWS).drop(columns="device_us_p50"), tmp_path / "a.parquet", {})
+    with pytest.raises(DatasetError, match="not a dataset: it has no column device_us_p50"):
+        read_frame(tmp_path / "a.parquet")
+    write_frame(units_frame(ROWS), tmp_path / "b.parquet", [])
+    with pytest.raises(DatasetError, match="not a dataset: nothing tells what it was measured on"):
+        read_frame(tmp_path / "b.parquet")
 
 
 def test_a_file_keeps_the_table_and_what_it_is_about(tmp_path: Path):

@@ -85,7 +85,13 @@ def test_a_name_that_ships_means_what_ships(mine: Path):
     assert load_profile(DEFAULT).path == shipped_directory() / DEFAULT
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"schema": 2}', '{"schema": "1"}', "{}", "\udcff"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "[]", "null", '{"schema": 2}', '{"schema": "1"}', "{}", "\udcff", "[" * 100_000),
+        *('{"schema": 1, "a": NaN}', '{"schema": 1, "a": -Infinity}', '{"schema": 1, "a": ' + "9" * 400 + "}"),
+    ],
+)
 def test_a_damaged_card_or_one_of_another_schema_is_refused(mine: Path, text: str):
     write_card(mine / "mine").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(ProfileError, match=r"card\.json: (cannot be read|not a card of schema 1)") as caught:
@@ -95,7 +101,14 @@ def test_a_damaged_card_or_one_of_another_schema_is_refused(mine: Path, text: st
 
 @pytest.mark.parametrize(
     "costs",
-    [None, {}, {"eager_host": None}, {"eager_host": {"start": "fast"}}, {"eager_host": {"start": float("nan")}}],
+    [
+        None,
+        {},
+        {"eager_host": None},
+        {"eager_host": {"start": "fast"}},
+        {"eager_host": {"start": -1e10}},
+        {"eager_host": {"start": 1e308}},
+    ],
 )
 def test_a_card_without_usable_costs_is_refused(mine: Path, costs: object):
     write_card(mine / "mine", costs=costs)
@@ -125,6 +138,13 @@ def test_intervals_are_read_by_kind(mine: Path):
     assert replace(profile, host_told=True).intervals("latency") == {"eager": 0.1}  # of one machine: the same
     with pytest.raises(ProfileError, match="no usable intervals 'speedup'"):
         profile.intervals("speedup")
+
+
+@pytest.mark.parametrize("width", [-0.1, 21.0, 1e6])
+def test_impossible_intervals_are_refused(mine: Path, width: float):
+    write_card(mine / "mine", intervals={"latency": {"eager": width}})
+    with pytest.raises(ProfileError, match=r"intervals? .*'latency'.*; train the profile again"):
+        load_profile("mine").intervals("latency")
 
 
 def test_a_predictor_that_the_card_does_not_know_is_refused(mine: Path):

@@ -80,7 +80,15 @@ def test_what_no_host_can_be_called(profile, name: str):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"schema": 2, "hosts": {}}', '{"schema": 1, "hosts": {"a": {"probe_us": -1}}}', '{"hosts": [1]}'],
+    [
+        "",
+        "[]",
+        "{}",
+        '{"schema": 2, "hosts": {}}',
+        '{"schema": 1, "hosts": {"a": {"probe_us": -1}}}',
+        '{"hosts": [1]}',
+        "[" * 100_000,
+    ],
 )
 def test_a_damaged_file_of_hosts_is_named_and_kept(profile, text: str):
     path = hosts.hosts_file()
@@ -95,6 +103,18 @@ def test_a_card_that_does_not_tell_its_hosts_speed(profile):
     without = replace(profile, card={key: value for key, value in profile.card.items() if key != "host"})
     with pytest.raises(ProfileError, match="its host's speed is not told; train the profile again"):
         speed_of(5.0, without)
+
+
+@pytest.mark.parametrize("probe_us", [1e-308, 1e300])
+def test_a_host_of_an_impossible_speed_is_refused(profile, probe_us: float):
+    save_host("lab", probe_us)
+    with pytest.raises(ProfileError, match="is no host's; remove it and collect the host again"):
+        resolve_host("lab", profile)
+
+
+def test_a_card_whose_host_is_none(profile):
+    with pytest.raises(ProfileError, match="its host's speed is not told"):
+        speed_of(5.0, replace(profile, card={**profile.card, "host": [1]}))
 
 
 def test_the_file_of_hosts_says_its_schema(profile):
