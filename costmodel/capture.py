@@ -128,6 +128,8 @@ def _state_on_meta(module: nn.Module, training: bool) -> dict[str, torch.Tensor]
     if isinstance(module, torch.jit.ScriptModule):
         raise CaptureError(f"{type(module).__name__} is TorchScript; give the nn.Module that it was made from")
     named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    if sparse := [key for key, tensor in named if tensor.layout is not torch.strided]:
+        raise CaptureError(f"{sparse[0]} is a sparse tensor, which is not captured; make it dense")
     unmade = [key for key, tensor in named if is_lazy(tensor)]
     if unmade:
         raise CaptureError(f"the parameter {unmade[0]} is not initialised yet; run the module once before")

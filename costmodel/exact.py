@@ -50,10 +50,13 @@ def capture_exactly(module: nn.Module, inputs: Inputs, name: str) -> Exact:
 
     Raises:
         CaptureError: the pass cannot be captured.
-        PlanError: the pass changes what outlives it, or returns what cannot be put together again.
+        PlanError: the pass changes what outlives it, draws from a generator of its own, or returns what cannot be put
+            together again.
     """
     traced = trace(module, inputs, exact=True)
     for node in traced.nodes:
+        if node.kwargs.get("generator") is not None:
+            raise PlanError(f"{name} draws random numbers from a generator of its own, which a plan cannot")
         _refuse_writes(node)
     attributes = [node for node in traced.nodes if node.op == "get_attr" and str(node.target).startswith(CONSTANT)]
     constants = {str(node.target): node.meta["value"] for node in attributes}

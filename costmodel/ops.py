@@ -24,6 +24,7 @@ __all__ = [
     "attention_flops",
     "convolution_flops",
     "flops",
+    "kind_of",
     "lookup",
     "matmul_flops",
     "table_of",
@@ -48,6 +49,12 @@ def table_of(rows: Iterable[Row]) -> dict[str, Row]:
 TABLE: Mapping[str, Row] = table_of(ROWS)
 UNKNOWN = Row("?", "?", Role.POINTWISE, 1)
 """How an operator without a row is treated where a guess must be made: a pointwise kernel that nobody measured."""
+
+
+def kind_of(op: Op) -> str:
+    """What users call an operator; where it has no row, what ATen calls it."""
+    row = lookup(op)
+    return op.base if row is UNKNOWN else row.kind
 
 
 ANCHOR_RANK: Mapping[Role, int] = {Role.EXTERN: 4, Role.REDUCTION: 3, Role.WINDOW: 2, Role.CONCAT: 1}

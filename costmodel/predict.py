@@ -222,7 +222,7 @@ def _layer(unit: Unit, eager_of: Mapping[str, Sequence[Estimate]], compiled: Seq
     return LayerPrediction(
         name=unit.name,
         kind=unit.kind,
-        ops=tuple(ops.lookup(op).kind for op in unit.ops),
+        ops=tuple(map(ops.kind_of, unit.ops)),
         position=unit.position,
         eager_us=eager_us or None,
         compiled_us=compiled_us or None,

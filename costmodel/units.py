@@ -39,7 +39,7 @@ class Unit:
     kernels: tuple[int, ...]
 
     def __str__(self) -> str:
-        names = "+".join(ops.lookup(op).kind for op in self.ops)
+        names = "+".join(map(ops.kind_of, self.ops))
         return f"{self.position:5.3f} {self.name}: {names} ({len(self.kernels)} kernels)"
 
 
@@ -175,7 +175,7 @@ def _leaders(sites: _Sites) -> list[int]:
 
 def _unit(computing: tuple[Op, ...], order: Mapping[str, int], kernels: tuple[int, ...]) -> Unit:
     anchor = max(reversed(computing), key=_rank)
-    kind = ops.lookup(anchor).kind
+    kind = ops.kind_of(anchor)
     position = order[anchor.name] / max(1, len(order) - 1)
     return Unit(anchor.module or kind, kind, computing, round(position, 4), kernels)
 

@@ -11,7 +11,7 @@ from torch import nn
 
 import costmodel
 from costmodel.arguments import Arguments
-from costmodel.errors import CaptureError, RequestError
+from costmodel.errors import CaptureError, PlanError, RequestError
 from tests.test_apply import plan_for
 
 HERE = "amd-epyc-2-threads"
@@ -137,3 +137,49 @@ def test_a_call_and_what_is_in_it():
     assert [tensor.shape for tensor in call.tensors()] == [(2,), (3,)]
     doubled = call.like(lambda tensor: tensor + 1)
     assert doubled.passed_to(lambda a, b, more: (a.sum().item(), b, more[0].sum().item())) == (2.0, 3, 6.0)
+
+
+class Generating(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = torch.Generator()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.randn(x.shape, generator=self.generator)
+
+
+class Sparse(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mixing", torch.eye(8).to_sparse())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sparse.mm(self.mixing, x[0, 0])
+
+
+def test_what_no_plan_can_do_is_said_when_it_is_made():
+    with pytest.raises(PlanError, match="draws random numbers from a generator of its own"):
+        costmodel.plan(Generating().eval(), (image(),), hardware=HERE)
+    for ask in (costmodel.plan, costmodel.predict, costmodel.analyze_memory):
+        with pytest.raises(CaptureError, match="mixing is a sparse tensor, which is not captured; make it dense"):
+            ask(Sparse().eval(), (image(),), hardware=HERE)
+
+
+def test_operators_without_a_rule_are_called_by_their_names():
+    class Spectrum(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.fft.fft2(x).real
+
+    report = costmodel.predict(Spectrum().eval(), (image(),), hardware="nvidia-h200")
+    (layer,) = report.layers
+    assert layer.kind.startswith("_fft_")
+    assert layer.kind in {item.op for item in report.unsupported}
+    assert "?" not in layer.ops
+
+
+def test_legacy_spectral_norm_is_predicted():
+    """It divides by a product of two vectors, which is a scalar."""
+    module = nn.utils.spectral_norm(nn.Conv2d(3, 4, 3)).eval()
+    report = costmodel.predict(module, (image(),), hardware="nvidia-h200")
+    assert not report.unsupported
+    assert any("matmul" in layer.ops for layer in report.layers)

@@ -90,11 +90,20 @@ def check_name(name: str | None, device: str) -> str:
     if name is None:
         name = _slug(device)
         return f"{name}-local" if (shipped / name).exists() else name
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
-        raise RequestError(f"impossible name {name!r} for a profile; use letters, digits, '-', '_' and '.'")
+    check_form(name)
     if (shipped / name).exists():
         raise RequestError(f"the profile {name} is shipped and cannot be changed; choose another --hardware name")
     return name
+
+
+def check_form(name: str) -> None:
+    """Nothing, if a profile can be called so.
+
+    Raises:
+        RequestError: it cannot: the name is that of a directory.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+        raise RequestError(f"impossible name {name!r} for a profile; use letters, digits, '-', '_' and '.'")
 
 
 def make_directory(name: str, wanted: Path | None) -> Path:

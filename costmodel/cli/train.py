@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options
+from costmodel.cli.collect_options import check_form
 from costmodel.cli.output import note
 from costmodel.errors import DatasetError, RequestError
 
@@ -35,6 +36,7 @@ def train(
     from costmodel.make_profile import make_profile
     from costmodel.train import THOROUGH, Settings
 
+    check_form(hardware)
     place = directory or user_directory() / hardware
     if directory is None and (shipped_directory() / hardware / "card.json").exists():
         raise RequestError(f"{hardware!r} ships with costmodel, read-only; choose another name, or pass --directory")

@@ -8,7 +8,7 @@ from costmodel.units import Unit
 
 def unit_operators(unit: Unit) -> str:
     """The unit's operators, as users know them: `conv2d+batch_norm+relu`."""
-    return "+".join(ops.lookup(op).kind for op in unit.ops)
+    return "+".join(map(ops.kind_of, unit.ops))
 
 
 def unit_label(unit: Unit) -> str:

@@ -82,11 +82,11 @@ def analyze_on(
         raise RequestError(f"unknown optimizer {optimizer!r}; choose one of {', '.join(OPTIMIZERS)}")
     if not passes or set(passes) - {"inference", "training"}:
         raise RequestError(f"impossible passes {', '.join(passes) or 'none'}; choose inference, training or both")
-    state = state_of(module, inputs, all_trainable=all_trainable)
     with unrolled_attention():  # as in training, and as every version does
         forward = capture(module, inputs, name, training="inference" not in passes)
     if not forward.ops:
         raise CaptureError(f"{name}: the model has no operator to run, so there is nothing to analyse")
+    state = state_of(module, inputs, all_trainable=all_trainable)
     step = capture(module, inputs, name, training=True) if "training" in passes else None
     main = main_input(forward)
     return MemoryReport(
@@ -163,7 +163,7 @@ def operator_times(graph: Graph, profile: Profile) -> Mapping[str, float]:
 
 def _by_kind(graph: Graph, stashed: Sequence[Stash]) -> tuple[FeatureMaps, ...]:
     """Feature maps by the kind of operator that made them, largest first."""
-    makers = {op.name: ops.lookup(op).kind for op in graph.ops}
+    makers = {op.name: ops.kind_of(op) for op in graph.ops}
     found: dict[str, list[int]] = {}
     for ref, nbytes in feature_maps(graph, stashed).items():
         found.setdefault(makers[ref.name], []).append(nbytes)
@@ -182,4 +182,4 @@ def _unsupported(graph: Graph) -> tuple[Unsupported, ...]:
 def _where(graph: Graph, peak: Peak) -> str:
     """The module of the operator at the peak; the operator's kind where it has none."""
     op = next((op for op in graph.ops if op.name == peak.op), None)
-    return "" if op is None else op.module or ops.lookup(op).kind
+    return "" if op is None else op.module or ops.kind_of(op)
