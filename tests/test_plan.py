@@ -86,7 +86,9 @@ def test_regions_that_do_not_fit(regions, message):
         ({"launch": "rocket"}, "'launch'"),
         ({"model": 3}, "'model'"),
         ({"moves": "fold"}, "'moves'"),
-        ({"build_s": float("inf")}, "'build_s'"),
+        ({"build_s": float("inf")}, "not a plan: Infinity is no number of JSON's"),
+        ({"build_s": 10**400}, "not a plan: an integer of 401 digits"),
+        ({"build_s": -0.5}, "'build_s'"),
         ({"build_s": True}, "'build_s'"),
         ({"latency_ms": {"plan": "fast"}}, "'latency_ms'"),
         ({"regions": {}}, "'regions'"),
@@ -114,8 +116,8 @@ class Trap:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"[1, 2", b"[1, 2]", b"\xff\xfe", pickle.dumps(Trap())],
-    ids=["empty", "torn", "list", "bytes", "pickle"],
+    [b"", b"[1, 2", b"[1, 2]", b"\xff\xfe", b"[" * 100_000, pickle.dumps(Trap())],
+    ids=["empty", "torn", "list", "bytes", "deep", "pickle"],
 )
 def test_other_files_are_refused_and_never_run(tmp_path, content):
     (tmp_path / "plan.json").write_bytes(content)

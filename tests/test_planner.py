@@ -204,7 +204,7 @@ def test_the_command_prints_and_saves(tmp_path, capsys):
         (["plan", "alexnet", "--strategy", "luck"], "'luck' is not one of"),
         (["plan", "alexnet", "--calls", "0"], "a number of calls above 0, not 0"),
         (["plan", "alexnet", "-b", "0"], "impossible batch size 0"),
-        (["plan", "alexnet", "-o", "/no/such/place/plan.json"], "cannot be written"),
+        (["plan", "alexnet", "-o", "/no/such/place/plan.json"], "cannot write /no/such/place/plan.json"),
         (["validate", "alexnet", "--device", "cuda:99"], "there is no device cuda:99"),
         (["validate", "alexnet", "--device", "tpu"], "choose cpu, cuda or cuda:N"),
         (["validate", "alexnet", "--device", "cpu", "--plan", "none.json"], "none.json: cannot be read"),
