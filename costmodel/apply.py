@@ -141,7 +141,8 @@ class Planned(nn.Module):
             PlanError: the plan does not fit, or computes something else than the module.
         """
         module = self._original[0]
-        signature = signature_of(inputs)
+        example = inputs.like(lambda tensor: random_like(tensor, self._device))
+        signature = signature_of(example)  # on the device, where calls are; the inputs may be meta tensors
         if signature is None:
             raise PlanError("an input that is no tensor cannot be told from another (it has no hash); leave it out")
         exact = captured or capture_exactly(module, inputs, self.plan.model)
@@ -150,7 +151,6 @@ class Planned(nn.Module):
         frozen = freeze(rewrite(exact.graph, self.plan.moves))
         self.plan.check_regions(frozen.main)
         params = prepare(frozen, exact, state_of(module), self._device)
-        example = inputs.like(lambda tensor: random_like(tensor, self._device))
         tensors = example.tensors()
         on_graph = self.plan.launch == "graph" and self._device.type == "cuda"
         program = Program(frozen.main, self.plan.regions, params, self._calls)

@@ -59,6 +59,12 @@ class TestPlans:
             assert same(planned, module, *args, **kwargs)
         assert (len(planned._ready), len(planned._unfit)) == (2, 2)  # the plan fits another scale, and no flip
 
+    def test_what_is_made_ready_for_meta_tensors_serves_real_ones(self):
+        module, x = Flip().eval(), image()
+        planned = costmodel.apply(module, plan_for(module, (x,)), (x.to("meta"),))
+        assert same(planned, module, x)
+        assert len(planned._ready) == 1
+
     def test_what_has_no_hash_runs_eagerly(self):
         module, x = Flip().eval(), image()
         planned = costmodel.apply(module, plan_for(module, (x,)), (x,))
