@@ -108,6 +108,8 @@ class Planned(nn.Module):
 
     def _in_order(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
         """A call whose keyword inputs are in the order in which they were when the plan was made."""
+        if not kwargs:
+            return Arguments(args)
         known = [name for name in self._names if name in kwargs]
         return Arguments(args, {name: kwargs[name] for name in (*known, *sorted(kwargs.keys() - set(known)))})
 
@@ -251,8 +253,8 @@ def state_of(module: nn.Module) -> dict[str, torch.Tensor]:
 
 def signature_of(inputs: Arguments) -> Signature | None:
     """What must be equal for inputs to run on what was made ready; None where one cannot be told from another."""
-    if not inputs.kwargs and all(isinstance(arg, torch.Tensor) for arg in inputs.args):
-        return None, tuple(map(_told, inputs.args))  # most calls; to flatten them would take the host longer
+    if inputs.are_tensors():
+        return None, tuple(map(_told, inputs.args))
     leaves, spec = tree_flatten((inputs.args, inputs.kwargs))
     signature = spec, tuple(map(_told, leaves))
     try:

@@ -42,8 +42,14 @@ class Arguments:
         args, kwargs = tree_map_only(torch.Tensor, change, (self.args, self.kwargs))
         return Arguments(args, kwargs)
 
+    def are_tensors(self) -> bool:
+        """Whether they are tensors in a row and nothing else, as those of most calls; to flatten them takes longer."""
+        return not self.kwargs and all(isinstance(arg, torch.Tensor) for arg in self.args)
+
     def tensors(self) -> list[torch.Tensor]:
         """Every tensor among them, however deep, in order."""
+        if self.are_tensors():
+            return list(self.args)
         return [leaf for leaf in tree_leaves((self.args, self.kwargs)) if isinstance(leaf, torch.Tensor)]
 
 
