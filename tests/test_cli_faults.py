@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -146,6 +147,31 @@ def test_numbers_that_are_none_and_options_that_exclude_each_other(
 ):
     assert main(["validate", "resnet18", "-q", *options]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "enabled"),
+    [
+        (["predict", "net.py:telling", "-q"], False),
+        (["predict", "net.py:telling", "net.py:small", "-q"], True),
+        (["ir", "net.py:telling"], True),
+    ],
+)
+def test_garbage_is_looked_for_but_in_a_process_for_one_prediction(
+    arguments: list[str],
+    enabled: bool,
+    models: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    with (models / "net.py").open("a") as file:
+        file.write("import gc\ndef telling():\n    print('enabled:', gc.isenabled())\n    return small()\n")
+    monkeypatch.setattr(sys, "argv", ["costmodel", *arguments])
+    try:
+        assert main() == 0
+    finally:
+        gc.enable()
+    assert f"enabled: {enabled}\n" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("models")

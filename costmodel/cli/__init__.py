@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -45,11 +46,14 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def common(
-    version: Annotated[
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 - its own callback acts on it
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """What torch.compile will do to a vision model on a GPU, told without running it."""
+    if context.invoked_subcommand != "predict":
+        gc.enable()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0 is done, 1 a missed threshold that the user gave, 2 a wrong request, 130 an interruption.
     """
+    if arguments is None:
+        gc.disable()  # a fifth of a prediction's time goes into what torch's import makes, and that stays
     # --debug is an option of every command, and looked for here because a command may fail before it is parsed
     given = list(sys.argv[1:] if arguments is None else arguments)
     return run(lambda: app(given, prog_name="costmodel", standalone_mode=False), debug="--debug" in given)

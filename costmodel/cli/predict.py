@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import re
 import sys
@@ -45,6 +46,8 @@ def predict(
     from costmodel.hardware import load_profile
     from costmodel.hosts import resolve_host
 
+    if len(models) > 1:
+        gc.enable()
     if quiet:
         warnings.simplefilter("ignore")
     with opened(output) as write:
