@@ -28,6 +28,7 @@ tables: $(VENV)/.test
 	$(BIN)/python scripts/layer_accuracy.py --rows docs/layers_h200.csv --write docs/accuracy.md
 	$(BIN)/python scripts/repeatability.py --write docs/accuracy.md
 	$(BIN)/python scripts/stack_depth.py --write docs/accuracy.md
+	$(BIN)/python scripts/host_probe.py --write docs/accuracy.md
 	$(BIN)/python scripts/scheduled_kernels.py --rows docs/scheduled_kernels.csv --recount --write docs/accuracy.md
 	$(BIN)/python scripts/measure_and_compare.py -o docs/compared_h200.jsonl --no-measure --write docs/plans.md
 	$(BIN)/python scripts/measure_and_compare.py -o docs/moves_h200.jsonl --no-measure --write-moves docs/plans.md

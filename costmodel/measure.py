@@ -17,11 +17,14 @@ import torch
 
 from costmodel.errors import MeasurementError, first_line
 from costmodel.python_stack import with_room
+from costmodel.reference_pass import LAUNCHES, reference_pass
 
 NOISY_IQR = 0.05
 """A measurement whose interquartile range exceeds this share of its median is called noisy."""
 PROBE_SECONDS = 0.5
 """How long a probe of the host lasts."""
+PASSES = 10
+"""A probe's result is the median of so many passes, some 30 ms."""
 LAUNCH_US = 7.0
 """Host times of calls are told for a host on which a launch takes this long."""
 NOT_CAPTURABLE = "not capturable in a CUDA graph"
@@ -148,19 +151,21 @@ def _series_us(probe: torch.Tensor, synchronize: Callable[[], None], launches: i
 
 @with_room
 def host_probe(device: str = "cuda", seconds: float = PROBE_SECONDS) -> float:
-    """How fast this host issues now: microseconds a launch of a one-element addition, median of 20 x 100.
+    """How fast this host issues what models do: microseconds a launch, were a reference pass made of launches alone.
 
-    They are the last ones of so many seconds: a new process on an idle machine issued up to 1.6 times slower at first.
+    The median of the last passes of so many seconds: a new process on an idle machine is up to 1.6 times slower at
+    first.
     """
-    synchronize = _synchronizer(device)
-    x = torch.zeros(1, device=device)
-    samples: deque[float] = deque(maxlen=20)
+    call, synchronize = reference_pass(device), _synchronizer(device)
+    samples: deque[float] = deque(maxlen=PASSES)
     end = time.perf_counter() + seconds
-    with torch.no_grad():
-        while len(samples) < 20 or time.perf_counter() < end:
-            samples.append(_series_us(x, synchronize, 100))
     synchronize()
-    return round(statistics.median(samples), 4)
+    while len(samples) < PASSES or time.perf_counter() < end:
+        start = time.perf_counter_ns()
+        call()
+        synchronize()
+        samples.append((time.perf_counter_ns() - start) / 1e3)
+    return round(statistics.median(samples) / LAUNCHES, 4)
 
 
 def workspace_bytes(call: Call) -> int:
