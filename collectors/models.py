@@ -4,7 +4,8 @@
 
 Two phases. Parallel processes compile every case, which fills Inductor's cache on disk; then this process alone
 measures, so that nothing disturbs it. Records are appended to a JSON-lines file as they are made, and a case that is
-already in that file is not measured again; what they were taken on is in a file beside it, `.env.json`.
+already in that file is not measured again; what they were taken on is in a file beside it, `.env.json`. `session` says
+when measuring began: records of one session have one host.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -71,22 +73,17 @@ def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
     seconds = _fill_cache(todo, name, variables, settings, begin + settings.seconds * settings.compile_share)
     print(f"{len(seconds)} of {len(todo)} cases compiled in {time.monotonic() - begin:.0f} s", flush=True)
     cold = {case_key(case) for case in cases[: settings.cold]}
-    watch = watch_host(name)
+    watch, session = watch_host(name), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M")
     for case in todo:
         key = case_key(case)
         if key in seconds and time.monotonic() < begin + settings.seconds:
-            _measure(case, out, name, settings, seconds[key], key in cold, watch)
+            append(out, _measure(case, name, settings, seconds[key], key in cold, watch) | {"session": session})
 
 
 def _measure(
-    case: Case,
-    out: Path,
-    device: str,
-    settings: Settings,
-    contended_s: dict[str, float],
-    cold: bool,
-    watch: HostWatch,
-) -> None:
+    case: Case, device: str, settings: Settings, contended_s: dict[str, float], cold: bool, watch: HostWatch
+) -> dict[str, Any]:
+    """The record of a case, or of what it raised."""
     import torch
 
     from costmodel.measure import release_memory
@@ -106,7 +103,7 @@ def _measure(
         record["contended_compile_s"] = contended_s
         middle = {mode: "/".join(f"{row[2] / 1e3:.3f}" for row in rows) for mode, rows in record["latency_us"].items()}
         print(f"{case_key(case)} {middle}", flush=True)
-    append(out, record)
+    return record
 
 
 def warm(job: tuple[Case, str, Collection[str]]) -> dict[str, float]:

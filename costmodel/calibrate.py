@@ -24,6 +24,7 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
     "eager_host": {
         "dispatch": 0.6,
         "variety": 0.1,
+        "cold": 0.1,
         "call": -1.0,
         "convolution": -4.0,
         "product": -4.0,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from costmodel import calibrate, discrepancy, timeline
-from costmodel.discrepancy import Discrepancy, Unexplained
+from costmodel import calibrate, discrepancy, host_speeds, timeline
+from costmodel.discrepancy import Discrepancy
 from costmodel.features import group_of
 from costmodel.folds import Origin
-from costmodel.hardware import at_speed
 from costmodel.kernels import Kernel
-from costmodel.measured import Measured, family_of
+from costmodel.measured import COLUMNS, Measured, family_of
 from costmodel.predictor import Predictor
 from costmodel.program import Program, compiled_program, eager_program
 from costmodel.timeline import TimedProgram
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MODES = ("default", "reduce-overhead")
-COLUMNS = {"eager": "eager", "default": "default", "reduce-overhead": "graph"}
-"""Begin the names of a mode's columns."""
 UNTOLD = "host not told: "
 """Begins the names of sets of cases that are predicted for the profile's own host, not for the one that measured."""
 ALONE = "timeline alone: "
 """Begins those that are predicted without what other models tell of them."""
+PROBED = "probe alone: "
+"""Those that are predicted for hosts as fast as a probe told, without what the models of the session tell."""
 RELATED = "relatives known: "
 """Begins those of which other models of the family may tell: only their kernels and costs are left out by family."""
 
@@ -61,8 +61,8 @@ def leave_families_out(
 ) -> list[dict[str, Any]]:
     """One row a case: measured and predicted, by kernels and costs that saw nothing of its fold's families.
 
-    The costs of a fold, and what models tell of others, come from the other folds' models, whose kernels are as the
-    whole predictor recalls them.
+    The costs of a fold, and what models tell of others and of their session's host, come from the other folds' models,
+    whose kernels are as the whole predictor recalls them.
 
     Args:
         cases: what was measured.
@@ -76,16 +76,17 @@ def leave_families_out(
 
     def predict_fold(fold: int) -> list[dict[str, Any]]:
         outside = np.array([case.fold != fold for case in cases])
-        costs = calibrate.fit_tables([one for one, other in zip(known, outside, strict=True) if other], on_cpu)
-        everything = unexplained(cases, known, costs)
-        others = discrepancy.fit(everything.take(outside))
+        found = host_speeds.fit(cases, known, outside, on_cpu)
+        there = [replace(one, host_speed=speed) for one, speed in zip(known, found.host_speeds, strict=True)]
+        everything = host_speeds.unexplained(cases, there, found.costs)
         tested = [index for index, other in enumerate(outside) if not other]
         unseen = calibration_cases([cases[i] for i in tested], [issued[i] for i in tested], predictors[fold])
         rows = []
         for index, one in zip(tested, unseen, strict=True):
             strangers = np.array([case.model != cases[index].model for case in cases])
-            related = discrepancy.condition(everything.take(strangers), others.processes)
-            rows.append(evaluate_case(cases[index], one, costs, others, related))
+            related = discrepancy.condition(everything.take(strangers), found.others.processes)
+            told = replace(one, host_speed=found.host_speeds[index])
+            rows.append(evaluate_case(cases[index], told, found.costs, found.others, related))
         return rows
 
     folds = sorted({case.fold for case in cases})
@@ -153,27 +154,6 @@ def calibration_cases(
     return result
 
 
-def unexplained(
-    cases: Sequence[Measured], known: Sequence[calibrate.Case], tables: Mapping[str, Mapping[str, float]]
-) -> Unexplained:
-    """What the timeline leaves of measured cases, each predicted for the host that measured it."""
-    properties, logs = [], []
-    for case, one in zip(cases, known, strict=True):
-        timings = timeline.timings(one.eager, one.compiled, _here(case, tables))
-        properties.append(discrepancy.properties_of(one.eager, one.compiled))
-        seen = {mode: case.medians.get(f"{COLUMNS[mode]}_us", math.nan) for mode in timings}
-        logs.append({mode: math.log(us / timings[mode].latency_us) for mode, us in seen.items()})
-    modes = dict.fromkeys(mode for one in logs for mode in one)  # a pass that was cut lacks one
-    return Unexplained(
-        np.array(properties), {mode: np.array([one.get(mode, math.nan) for one in logs]) for mode in modes}
-    )
-
-
-def _here(case: Measured, tables: Mapping[str, Mapping[str, float]]) -> dict[str, Mapping[str, float]]:
-    """Costs for the host that measured a case."""
-    return {name: at_speed(name, table, case.host_speed) for name, table in tables.items()}
-
-
 def evaluate_case(
     case: Measured,
     known: calibrate.Case,
@@ -183,20 +163,25 @@ def evaluate_case(
 ) -> dict[str, Any]:
     """Measured beside predicted: latencies, host and device times in microseconds, speedups.
 
-    `probed_speedup/...` is what is predicted if the machine's host was probed, as `costmodel collect host` does;
-    `alone_speedup/...` the same by the timeline alone, and `related_speedup/...` with models of the family known.
+    `probed_speedup/...` is what is predicted if it is told how fast the machine's host was; `launches_speedup/...` if
+    a probe alone told it, `alone_speedup/...` by the timeline alone, `related_speedup/...` with relatives known.
 
     Args:
-        case: what was measured.
-        known: it, with its kernels' predicted times.
+        case: what was measured, and how fast its host was by a probe.
+        known: it, with its kernels' predicted times, and how fast its host was by all that tells.
         tables: costs.
         others: what models tell that are none of its relatives; None for nothing.
         related: what its relatives tell too; None if nobody asks.
     """
     others = others or discrepancy.none_found()
-    uncorrected, alone = (timeline.timings(known.eager, known.compiled, each) for each in (tables, _here(case, tables)))
-    timings, probed = (others.correct(found, known.eager, known.compiled) for found in (uncorrected, alone))
-    ways = {"": timings, "probed_": probed, "alone_": alone}
+    uncorrected, alone, by_probe = (
+        timeline.timings(known.eager, known.compiled, host_speeds.tables_at(tables, speed))
+        for speed in (1.0, known.host_speed, case.host_speed)
+    )
+    timings, probed, launches = (
+        others.correct(found, known.eager, known.compiled) for found in (uncorrected, alone, by_probe)
+    )
+    ways = {"": timings, "probed_": probed, "launches_": launches, "alone_": alone}
     if related is not None:
         ways["related_"] = related.correct(alone, known.eager, known.compiled)
     row: dict[str, Any] = {
@@ -248,9 +233,10 @@ def score(frame: pd.DataFrame, mode: str, predicted: str = "speedup") -> dict[st
 def score_table(frame: pd.DataFrame, on_cpu: bool = False) -> list[dict[str, Any]]:
     """Scores by mode and set of cases: batch 1 and 32 in float32, other batch sizes, float16, all; and by machine.
 
-    Every case is predicted for the host that measured it, as its probe then was; where there are several machines, also
-    for the profile's own host (`UNTOLD`). The first set is also there as the timeline alone has it (`ALONE`), and with
-    relatives known (`RELATED`). On a CPU batch 8 takes the place of 32.
+    Every case is predicted for the host that measured it, as a probe and other models told; where there are several
+    machines, also for the profile's own host (`UNTOLD`). The first set is also there as the timeline alone has it
+    (`ALONE`), by what the probe told (`PROBED`), and with relatives known (`RELATED`). On a CPU batch 8 takes the place
+    of 32.
     """
     large, others = (8, [4, 32]) if on_cpu else (32, [8, 128])
     common = (frame["precision"] == "float32") & frame["batch_size"].isin([1, large])
@@ -264,7 +250,7 @@ def score_table(frame: pd.DataFrame, on_cpu: bool = False) -> list[dict[str, Any
         ("all", frame["batch_size"] > 0),
     )
     sets = [(name, mask, "probed_speedup") for name, mask in subsets]
-    ways = {ALONE: "alone_speedup", RELATED: "related_speedup"}
+    ways = {ALONE: "alone_speedup", PROBED: "launches_speedup", RELATED: "related_speedup"}
     found = {way: predicted for way, predicted in ways.items() if f"{predicted}/{MODES[0]}" in frame}
     sets += [(way + subsets[0][0], common, predicted) for way, predicted in found.items()]
     machines = sorted(set(frame["environment"]))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 from joblib import Parallel, delayed
 
-from costmodel import calibrate, discrepancy, evaluate
+from costmodel import calibrate, discrepancy, evaluate, host_speeds
 from costmodel.baselines import BASELINES, cross_validate, score_group
 from costmodel.cross_fit import CrossFit, cross_fit
 from costmodel.dataset import kernel_of, read_frame
@@ -24,6 +24,7 @@ from costmodel.files import write_whole
 from costmodel.folds import Folds, by_family
 from costmodel.hardware import CARD_SCHEMA, PREDICTOR, TOLD, WHOLE_MODELS
 from costmodel.measured import (
+    COLUMNS,
     FOLDS,
     Measured,
     machine_probes_us,
@@ -210,8 +211,8 @@ def _whole_models(
         say(f"{row['mode']}, {row['cases_of']}: {found}")
     for row in latencies:
         say(f"{row['mode']}: mean error of latency {row['mean_error']:.3f} ({row['cases']} cases)")
-    costs = calibrate.fit_tables(known, on_cpu)
-    others = discrepancy.fit(evaluate.unexplained(cases, known, costs))
+    fitted = host_speeds.fit(cases, known, np.ones(len(cases), dtype=bool), on_cpu)
+    costs, others = fitted.costs, fitted.others
     costs["compile"] = calibrate.fit_compile(
         known,
         [case.record.get("contended_compile_s", {}).get("default") for case in cases],
@@ -242,7 +243,7 @@ def _intervals(frame: pd.DataFrame, predicted: str) -> dict[str, dict[str, float
     """The same of predictions in columns whose names begin so."""
     latency: dict[str, float] = {}
     speedup: dict[str, float] = {}
-    for mode, name in evaluate.COLUMNS.items():
+    for mode, name in COLUMNS.items():
         seen = _with(frame, f"measured_{name}_us")
         if not seen.empty:
             error = _log_error(seen, f"{predicted}{name}_us", f"measured_{name}_us")

@@ -38,6 +38,8 @@ FAMILIES = (
 the number of a version."""
 WALLS: Mapping[str, str] = {"default": "default_us", "reduce-overhead": "graph_us"}
 """Modes of torch.compile, and what the latency in each is called."""
+COLUMNS: Mapping[str, str] = {"eager": "eager", "default": "default", "reduce-overhead": "graph"}
+"""Begin the names of what was measured and predicted in each mode."""
 UNSTABLE = 1.25
 """A round that took longer than a call's fastest by more was disturbed: it counts neither in scores nor in training. So
 was one whose median is as much above its own 10 % quantile, and a call that took as much longer than on another
@@ -81,6 +83,11 @@ class Measured:
     def environment(self) -> int:
         """Which of the file's environments, or machines, it was measured in."""
         return int(self.record.get("environment", 0))
+
+    @property
+    def session(self) -> object:
+        """What was measured with it in one go, on one host; a machine's whole file where nobody noted it."""
+        return self.environment, self.record.get("session")
 
     @property
     def probe_us(self) -> float | None:

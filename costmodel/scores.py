@@ -66,10 +66,11 @@ def _figure(name: str, value: float) -> str:
 
 MODELS_TEXT = (
     "Speedup over eager of {cases} measured cases, each predicted with its whole model family left out of training,\n"
-    "kernel by kernel and model by model, for the host that measured it (as a probe told, see `--host`);\n"
-    "*host not told* is for the profile's own. *timeline alone* is without what other models tell; *relatives known*\n"
-    "is with what others of the family tell, while kernels and costs are told without the family. *constant* is the\n"
-    "geometric mean of the other families' speedups."
+    "kernel by kernel and model by model, for the host that measured it (as a probe told, see `--host`, and models of\n"
+    "other families measured in the same session; *probe alone* is without these); *host not told* is for the\n"
+    "profile's own. *timeline alone* is without what other models tell of models like them; *relatives known* is with\n"
+    "what others of the family tell, while kernels and costs are told without the family. *constant* is the geometric\n"
+    "mean of the other families' speedups."
 )
 KERNELS_TEXT = (
     "Device time of single kernels, each predicted by networks that saw nothing of its shape, at any batch size,\n"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from costmodel.kernels import Kernel
 from costmodel.predictor import Estimate
-from costmodel.program import Program, variety
+from costmodel.program import Program, cold_us, variety
 from costmodel.serial import BETWEEN, SERIAL_MODES, kernel_counts
 
 CACHE_BYTES = 50e6
@@ -128,6 +128,7 @@ def eager_counts(timed: TimedProgram) -> dict[str, float]:
     return {
         "dispatch": alone,
         "variety": alone * variety(program.kernels),
+        "cold": cold_us(program.kernels, timed.host_us),
         "call": len(program.kernels),
         "convolution": sum(kernel.anchor.base == "convolution" for kernel in program.kernels),
         "product": sum(kernel.kind in PRODUCTS for kernel in program.kernels),

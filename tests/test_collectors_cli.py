@@ -314,6 +314,7 @@ def test_of_the_first_cases_the_compile_time_with_an_empty_cache_is_taken(
     records = [json.loads(line) for line in (tmp_path / "models.jsonl").read_text().splitlines()]
     assert [record.get("cold_compile_s") for record in records] == [5.0, 6.0, None]
     assert [record["contended_compile_s"] for record in records] == [{"default": 9.0}] * 3
+    assert len({record["session"] for record in records}) == 1
 
 
 def test_the_sweep_as_a_program_refuses_in_one_line(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,14 +11,15 @@ import pandas as pd
 import pytest
 
 from costmodel import evaluate
-from costmodel.calibrate import COSTS, Case
+from costmodel.calibrate import Case
 from costmodel.discrepancy import Unexplained
+from costmodel.host_speeds import Fitted
 from costmodel.ir import parse
 from costmodel.kernels import Kernel
 from costmodel.make_profile import intervals
 from costmodel.measured import Measured, family_of, noise, read_measured, spread, usual_probe_us
 from costmodel.program import Program
-from costmodel.timeline import LAUNCH_COSTS, TimedProgram
+from costmodel.timeline import TimedProgram
 
 
 @pytest.mark.parametrize(
@@ -85,10 +85,15 @@ def test_a_models_own_family_tells_nothing_of_it(monkeypatch: pytest.MonkeyPatch
     folds = {case.fold for case in cases}
     assert len(folds) > 2
     numbers = np.arange(len(cases), dtype=np.float32)[:, None]  # each case's only property is its place
-    monkeypatch.setattr(evaluate, "unexplained", lambda *_: Unexplained(numbers, {}))
-    monkeypatch.setattr(evaluate.calibrate, "fit_tables", lambda *_: {})
-    monkeypatch.setattr(evaluate, "calibration_cases", lambda tested, *_: tested)
-    monkeypatch.setattr(evaluate.discrepancy, "fit", lambda some: SimpleNamespace(told=some, processes={}))
+    everything = Unexplained(numbers, {})
+    monkeypatch.setattr(evaluate.host_speeds, "unexplained", lambda *_: everything)
+
+    def fit(some, _, learns, on_cpu):
+        told = SimpleNamespace(told=everything.take(learns), processes={})
+        return Fitted({}, told, (1.0,) * len(some))
+
+    monkeypatch.setattr(evaluate.host_speeds, "fit", fit)
+    monkeypatch.setattr(evaluate, "calibration_cases", lambda tested, *_: [known(1.0) for _ in tested])
     monkeypatch.setattr(evaluate.discrepancy, "condition", lambda some, _: SimpleNamespace(told=some))
     monkeypatch.setattr(evaluate, "evaluate_case", lambda case, _, __, *told: {case.model: told})
     rows = evaluate.leave_families_out(
@@ -100,20 +105,6 @@ def test_a_models_own_family_tells_nothing_of_it(monkeypatch: pytest.MonkeyPatch
         strangers, related = ({names[int(x)] for x in found.told.properties[:, 0]} for found in told[case.model])
         assert strangers == {other.model for other in cases if other.fold != case.fold}
         assert related == set(names) - {case.model}
-
-
-def test_what_is_left_unexplained_by_hand():
-    tables = {"eager_host": dict.fromkeys(COSTS["eager_host"], 0.0) | {"start": 10.0}}
-    tables |= {"default_host": dict.fromkeys(COSTS["default_host"], 0.0) | {"start": 10.0}}
-    tables |= {"graph_host": dict.fromkeys(COSTS["graph_host"], 0.0) | {"start": 3.0}}
-    for way in ("eager", "default"):
-        tables |= {f"{way}_device": dict.fromkeys(LAUNCH_COSTS, 0.0), f"{way}_wall": {"gap": 0.0, "synchronise": 8.0}}
-    measured = {"eager_us": 40.0, "graph_us": 10.0}
-    cases = [Measured("alexnet", 1, "float32", "nchw", measured, {}) for _ in range(2)]
-    found = evaluate.unexplained(cases, [known(40.0), known(40.0, replace(PROGRAM, fragments=3))], tables)
-    assert found.logs["eager"] == pytest.approx([math.log(2.0)] * 2)  # 10 us of host, 2 of device, 8 to synchronise
-    assert np.isnan(found.logs["default"]).all()
-    assert found.logs["reduce-overhead"] == pytest.approx([math.log(2.0), math.nan], nan_ok=True)  # no one CUDA graph
 
 
 def test_scores_tell_machines_apart():

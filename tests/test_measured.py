@@ -89,6 +89,16 @@ def test_the_probes_around_a_case_tell_the_speed_of_its_host(tmp_path: Path) -> 
     assert [case.host_speed for case in found] == pytest.approx(expected)
 
 
+def test_a_session_is_of_one_machine(tmp_path: Path) -> None:
+    noted = [record(0, batch_size=1) | {"session": "a"}, record(0, batch_size=2) | {"session": "a"}]
+    noted += [record(0, batch_size=3) | {"session": "b"}, record(1, batch_size=4) | {"session": "a"}]
+    plain = [record(1, batch_size=5), record(1, batch_size=6)]
+    sessions = [case.session for case in read(tmp_path, *noted, *plain)]
+    assert sessions[0] == sessions[1]
+    assert sessions[4] == sessions[5]
+    assert len(set(sessions)) == 4
+
+
 def test_a_machine_that_was_not_probed_is_as_fast_as_usual(tmp_path: Path) -> None:
     found = read(tmp_path, record(0), record(1, batch_size=8, probe_us=6.0))
     assert [case.host_speed for case in found] == [1.0, 1.0]

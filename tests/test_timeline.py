@@ -23,7 +23,7 @@ FUSED = Kernel("triton", parse(RELU), ("1",), launches=2)
 PROGRAM = Program((CALL, FUSED), (0.0, 1.0), views=3, module_calls=4, parameters=10, footprint=0, checked_modules=4)
 TABLES = {
     "eager_host": dict.fromkeys(PRIORS["eager_host"], 9.0)
-    | {"dispatch": 2.0, "variety": 0.1, "call": 1.0, "view": 0.5, "module": 0.25, "start": 20.0},
+    | {"dispatch": 2.0, "variety": 0.1, "cold": 0.0, "call": 1.0, "view": 0.5, "module": 0.25, "start": 20.0},
     "eager_device": {"warm_launch": 0.0, "cold_launch": 1.0},
     "eager_wall": {"gap": 0.0, "synchronise": 5.0},
     "default_host": {
