@@ -251,6 +251,8 @@ def score_table(frame: pd.DataFrame, on_cpu: bool = False) -> list[dict[str, Any
     )
     sets = [(name, mask, "probed_speedup") for name, mask in subsets]
     ways = {ALONE: "alone_speedup", PROBED: "launches_speedup", RELATED: "related_speedup"}
+    if on_cpu:  # its own host, which nobody probes
+        del ways[PROBED]
     found = {way: predicted for way, predicted in ways.items() if f"{predicted}/{MODES[0]}" in frame}
     sets += [(way + subsets[0][0], common, predicted) for way, predicted in found.items()]
     machines = sorted(set(frame["environment"]))
