@@ -29,7 +29,7 @@ UNTOLD = "host not told: "
 ALONE = "timeline alone: "
 """Begins those that are predicted without what other models tell of them."""
 PROBED = "probe alone: "
-"""Those that are predicted for hosts as fast as a probe told, without what the models of the session tell."""
+"""Begins those that are predicted for hosts as fast as a probe told, without what models of the session tell."""
 RELATED = "relatives known: "
 """Begins those of which other models of the family may tell: only their kernels and costs are left out by family."""
 

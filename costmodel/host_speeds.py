@@ -28,7 +28,7 @@ FARTHEST = 0.15
 ALL_HOST = 0.9
 """A model tells of its host if that decides so much of its latency."""
 ROUNDS = 2
-"""How often costs are fitted anew to the hosts that they told."""
+"""How often costs are fitted anew to the hosts that they told; each time what is still left of a session is told."""
 Tables = Mapping[str, Mapping[str, float]]
 
 

@@ -1,8 +1,8 @@
 """Hosts: how fast the CPU that issues kernels is, against the one that a profile's host costs were measured on.
 
 Of two machines with the same GPU one may take a fifth longer to issue the same kernels, and whatever the host bounds
-(most models at batch 1) is slower by as much. A probe of a few seconds tells: the time to launch a kernel that does
-next to nothing. All host costs are taken to be in proportion to it.
+(most models at batch 1) is slower by as much. A probe of a few seconds tells: a pass of a small network
+(`reference_pass`), told in launches. All host costs are taken to be in proportion to it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A launch in a loop stays in the CPU's first caches and says what the driver takes; a model calls one operator after
 another, through Python and ATen's dispatcher, and slows down by more when others use the same caches. Between two
-processes on a busy machine eager latencies of a model differ by a quarter, after division by a launch's time by a
-seventh, by this pass's time by a twentieth (`scripts/host_probe.py`).
+processes on a busy machine eager latencies of a model differ by a quarter, after division by a launch's time by an
+eighth, by this pass's time by a sixteenth (`scripts/host_probe.py`).
 """
 
 from __future__ import annotations
