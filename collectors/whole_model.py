@@ -117,17 +117,17 @@ def measure_modes(
     record: dict[str, Any] = dict(case, input_shape=list(x.shape), latency_us={}, disturbed=[])
     timer = _Timer(device, watch or watch_host(device), record)
     with torch.no_grad():
-        reference = _first(module(x))
+        reference = first_tensor(module(x))
         eager: Call = partial(module, x)
         for mode, option in modes_on(device, modes).items():
-            compiled = _compile(module, x, mode, option, device, reference, record)
+            compiled = compile_mode(module, x, mode, option, device, reference, record)
             timer.time_mode(mode, eager, compiled, with_device and mode == "default")
     if device.startswith("cuda"):
         record["probe_us"] = round(timer.watch.usual_us, 4)
     return record
 
 
-def _compile(
+def compile_mode(
     module: torch.nn.Module,
     x: torch.Tensor,
     mode: str,
@@ -147,7 +147,7 @@ def _compile(
     counters.clear()
     start = time.perf_counter()
     compiled = partial(torch.compile(module, mode=option), x)
-    output = _first(compiled()).clone()
+    output = first_tensor(compiled()).clone()
     for _ in range(2):
         compiled()
     synchronize(device)
@@ -202,7 +202,12 @@ class _Timer:
         return found
 
 
-def _first(output: Any) -> torch.Tensor:
+def first_tensor(output: Any) -> torch.Tensor:
+    """A model's result, or the first of several.
+
+    Raises:
+        MeasurementError: it is no tensor.
+    """
     import torch
 
     tensor = output[0] if isinstance(output, tuple) else output

@@ -1,0 +1,252 @@
+"""Whole models, each in several processes of its own: what differs from process to process averages out.
+
+    python -m collectors.repeats cases.json models.jsonl --times 2 --seconds 560
+
+Where the host decides, two processes on one machine issue the same model in times that differ by some 5 %, from start
+to end. So a model is prepared in a process of its own, many of them side by side; then one process at a time measures,
+in short rounds, a reference pass, eager and, with `--compiled`, compiled calls in turn, while the others wait. Records
+are like those of `collectors.models`, one for each process, with all rounds and `probes_us`: what the host was found
+to be before each round and after the last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import multiprocessing
+import os
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from rich.progress import track
+
+from collectors.environment import environment
+from collectors.models import append, check_environment
+from collectors.pool import ONE_THREAD
+from collectors.process import pinned
+from collectors.whole_model import Case, build, case_key, compile_mode, first_tensor
+from costmodel.errors import CostmodelError
+
+MODE = "default"
+ROUNDS = 12
+LATENCY_SECONDS, LEAST_CALLS, HOST_CALLS = 0.04, 5, 15
+PREPARE_SECONDS, MEASURE_SECONDS = 240.0, 60.0
+"""A process that takes longer is given up."""
+PRELOADED = ("torch", "torchvision", "timm", "costmodel.zoo", "costmodel.measure", "collectors.whole_model")
+"""What processes have in common: loaded once, in a process that others are forked from before any uses the device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How cases are measured.
+
+    Attributes:
+        device: `cpu`, `cuda` or `cuda:N`.
+        seconds: how long it may take; a block of processes that is not expected to end by then is not begun.
+        times: in how many processes each case is measured.
+        held: how many processes prepare side by side and then wait for their turn.
+        compiled: whether torch.compile's default mode is measured too.
+    """
+
+    device: str = "cuda"
+    seconds: float = 560.0
+    times: int = 2
+    held: int = 24
+    compiled: bool = False
+
+
+def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
+    """Measures cases until `out` holds each so many times as it should, or the time is up; prints a line for a block.
+
+    Raises:
+        DatasetError: `out` was begun in another environment.
+    """
+    begin = time.monotonic()
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / "inductor"))
+    variables, name = pinned(settings.device)
+    os.environ.update(variables | ONE_THREAD)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([name for name in PRELOADED if _can_import(name)])
+    check_environment(out, environment(name))
+    session = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M")
+    took = 0.0
+    for block in track(_blocks(cases, _counts(out), settings), "blocks of processes"):
+        start = time.monotonic()
+        if start + took - begin > settings.seconds:
+            break
+        records = []
+        for record in _measured(block, name, settings.compiled, context):
+            records.append(record)
+            append(out, record | {"session": session})
+        took = time.monotonic() - start
+        print(_said(records, took), flush=True)
+
+
+def _can_import(name: str) -> bool:
+    """Whether a module is there and loads; a torchvision that was made for another torch does not, by itself."""
+    try:
+        importlib.import_module(name)
+    except (ImportError, RuntimeError):
+        return False
+    return True
+
+
+def _said(records: Sequence[dict[str, Any]], seconds: float) -> str:
+    """A line about a block."""
+    probes = [us for record in records for us in record.get("probes_us", [])]
+    failed = [f"{case_key(record)}: {record['error']}" for record in records if "error" in record]
+    host = (
+        f"a launch {min(probes):.1f} to {max(probes):.1f} us, mostly {statistics.median(probes):.1f}" if probes else ""
+    )
+    return "; ".join([f"{len(records)} from {case_key(records[0])} on in {seconds:.0f} s", host, *failed])
+
+
+def _counts(out: Path) -> Counter[str]:
+    """How often each case stands in a file of records; a torn last line is passed over."""
+    counts: Counter[str] = Counter()
+    for line in out.read_text().splitlines() if out.exists() else []:
+        try:
+            counts[case_key(json.loads(line))] += 1
+        except (ValueError, KeyError, TypeError):
+            continue
+    return counts
+
+
+def _blocks(cases: Sequence[Case], done: Counter[str], settings: Settings) -> list[Sequence[Case]]:
+    """What is left to measure, a pass over all cases after the other, in blocks that are held at once."""
+    blocks: list[Sequence[Case]] = []
+    for turn in range(settings.times):
+        left = [case for case in cases if done[case_key(case)] <= turn]
+        blocks += [left[first : first + settings.held] for first in range(0, len(left), settings.held)]
+    return blocks
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A process that prepares a case, and the connection that it answers on."""
+
+    case: Case
+    process: BaseProcess
+    answers: Connection
+
+    def answer(self, seconds: float) -> dict[str, Any] | None:
+        """What it says next: None if it is ready, else its record, or what became of it."""
+        if not self.answers.poll(seconds):
+            self.process.kill()
+            return dict(self.case, error="timeout")
+        try:
+            said: dict[str, Any] | None = self.answers.recv()
+        except EOFError:
+            self.process.join()
+            return dict(self.case, error=f"its process ended with status {self.process.exitcode}")
+        return said
+
+    def end(self) -> None:
+        """Ends it, whatever it does."""
+        self.process.kill()
+        self.process.join()
+
+
+def _measured(
+    cases: Sequence[Case], device: str, compiled: bool, context: multiprocessing.context.ForkServerContext
+) -> Iterator[dict[str, Any]]:
+    """The record of each case, or of what became of its process."""
+    with ExitStack() as running:
+        held = []
+        for case in cases:
+            here, there = context.Pipe()
+            process = context.Process(target=hold, args=(case, device, compiled, there), daemon=True)
+            process.start()
+            there.close()
+            held.append(_Held(case, process, here))
+            running.callback(held[-1].end)
+        end = time.monotonic() + PREPARE_SECONDS
+        preparing = [one.answers for one in held]
+        while preparing and time.monotonic() < end:
+            ready = wait(preparing, timeout=1.0)
+            preparing = [one for one in preparing if one not in ready]
+        for one in held:
+            record = one.answer(0.0)
+            if record is None:
+                one.answers.send("go")
+                record = one.answer(MEASURE_SECONDS)
+            yield record or dict(one.case, error="said nothing")
+            one.end()
+
+
+def hold(case: Case, device: str, compiled: bool, answers: Connection) -> None:
+    """Prepares a case, says so (None), waits, measures, says what was found; or says what was raised."""
+    try:
+        measure = prepared(case, device, compiled)
+        answers.send(None)
+        answers.recv()
+        record = measure()
+    except Exception as error:  # noqa: BLE001 - whatever a model raises is its result
+        record = dict(case, error=f"{type(error).__name__}: {error}"[:300])
+    answers.send(record)
+
+
+def prepared(case: Case, device: str, compiled: bool) -> Callable[[], dict[str, Any]]:
+    """What measures a case, with everything built, compiled and called before."""
+    import torch
+
+    module, x = build(case, device)
+    record: dict[str, Any] = dict(case, input_shape=list(x.shape))
+    calls: dict[str, Callable[[], Any]] = {f"eager/{MODE}": partial(module, x)}
+    with torch.no_grad():
+        for _ in range(3):
+            reference = first_tensor(module(x))
+        if compiled:
+            calls[MODE] = compile_mode(module, x, MODE, None, device, reference, record)
+    return torch.no_grad()(partial(_measure, record, calls, device))
+
+
+def _measure(record: dict[str, Any], calls: dict[str, Callable[[], Any]], device: str) -> dict[str, Any]:
+    """Rounds of a probe and of each call, then host times."""
+    from costmodel.measure import host_probe, host_time, latency
+
+    probes = [host_probe(device, seconds=0.15)]
+    rounds: dict[str, list[list[float]]] = {name: [] for name in calls}
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            rounds[name].append(latency(call, LATENCY_SECONDS, LEAST_CALLS, device).quantiles_us())
+        probes.append(host_probe(device, seconds=0.0))
+    host = {
+        f"{name.partition('/')[0]}_host_us": host_time(call, HOST_CALLS, device).quantiles_us()
+        for name, call in calls.items()
+    }
+    return record | host | {"latency_us": rounds, "probes_us": probes, "probe_us": statistics.median(probes)}
+
+
+def main() -> None:
+    """Measures the cases of a JSON file within a number of seconds."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", type=Path)
+    parser.add_argument("out", type=Path, help="records, JSON lines")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--seconds", type=float, default=560)
+    parser.add_argument("--times", type=int, default=2)
+    parser.add_argument("--held", type=int, default=24)
+    parser.add_argument("--compiled", action="store_true", help="torch.compile's default mode too")
+    args = parser.parse_args()
+    settings = Settings(args.device, args.seconds, args.times, args.held, args.compiled)
+    try:
+        collect(json.loads(args.cases.read_text()), args.out, settings)
+    except (CostmodelError, OSError, ValueError) as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()
