@@ -5,8 +5,8 @@
     python -m collectors.merge again.jsonl process1.jsonl process2.jsonl --every-process -o again.jsonl
 
 A later file's row takes the place of an earlier one's for the same case, unless only the earlier one is to be trusted.
-Whole models are kept by environment, for hosts differ; or even as every process measured them, one process a file, to
-tell how far processes differ.
+Whole models are kept by environment, for hosts differ, and by process where records name it (`collectors.repeats`); or
+as every process measured them, one process a file, to tell how far processes differ.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def merge_models(paths: Sequence[Path], out: Path, every_process: bool = False) 
                 if every_process:
                     numbers["process"] = before + record.get("process", 1)
                 case = case_key({**record, "model": record["model"].removeprefix("tv:")})
-                key = case, numbers.get("environment", 0), numbers.get("process", 0)
+                key = case, numbers.get("environment", 0), numbers.get("process", record.get("process", 0))
                 if record.get("latency_us") or key not in records:
                     records[key] = record | numbers
         if here:

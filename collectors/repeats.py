@@ -38,6 +38,7 @@ from collectors.pool import ONE_THREAD
 from collectors.process import pinned
 from collectors.whole_model import Case, build, case_key, compile_mode, first_tensor
 from costmodel.errors import CostmodelError
+from costmodel.measured import EAGER_ALONE
 
 MODE = "default"
 ROUNDS = 12
@@ -81,15 +82,16 @@ def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
     context.set_forkserver_preload([name for name in PRELOADED if _can_import(name)])
     check_environment(out, environment(name))
     session = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M")
-    took = 0.0
-    for block in track(_blocks(cases, _counts(out), settings), "blocks of processes"):
+    took, counts = 0.0, _counts(out)
+    for block in track(_blocks(cases, counts, settings), "blocks of processes"):
         start = time.monotonic()
         if start + took - begin > settings.seconds:
             break
         records = []
         for record in _measured(block, name, settings.compiled, context):
+            counts[case_key(record)] += 1
             records.append(record)
-            append(out, record | {"session": session})
+            append(out, record | {"session": session, "process": counts[case_key(record)]})
         took = time.monotonic() - start
         print(_said(records, took), flush=True)
 
@@ -204,7 +206,7 @@ def prepared(case: Case, device: str, compiled: bool) -> Callable[[], dict[str, 
 
     module, x = build(case, device)
     record: dict[str, Any] = dict(case, input_shape=list(x.shape))
-    calls: dict[str, Callable[[], Any]] = {f"eager/{MODE}": partial(module, x)}
+    calls: dict[str, Callable[[], Any]] = {f"{EAGER_ALONE}/{MODE}" if compiled else EAGER_ALONE: partial(module, x)}
     with torch.no_grad():
         for _ in range(3):
             reference = first_tensor(module(x))

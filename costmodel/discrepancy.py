@@ -178,10 +178,12 @@ class Unexplained:
     Attributes:
         properties: of each case, (cases, properties).
         logs: by mode, logarithms of measured over predicted latency, (cases,); NaN where it was not measured.
+        keys: what each case is: those of one key are one, measured in several processes. Empty if none are.
     """
 
     properties: Array
     logs: Mapping[str, npt.NDArray[np.float64]]
+    keys: tuple[object, ...] = ()
 
     @cached_property
     def moments(self) -> tuple[Array, Array]:
@@ -191,8 +193,29 @@ class Unexplained:
 
     def take(self, rows: Sequence[int] | npt.NDArray[np.bool_]) -> Unexplained:
         """Some of the cases."""
-        chosen = np.asarray(rows)
-        return Unexplained(self.properties[chosen], {mode: logs[chosen] for mode, logs in self.logs.items()})
+        chosen = np.arange(len(self.properties))[np.asarray(rows)]
+        keys = tuple(self.keys[row] for row in chosen) if self.keys else ()
+        return Unexplained(self.properties[chosen], {mode: logs[chosen] for mode, logs in self.logs.items()}, keys)
+
+    def merged(self) -> Unexplained:
+        """Every case once, with the median of what its processes left unexplained.
+
+        What a model is off by on its own is shared by its processes, and is no sign of how alike models are.
+        """
+        if not self.keys:
+            return self
+        rows: dict[object, list[int]] = {}
+        for row, key in enumerate(self.keys):
+            rows.setdefault(key, []).append(row)
+        first = [some[0] for some in rows.values()]
+        logs = {mode: np.array([_middle(found[some]) for some in rows.values()]) for mode, found in self.logs.items()}
+        return Unexplained(self.properties[first], logs)
+
+
+def _middle(logs: npt.NDArray[np.float64]) -> float:
+    """The median of what was measured; NaN where nothing was."""
+    known = logs[np.isfinite(logs)]
+    return float(np.median(known)) if len(known) else math.nan
 
 
 def fit(cases: Unexplained) -> Discrepancy:
@@ -201,6 +224,7 @@ def fit(cases: Unexplained) -> Discrepancy:
     Hyperparameters are those of the largest marginal likelihood (Rasmussen and Williams, "Gaussian Processes for
     Machine Learning", 2006, section 5.4).
     """
+    cases = cases.merged()
     found = {mode: _likeliest(cases, logs) for mode, logs in cases.logs.items()}
     return condition(cases, {mode: process for mode, process in found.items() if process is not None})
 
@@ -228,6 +252,7 @@ def condition(cases: Unexplained, processes: Mapping[str, Process]) -> Discrepan
         cases: what was measured.
         processes: by mode; their weights do not matter.
     """
+    cases = cases.merged()
     mean, scale = cases.moments
     models = scaled(cases.properties, mean, scale)
     square = squares(models, models).astype(np.float64)

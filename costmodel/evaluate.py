@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from costmodel import calibrate, discrepancy, host_speeds, timeline
 from costmodel.discrepancy import Discrepancy
@@ -19,9 +20,6 @@ from costmodel.predictor import Predictor
 from costmodel.program import Program, compiled_program, eager_program
 from costmodel.timeline import TimedProgram
 from costmodel.train import Settings, Table, fit_group
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MODES = ("default", "reduce-overhead")
 UNTOLD = "host not told: "
@@ -194,9 +192,8 @@ def evaluate_case(
     }
     for mode, timing in timings.items():
         name = COLUMNS[mode]
-        row[f"{name}_us"], row[f"{name}_host_us"] = timing.latency_us, timing.host_us
-        row[f"{name}_device_us"] = timing.device_us
-        row[f"probed_{name}_us"] = probed[mode].latency_us
+        row[f"{name}_host_us"], row[f"{name}_device_us"] = timing.host_us, timing.device_us
+        row |= {f"{way}{name}_us": found[mode].latency_us for way, found in ways.items()}
     row |= {f"measured_{name}": value for name, value in case.medians.items()}
     for mode in (mode for mode in MODES if mode in timings):
         for way, found in ways.items():
@@ -206,13 +203,54 @@ def evaluate_case(
     return row
 
 
+CASE = ["model", "batch_size", "precision", "layout"]
+"""The columns that say what was measured, in however many processes."""
+APART = "reduce-overhead"
+"""The mode whose latency the host hardly decides: a process that issues slowly is slow in eager execution alone."""
+
+
+def merge_processes(frame: pd.DataFrame, mode: str, predicted: str = "speedup") -> pd.DataFrame:
+    """One row a case, of all processes that measured it: the median of how far each is from its own prediction.
+
+    Where the host decides, two processes of one machine issue a model in times that differ by some 5 %; what they have
+    in common is what can be predicted. A slow process is slow in eager execution and in `default`, so that its own
+    speedup counts; a graph's replay it hardly slows, so that in `reduce-overhead` eager calls and replays are taken
+    apart, and processes count that measured one of them only.
+
+    Args:
+        frame: rows of `evaluate_case`.
+        mode: of MODES.
+        predicted: what begins the name of the column that is merged, `speedup`, `probed_speedup`, ...
+
+    Returns:
+        Columns of CASE, `family`, and `measured_speedup/...` and `{predicted}/...` of the mode.
+    """
+    way, rows = predicted.removesuffix("speedup"), []
+    for key, processes in frame.groupby(CASE, sort=False):
+        if mode == APART:
+            graph = _logs(processes, f"{way}{COLUMNS[mode]}_us", f"measured_{COLUMNS[mode]}_us")
+            log = _logs(processes, f"{way}eager_us", "measured_eager_us").median() - graph.median()
+        else:
+            log = _logs(processes, f"{predicted}/{mode}", f"measured_speedup/{mode}").median()
+        speedup = processes[f"{predicted}/{mode}"].median()
+        found = {"family": processes["family"].iloc[0], f"{predicted}/{mode}": speedup}
+        found[f"measured_speedup/{mode}"] = speedup / math.exp(log)
+        rows.append(dict(zip(CASE, key, strict=True)) | found)
+    return pd.DataFrame(rows)
+
+
+def _logs(rows: pd.DataFrame, predicted: str, measured: str) -> pd.Series[float]:
+    """Logarithms of predicted over measured, of the rows that have both."""
+    return (rows[predicted] / rows[measured]).dropna().map(math.log)
+
+
 def score(frame: pd.DataFrame, mode: str, predicted: str = "speedup") -> dict[str, float]:
     """Errors of the predicted speedup in a mode, beside those of a constant (the others' geometric mean).
 
     The constant of a case is made of the models of other families, as the prediction is.
 
     Args:
-        frame: rows of `evaluate_case`.
+        frame: rows of `evaluate_case`, or of `merge_processes`.
         mode: of MODES.
         predicted: what begins the name of the column that is scored.
     """
@@ -235,8 +273,9 @@ def score_table(frame: pd.DataFrame, on_cpu: bool = False) -> list[dict[str, Any
 
     Every case is predicted for the host that measured it, as a probe and other models told; where there are several
     machines, also for the profile's own host (`UNTOLD`). The first set is also there as the timeline alone has it
-    (`ALONE`), by what the probe told (`PROBED`), and with relatives known (`RELATED`). On a CPU batch 8 takes the place
-    of 32.
+    (`ALONE`), by what the probe told (`PROBED`), and with relatives known (`RELATED`). A case counts once, with the
+    middle of its processes (`merge_processes`), but where the host is not told: there every process counts, as hosts
+    differ. On a CPU batch 8 takes the place of 32.
     """
     large, others = (8, [4, 32]) if on_cpu else (32, [8, 128])
     common = (frame["precision"] == "float32") & frame["batch_size"].isin([1, large])
@@ -266,7 +305,8 @@ def score_table(frame: pd.DataFrame, on_cpu: bool = False) -> list[dict[str, Any
         for name, mask, predicted in sets:
             chosen = frame[mask]
             if f"measured_speedup/{mode}" in frame and chosen[f"measured_speedup/{mode}"].notna().any():
-                rows.append({"mode": mode, "cases_of": name, **score(chosen, mode, predicted)})
+                counted = chosen if predicted == "speedup" else merge_processes(chosen, mode, predicted)
+                rows.append({"mode": mode, "cases_of": name, **score(counted, mode, predicted)})
     return rows
 
 

@@ -114,6 +114,5 @@ def unexplained(cases: Sequence[Measured], known: Sequence[calibrate.Case], tabl
         seen = {mode: case.medians.get(f"{COLUMNS[mode]}_us", math.nan) for mode in timings}
         logs.append({mode: math.log(us / timings[mode].latency_us) for mode, us in seen.items()})
     modes = dict.fromkeys(mode for one in logs for mode in one)  # a pass that was cut lacks one
-    return Unexplained(
-        np.array(properties), {mode: np.array([one.get(mode, math.nan) for one in logs]) for mode in modes}
-    )
+    columns = {mode: np.array([one.get(mode, math.nan) for one in logs]) for mode in modes}
+    return Unexplained(np.array(properties), columns, tuple(case.key for case in cases))

@@ -70,7 +70,10 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
     everything = tabulate(kernels, kept, roofline, multiprocessors)
     tables = {group: drop(table, OPTIONAL) for group, table in everything.items()}
     cases, counts, host = _stable_cases(directory / "models.jsonl", settings.most_cases, say)
-    issued = Parallel(n_jobs=jobs)(delayed(evaluate.programs)(case, on_cpu) for case in cases)
+    distinct = {case.key: case for case in cases}  # some were measured in several processes
+    programs = Parallel(n_jobs=jobs)(delayed(evaluate.programs)(case, on_cpu) for case in distinct.values())
+    by_key = dict(zip(distinct, programs, strict=True))
+    issued = [by_key[case.key] for case in cases]
     origins = evaluate.table_origins(kernels, kept["source"].tolist())
     banned = evaluate.banned_kernels(cases, issued)
     folds = {group: by_family(table.shape, origins[group], banned) for group, table in tables.items()}

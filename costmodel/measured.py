@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -46,8 +47,16 @@ was one whose median is as much above its own 10 % quantile, and a call that too
 machine, at equal speed of the hosts."""
 AGREEING = 2
 """So many undisturbed rounds make a latency; a single one may be the disturbed one's twin."""
+QUIET = 1.1
+"""Of a process that probed its host between its rounds, those rounds count beside which no probe took longer than the
+fastest by more; the QUIETEST at least, as its rounds are told for the host that they found."""
+QUIETEST = 3
 AROUND = 2
 """So many probes before and after a case's own tell, with it, how fast the host was: a single one is of a moment."""
+EAGER_ALONE = "eager"
+"""What rounds of eager calls are called that were measured beside no mode."""
+PROBES = "probes_us"
+"""What the host was found to be before each round of a record and after its last, where a process probed it itself."""
 HOST_TIMES: Mapping[str, str] = {mode: f"{mode}_host_us" for mode in ("eager", *WALLS)}
 """What the time is called that the host takes for a call in each mode."""
 HOST_BOUND = 0.8
@@ -134,11 +143,15 @@ def read_measured(path: Path, slow: bool = False) -> tuple[list[Measured], dict[
 
 
 def _with_speeds(cases: Sequence[Measured]) -> list[Measured]:
-    """The cases, each with its host's speed by the probes around it on that machine, in the order they were taken."""
+    """The cases, each with its host's speed by the probes around it on that machine, in the order they were taken.
+
+    A process that probed its host between its rounds knows better than its neighbours do.
+    """
     usual = usual_probe_us(cases)
-    speeds: dict[int, float] = {}
+    own = {place: case.probe_us for place, case in enumerate(cases) if PROBES in case.record}
+    speeds = {place: usual / us for place, us in own.items() if usual and us}
     for machine in {case.environment for case in cases}:
-        places = [place for place, case in enumerate(cases) if case.environment == machine]
+        places = [place for place, case in enumerate(cases) if case.environment == machine and place not in own]
         for rank, place in enumerate(places):
             around = (cases[near].probe_us for near in places[max(0, rank - AROUND) : rank + AROUND + 1])
             probes = [us for us in around if us is not None]
@@ -159,7 +172,8 @@ def _without_slow(cases: Sequence[Measured]) -> list[Measured]:
     for case in cases:
         slow = {name for name in case.medians if _slow(case, name, alike[case.key])}
         modes = {mode for mode, wall in WALLS.items() if slow & {wall, f"eager_us/{mode}"}}
-        found.append(_without(case, modes, slow & {*HOST_TIMES.values()}))
+        calls = {*HOST_TIMES.values()} if _eager_us(case.medians) else {*HOST_TIMES.values(), "eager_us"}
+        found.append(_without(case, modes, slow & calls))
     return found
 
 
@@ -182,7 +196,8 @@ def _host_bound(case: Measured, name: str) -> bool:
 def _without(case: Measured, modes: Collection[str], names: Collection[str]) -> Measured:
     """A case as if some modes and some calls of it had not been timed."""
     gone = {*names, *(name for mode in modes for name in (WALLS[mode], f"eager_us/{mode}"))}
-    medians = {name: us for name, us in case.medians.items() if name not in gone and name != "eager_us"}
+    beside = {"eager_us"} if _eager_us(case.medians) else set()  # is told anew by the modes that are left
+    medians = {name: us for name, us in case.medians.items() if name not in gone | beside}
     return replace(case, medians=medians | _eager_us(medians))
 
 
@@ -210,20 +225,46 @@ def machine_probes_us(cases: Sequence[Measured]) -> list[float]:
     return [float(np.median(probes[machine])) for machine in sorted(probes)]
 
 
-def _measured(row: Mapping[str, Any]) -> Measured:
+def _measured(record: Mapping[str, Any]) -> Measured:
+    row = _of_quiet_rounds(record) if PROBES in record else record
     disturbed = row.get("disturbed", ())
     medians = {
         name: row[name][2]
         for name in row
         if name.endswith("_us")
+        and name != PROBES
         and isinstance(row[name], list)
         and name.replace("_host_us", " host") not in disturbed
         and _steady(row[name])
     }
     for mode, (wall, eager) in _undisturbed(row.get("latency_us", {}), disturbed).items():
         medians[WALLS[mode]], medians[f"eager_us/{mode}"] = wall, eager
-    medians |= _eager_us(medians)
+    medians |= _eager_us(medians) or _eager_alone_us(row.get("latency_us", {}))
     return Measured(row["model"], row["batch_size"], row["precision"], row["layout"], medians, row)
+
+
+def _of_quiet_rounds(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record of a process that probed its host before each round and after the last: its quiet rounds and probes.
+
+    Host times it took after all rounds, on a host that may have been another; they are left out.
+    """
+    beside = list(itertools.pairwise(record[PROBES]))
+    order = sorted(range(len(beside)), key=lambda place: max(beside[place]))
+    count = sum(max(pair) <= QUIET * min(record[PROBES]) for pair in beside)
+    kept = sorted(order[: max(QUIETEST, count)])
+    rounds = {name: [found[place] for place in kept] for name, found in record["latency_us"].items()}
+    probe_us = float(np.median([sum(beside[place]) / 2 for place in kept]))
+    kept_fields = {name: value for name, value in record.items() if name not in HOST_TIMES.values()}
+    return kept_fields | {"latency_us": rounds, "probe_us": probe_us}
+
+
+def _eager_alone_us(latency_us: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, float]:
+    """Latency of eager calls that were measured beside no mode of torch.compile; nothing where they were, or varied."""
+    if set(latency_us) != {EAGER_ALONE}:
+        return {}
+    steady = [found[2] for found in latency_us[EAGER_ALONE] if _steady(found)]
+    near = _near(steady, steady)
+    return {"eager_us": float(np.median(near))} if len(near) >= AGREEING else {}
 
 
 def _undisturbed(
@@ -268,7 +309,8 @@ def noise(cases: Sequence[Measured]) -> dict[str, float]:
 def unstable(case: Measured) -> bool:
     """Whether it was timed, and the host was disturbed in every mode."""
     latency_us = case.record.get("latency_us", {})
-    return bool(latency_us) and not _undisturbed(latency_us, case.record.get("disturbed", ()))
+    steady = _undisturbed(latency_us, case.record.get("disturbed", ())) or _eager_alone_us(latency_us)
+    return bool(latency_us) and not steady
 
 
 def spread(cases: Sequence[Measured], most: int) -> list[Measured]:

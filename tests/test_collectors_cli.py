@@ -263,7 +263,7 @@ def test_keys_say_what_was_measured():
 
 def test_a_model_without_a_tensor_is_refused():
     with pytest.raises(MeasurementError, match="returns dict, not a tensor"):
-        whole_model._first({})
+        whole_model.first_tensor({})
 
 
 def test_records_of_another_environment_are_refused(tmp_path: Path):

@@ -78,6 +78,24 @@ def test_a_model_measured_n_times_by_hand():
     assert found.processes["eager"].weights[1] == 0.0  # nobody measured it
 
 
+def test_processes_of_one_case_count_once_by_hand():
+    properties = np.arange(4, dtype=np.float32)[:, None] * np.ones(len(PROPERTIES), dtype=np.float32)
+    logs = {"eager": np.array([0.1, 0.5, 0.3, 0.4]), "default": np.array([np.nan, 0.2, np.nan, np.nan])}
+    found = Unexplained(properties, logs, ("a", "b", "a", "a")).merged()
+    assert found.properties[:, 0].tolist() == [0.0, 1.0]
+    assert found.logs["eager"].tolist() == [0.3, 0.5]
+    assert found.logs["default"].tolist() == pytest.approx([math.nan, 0.2], nan_ok=True)
+    assert Unexplained(properties, logs, ("a", "b", "a", "a")).take([2, 1]).keys == ("a", "b")
+
+
+def test_a_case_measured_often_weighs_no_more_than_another():
+    learnt = cases(60)
+    keys = tuple(range(60))
+    often = Unexplained(learnt.properties, learnt.logs, keys).take([*range(60), *[7] * 40])
+    once, again = (told(discrepancy.fit(some), cases(5, seed=2).properties)["eager"] for some in (learnt, often))
+    assert again == pytest.approx(once)
+
+
 def test_a_model_unlike_all_others_is_left_as_it_is():
     learnt = cases(60)
     found = discrepancy.condition(learnt, {"eager": Process(sd=0.1, length=0.3, noise=0.01)})

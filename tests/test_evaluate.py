@@ -107,19 +107,52 @@ def test_a_models_own_family_tells_nothing_of_it(monkeypatch: pytest.MonkeyPatch
         assert related == set(names) - {case.model}
 
 
+CASES = {"batch_size": 1, "precision": "float32", "layout": "nchw"}
+
+
 def test_scores_tell_machines_apart():
-    row = {"batch_size": 1, "precision": "float32", "speedup/default": 2.0, "probed_speedup/default": 1.1}
-    home = [row | {"family": family, "environment": 0, "measured_speedup/default": 2.0} for family in "ab"]
-    away = [row | {"family": family, "environment": 1, "measured_speedup/default": 1.0} for family in "ab"]
+    row = CASES | {"speedup/default": 2.0, "probed_speedup/default": 1.1}
+    home = [row | {"model": f, "family": f, "environment": 0, "measured_speedup/default": 2.0} for f in "ab"]
+    away = [row | {"model": f, "family": f, "environment": 1, "measured_speedup/default": 1.0} for f in "ab"]
     rows = evaluate.score_table(pd.DataFrame([*home, *away]))
-    found = {row["cases_of"]: row["mean_error"] for row in rows if row["cases_of"].endswith("float32, batch 1")}
-    assert found == pytest.approx({"float32, batch 1": 0.275, "host not told: float32, batch 1": 0.5})
+    found = {row["cases_of"]: row for row in rows if row["cases_of"].endswith("float32, batch 1")}
+    # a case's two processes are 0.55 and 1.1 times as fast as predicted: their middle is the root of the product
+    told, untold = found["float32, batch 1"], found["host not told: float32, batch 1"]
+    assert told["mean_error"] == pytest.approx(1 - math.sqrt(0.55 * 1.1))
+    assert (told["cases"], untold["cases"], untold["mean_error"]) == (2, 4, 0.5)
     by_machine = {row["cases_of"]: row["mean_error"] for row in rows if row["cases_of"].startswith("machine")}
     whole = "float32, batch 1 and 32"
     assert by_machine == pytest.approx({f"machine 1: {whole}": 0.45, f"machine 2: {whole}": 0.1})
     assert {row["mode"] for row in rows} == {"default"}
     alone = evaluate.score_table(pd.DataFrame(home))
     assert {row["cases_of"] for row in alone} == {whole, "float32, batch 1", "all"}
+
+
+def process(eager: float, default: float | None = None, graph: float | None = None) -> dict[str, object]:
+    """What a process measured of alexnet, microseconds; 100, 50 and 20 were predicted of it."""
+    seen = {"measured_eager_us": eager, "measured_default_us": default, "measured_graph_us": graph}
+    seen |= {"measured_speedup/default": eager / default if default else None}
+    seen |= {"measured_speedup/reduce-overhead": eager / graph if graph else None}
+    told = {"eager_us": 100.0, "graph_us": 20.0, "speedup/default": 2.0, "speedup/reduce-overhead": 5.0}
+    return CASES | {"model": "alexnet", "family": "alexnet"} | seen | told
+
+
+def test_a_slow_process_is_slow_in_default_too_but_replays_as_fast():
+    slow = [process(150.0, 75.0, 20.0), process(120.0), process(120.0)]
+    frame = pd.DataFrame([*slow, process(90.0) | {"model": "vgg11"}])
+    default, graph = (evaluate.merge_processes(frame, mode) for mode in evaluate.MODES)
+    # both of the one process's calls took half as long again: as fast as predicted
+    assert default["measured_speedup/default"][0] == pytest.approx(2.0)
+    # the middle of the three eager latencies, 120, over the only replay
+    assert graph["measured_speedup/reduce-overhead"][0] == pytest.approx(6.0)
+    assert graph["measured_speedup/reduce-overhead"].isna().tolist() == [False, True]  # of vgg11 there is none
+    assert evaluate.score(graph, "reduce-overhead")["mean_error"] == pytest.approx(1 / 6)
+
+
+def test_each_process_is_compared_with_what_was_predicted_for_its_host():
+    hosts = [process(100.0, 50.0, 20.0), process(200.0) | {"eager_us": 200.0, "speedup/reduce-overhead": 10.0}]
+    found = evaluate.merge_processes(pd.DataFrame(hosts), "reduce-overhead")
+    assert found["measured_speedup/reduce-overhead"].tolist() == found["speedup/reduce-overhead"].tolist() == [7.5]
 
 
 def test_at_most_so_many_cases_are_taken_of_every_family_alike():

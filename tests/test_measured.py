@@ -171,3 +171,43 @@ def test_slow_calls_stay_where_they_are_asked_for(tmp_path: Path) -> None:
     read(tmp_path, record(0, us=20.0), record(1))
     first, _ = read_measured(tmp_path / "models.jsonl", slow=True)[0]
     assert first.medians["default_us"] == 20.0
+
+
+def in_rounds(probes_us: list[float], eager_us: list[float], **fields: Any) -> dict[str, Any]:
+    """What a process measured of eager calls alone, in rounds between probes of its host."""
+    rounds = {"eager": [[us] * 5 for us in eager_us]}
+    return {**CASE, "environment": 0, "latency_us": rounds, "probes_us": probes_us, "probe_us": 99.0, **fields}
+
+
+def test_rounds_count_beside_which_the_host_was_quiet(tmp_path: Path) -> None:
+    # near 5: the first two probes, and the last three; so the first, the fourth and the fifth round
+    probes = [5.0, 5.4, 9.0, 5.2, 5.0, 5.0]
+    (case,) = read(tmp_path, in_rounds(probes, [20.0, 40.0, 39.0, 22.0, 21.0], eager_host_us=[50.0] * 5))
+    assert case.medians == {"eager_us": 21.0}
+    assert case.probe_us == pytest.approx(5.1)  # of 5.2, 5.1 and 5.0, the means beside them
+    assert not unstable(case)
+
+
+def test_three_rounds_count_at_least_for_the_host_that_they_found(tmp_path: Path) -> None:
+    (case,) = read(tmp_path, in_rounds([5.0, 6.0, 7.0, 8.0, 9.0], [20.0, 21.0, 22.0, 30.0]))
+    assert case.medians == {"eager_us": 21.0}
+    assert case.probe_us == 6.5
+
+
+def test_a_process_knows_its_host_better_than_its_neighbours_do(tmp_path: Path) -> None:
+    slow, quick = (in_rounds([us] * 5, [20.0] * 4, process=number) for number, us in enumerate((10.0, 5.0), 1))
+    neighbour = record(0, probe_us=5.0)
+    found = read(tmp_path, neighbour, slow, quick, neighbour)
+    assert [case.host_speed for case in found] == pytest.approx([1.0, 0.5, 1.0, 1.0])  # 5 is usual
+
+
+def test_a_process_that_was_slow_although_its_host_was_not_is_left_out(tmp_path: Path) -> None:
+    first, second = read(tmp_path, in_rounds([5.0] * 5, [26.0] * 4), in_rounds([5.0] * 5, [20.0] * 4))
+    assert first.medians == {}
+    assert second.medians == {"eager_us": 20.0}
+
+
+def test_eager_rounds_that_disagree_tell_nothing(tmp_path: Path) -> None:
+    (case,) = read(tmp_path, in_rounds([5.0] * 4, [20.0, 30.0, 31.0]))
+    assert case.medians == {}
+    assert unstable(case)

@@ -88,6 +88,17 @@ def test_machines_keep_their_records_of_a_case(tmp_path):
     assert [(row["environment"], row["latency_us"]["default"][0][0]) for row in rows] == [(0, 1.0), (1, 2.0)]
 
 
+def test_processes_that_records_name_are_kept_apart(tmp_path):
+    lines = [json.dumps(json.loads(case("vgg11", float(us))) | {"process": us}) for us in (1, 2)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    (tmp_path / "a.env.json").write_text(json.dumps(HERE))
+    (tmp_path / "before.jsonl").write_text(case("vgg11", 3.0))
+    (tmp_path / "before.env.json").write_text(json.dumps(HERE))
+    out = tmp_path / "out.jsonl"
+    assert merge_models([tmp_path / "before.jsonl", tmp_path / "a.jsonl"], out) == 3
+    assert [json.loads(line).get("process") for line in out.read_text().splitlines()[1:]] == [None, 1, 2]
+
+
 def test_every_process_keeps_its_record_and_the_processes_count_on(tmp_path, capsys, monkeypatch):
     for name, cores, lines in (("a", "16", [1.0]), ("b", "32", [2.0]), ("c", "16", [3.0])):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(case("vgg11", latency) for latency in lines))

@@ -1,0 +1,107 @@
+"""Whole models in several processes: whose turn it is, what a process that ends says, and a run on the CPU."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from collectors import repeats
+from collectors.repeats import Settings
+from costmodel.measured import read_measured
+
+CASE = {"model": "resnet18", "batch_size": 1, "precision": "float32", "layout": "nchw", "img_size": 32}
+
+
+def case(model: str) -> dict[str, Any]:
+    return CASE | {"model": model}
+
+
+def test_all_cases_are_measured_once_before_any_is_again():
+    cases = [case(name) for name in "abc"]
+    done = Counter({"a@1 float32 nchw 32px": 1, "b@1 float32 nchw 32px": 2})
+    blocks = repeats._blocks(cases, done, Settings(times=2, held=2))
+    assert [[one["model"] for one in block] for block in blocks] == [["c"], ["a", "c"]]
+
+
+def test_a_torn_last_line_does_not_count(tmp_path: Path):
+    out = tmp_path / "models.jsonl"
+    assert repeats._counts(out) == Counter()
+    out.write_text(json.dumps(CASE) + "\n" + json.dumps(CASE) + "\n" + json.dumps(CASE)[:20])
+    assert repeats._counts(out) == Counter({"resnet18@1 float32 nchw 32px": 2})
+
+
+def test_a_process_waits_for_its_turn_and_probes_between_rounds(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(repeats, "ROUNDS", 2)
+    monkeypatch.setattr(repeats, "LATENCY_SECONDS", 0.0)
+    here, there = multiprocessing.Pipe()
+    thread = Thread(target=repeats.hold, args=(CASE, "cpu", False, there))
+    thread.start()
+    assert here.poll(60)
+    assert here.recv() is None
+    assert not here.poll(0.3)  # nobody has said that it is its turn
+    here.send("go")
+    record = here.recv()
+    thread.join()
+    assert len(record["probes_us"]) == 3
+    assert [len(found) for found in record["latency_us"]["eager"]] == [5, 5]
+    assert record["input_shape"] == [1, 3, 32, 32]
+
+
+def test_what_a_model_raises_is_its_record():
+    here, there = multiprocessing.Pipe()
+    repeats.hold(case("resnet81"), "cpu", False, there)
+    assert here.recv()["error"].startswith("UnknownModelError: unknown model 'resnet81'")
+
+
+def test_a_process_that_ends_without_a_word():
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=os._exit, args=(7,))
+    process.start()
+    there.close()
+    said = repeats._Held(CASE, process, here).answer(30.0)
+    assert said == {**CASE, "error": "its process ended with status 7"}
+
+
+def test_a_process_that_takes_too_long_is_killed():
+    context = multiprocessing.get_context("spawn")
+    here, _there = context.Pipe()
+    process = context.Process(target=time.sleep, args=(60,))
+    process.start()
+    assert repeats._Held(CASE, process, here).answer(0.1) == {**CASE, "error": "timeout"}
+    process.join(10)
+    assert process.exitcode == -9
+
+
+def test_a_run_on_the_cpu_goes_on_where_it_stopped(tmp_path: Path):
+    (tmp_path / "cases.json").write_text(json.dumps([CASE, case("resnet81")]))
+    command = [sys.executable, "-m", "collectors.repeats", "cases.json", "models.jsonl", "--device", "cpu", "--times"]
+    environment = os.environ | {"PYTHONPATH": str(Path(repeats.__file__).parent.parent)}
+    for times in ("1", "1", "2"):
+        ran = subprocess.run(
+            [*command, times], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stderr
+    rows = [json.loads(line) for line in (tmp_path / "models.jsonl").read_text().splitlines()]
+    assert [(row["model"], row["process"]) for row in rows] == [
+        ("resnet18", 1),
+        ("resnet81", 1),
+        ("resnet18", 2),
+        ("resnet81", 2),
+    ]
+    found, _ = read_measured(tmp_path / "models.jsonl", slow=True)
+    assert [one.model for one in found] == ["resnet18"] * 2
+    tpu = [*command, "0", "--device", "tpu"]
+    wrong = subprocess.run(tpu, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert wrong.returncode == 2
+    assert b"unknown device 'tpu'" in wrong.stderr
