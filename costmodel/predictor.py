@@ -18,6 +18,7 @@ from costmodel.errors import ProfileError
 from costmodel.features import OPTIONAL, Roofline, featurize, group_of
 from costmodel.kernels import Kernel
 from costmodel.traffic import traffic_bytes
+from costmodel.trees import Trees
 
 Array = npt.NDArray[np.float32]
 Steps = npt.NDArray[np.int16]
@@ -76,6 +77,8 @@ class GroupModel:
             (rows,); UNMEASURED where nobody looked. Empty for groups without.
         host_us: what the host takes to issue each measured kernel among others, (rows,); empty for groups of which that
             was not measured, as of what Triton launches.
+        host_trees: the logarithm of what the host takes to issue a kernel that was not measured; None where nothing
+            tells, as in files of earlier versions: then the nearest measured kernels do.
         sizes: scaled logarithms of the bound, ascending, that part small kernels from large ones.
         limits: (len(sizes) + 1, 2), the least and the largest logarithm that the networks are believed for kernels of
             such a size: what was measured of that size, whatever its operators.
@@ -93,6 +96,7 @@ class GroupModel:
     far: float
     workspace: Array = field(default_factory=none_measured)
     host_us: Array = field(default_factory=none_measured)
+    host_trees: Trees | None = None
     sizes: Array = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     limits: Array = field(default_factory=lambda: np.array([LARGEST_RANGE], dtype=np.float32))
 
@@ -136,7 +140,7 @@ class GroupModel:
         for rows in portions(new, len(measured)):
             apart = distances(x[rows], measured)
             correction[rows], nearest[rows] = weigh(apart, self.residual, self.reach)
-            own[rows] = usual(apart, host_us)
+            own[rows] = usual(apart, host_us) if self.host_trees is None else host_us_of(self.host_trees, x[rows])
         return Recollection(correction, nearest, own)
 
     def workspace_share(self, x: Array) -> Array:
@@ -230,6 +234,15 @@ def portions(rows: Rows, measured: int) -> Iterator[Rows]:
     """Rows in order, so few at a time that their distances to the measured kernels take AT_ONCE numbers at most."""
     count = max(1, AT_ONCE // measured)
     return (rows[start : start + count] for start in range(0, len(rows), count))
+
+
+def host_us_of(trees: Trees, x: Array) -> Array:
+    """What trees say that the host takes to issue kernels of scaled vectors, microseconds; (rows,)."""
+    return np.asarray(np.exp(np.clip(trees.forward(x), *HOST_RANGE)), dtype=np.float32)
+
+
+HOST_RANGE = (-1.0, 9.0)
+"""Logarithms of microseconds between which a call takes the host, whatever a file says."""
 
 
 def usual(distance: Array, value: Array) -> Array:

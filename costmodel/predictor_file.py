@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from costmodel.errors import ProfileError
 from costmodel.features import Roofline
 from costmodel.predictor import Array, GroupModel, Network, Predictor, Steps, in_steps, none_measured
 from costmodel.tensors import Tensors, finite_float32, read_tensors, write_tensors
+from costmodel.trees import Trees
 
 MEMORY = "memory"
 """The measured kernels, in 16-bit steps; in files of earlier versions scaled features, as numbers."""
@@ -23,6 +25,8 @@ LATER_TENSORS = ("sizes", "limits")
 """Those that files of earlier versions lack."""
 PER_KERNEL = ("workspace", "host_us")
 """Those of groups in which it was measured: a number for each measured kernel."""
+TREES = tuple(one.name for one in fields(Trees))
+"""Those of groups whose kernels' time on the host is told by trees."""
 
 
 def save_predictor(predictor: Predictor, path: Path) -> str:
@@ -37,6 +41,9 @@ def save_predictor(predictor: Predictor, path: Path) -> str:
         for key in PER_KERNEL:
             if len(getattr(model, key)):
                 tensors[f"{name}/{key}"] = getattr(model, key).astype(np.float32)
+        if model.host_trees is not None:
+            for key in TREES:  # places, too, as numbers that float32 holds exactly
+                tensors[f"{name}/host_trees/{key}"] = getattr(model.host_trees, key).astype(np.float32)
         for number, network in enumerate(model.networks):
             for layer, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
                 tensors[f"{name}/{number}/{layer}/weight"] = weight.astype(np.float32)
@@ -93,6 +100,7 @@ def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Arra
         memory=memory,
         reach=float(about["reach"]),
         far=float(about["far"]),
+        host_trees=_parse_trees(f"{name}/host_trees", tensors, len(names)),
         **{key: tensors.get(f"{name}/{key}", none_measured()) for key in PER_KERNEL},
         **{key: tensors[f"{name}/{key}"] for key in TENSORS},
         **{key: tensors[f"{name}/{key}"] for key in LATER_TENSORS if f"{name}/{key}" in tensors},
@@ -115,6 +123,14 @@ def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Arra
     if not shapes_fit or not numbers_fit or rows == 0 or (model.scale <= 0).any():
         raise ProfileError(f"the tensors of group {name} do not fit together")
     return model
+
+
+def _parse_trees(prefix: str, tensors: Mapping[str, Array], width: int) -> Trees | None:
+    if f"{prefix}/{TREES[0]}" not in tensors:
+        return None
+    found = {key: tensors[f"{prefix}/{key}"] for key in TREES}
+    places = {key: found[key].astype(np.int32) for key in TREES if key not in ("threshold", "value")}
+    return Trees(**found | places).verify(width)  # type: ignore[arg-type]  # places are of whole numbers
 
 
 def _parse_network(prefix: str, tensors: Mapping[str, Array]) -> Network:

@@ -30,7 +30,7 @@ def accuracy_markdown(card: Mapping[str, Any], units: Mapping[str, Any]) -> str:
     holds = ", ".join(f"{100 * share:.0f} % in `{mode}`" for mode, share in coverage.items())
     kernel_head = ("group", "kernels", "network", "boosting", "neighbour", "roofline", "constant")
     parts = [
-        MODELS_TEXT.format(cases=max(int(row["cases"]) for row in scores["models"])),
+        MODELS_TEXT.format(processes=card["models"]["cases"]),
         markdown_table(
             ("mode", "cases", "", "mean error", "median", "within 10 %", "constant"), _model_rows(scores["models"])
         ),
@@ -65,12 +65,14 @@ def _figure(name: str, value: float) -> str:
 
 
 MODELS_TEXT = (
-    "Speedup over eager of {cases} measured cases, each predicted with its whole model family left out of training,\n"
-    "kernel by kernel and model by model, for the host that measured it (as a probe told, see `--host`, and models of\n"
-    "other families measured in the same session; *probe alone* is without these); *host not told* is for the\n"
-    "profile's own. *timeline alone* is without what other models tell of models like them; *relatives known* is with\n"
-    "what others of the family tell, while kernels and costs are told without the family. *constant* is the geometric\n"
-    "mean of the other families' speedups."
+    "Speedup over eager, each case predicted with its whole model family left out of training, kernel by kernel and\n"
+    "model by model, for the host that measured it (as a probe told, see `--host`, and models of other families that\n"
+    "were measured in the same session; *probe alone* is without these). A case is a model at a batch size, precision\n"
+    "and layout; they were measured in {processes} processes on several machines. Each counts once, with the middle\n"
+    "of its processes ([why](#a-case-counts-once)). *host not told* is for the profile's own host, and counts every\n"
+    "process by itself. *timeline alone* is without what other models tell of models like them; *relatives known* is\n"
+    "with what others of the family tell, while kernels and costs are told without the family. *constant* is the\n"
+    "geometric mean of the other families' speedups."
 )
 KERNELS_TEXT = (
     "Device time of single kernels, each predicted by networks that saw nothing of its shape, at any batch size,\n"

@@ -26,12 +26,14 @@ from costmodel.predictor import (
     GroupModel,
     Network,
     distances,
+    host_us_of,
     in_steps,
     none_measured,
     scaled,
     size_of,
 )
 from costmodel.traffic import traffic_bytes
+from costmodel.trees import Trees, of_regressors
 
 CACHE_BYTES = 64e6
 """More than an H200's second-level cache holds: a kernel that moves so much goes by the bandwidth of memory."""
@@ -186,25 +188,32 @@ def issue_alone_us(kernel: Kernel, host_us: float) -> float:
     return max(LEAST_HOST_US, host_us - VIEW_US * views)
 
 
-def smooth_host_us(x: Array, host_us: Array, seed: int = 0) -> Array:
-    """What the host takes to issue each kernel, by gradient-boosted trees on those of which it was measured; (rows,).
+HOST_TREES = 2
+"""So many boosted models tell host times together; features are chosen by lot at every split, each time others."""
+
+
+def fit_host_trees(x: Array, host_us: Array, seed: int = 0) -> Trees | None:
+    """The logarithm of what the host takes to issue a kernel, by trees grown on those of which it was measured.
 
     The time of one call alone is known roughly only: what is alike is averaged. With families left out, trees tell it
-    better than networks, the nearest measured kernels, or medians by kind of call do. Empty if nothing was measured.
+    better than networks, the nearest measured kernels, or medians by kind of call do. None if nothing was measured.
 
     Args:
         x: scaled features, (rows, features).
         host_us: measured times, (rows,), UNMEASURED for those that were not; or empty.
-        seed: of what the trees are stopped by.
+        seed: of the features that are tried at a split.
     """
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     known = host_us != UNMEASURED
     if not known.any():
-        return none_measured()
-    trees = HistGradientBoostingRegressor(loss="absolute_error", max_iter=150, random_state=seed)
-    trees.fit(x[known], np.log(host_us[known]))
-    return np.asarray(np.exp(trees.predict(x)), dtype=np.float32)
+        return None
+    options = {"max_iter": 400, "learning_rate": 0.05, "max_features": 0.3, "early_stopping": False}
+    grown = [
+        HistGradientBoostingRegressor(loss="absolute_error", random_state=seed + number, **options)
+        for number in range(HOST_TREES)
+    ]
+    return of_regressors([one.fit(x[known], np.log(host_us[known])) for one in grown])
 
 
 def shape_group(graph_text: str) -> int:
@@ -278,6 +287,7 @@ def assemble(
     x = scaled(table.raw, mean, scale)
     far = 2.0 * float(np.quantile(gaps(x, settings.seed), 0.98))
     edges = np.array(EDGES_US, dtype=np.float32)
+    host_trees = fit_host_trees(x, table.host_us, settings.seed)
     sizes, limits = limits_by_size(size_of(x, table.names), table.target)
     unfitted = GroupModel(
         names=table.names,
@@ -291,7 +301,8 @@ def assemble(
         widths=np.zeros(len(edges) + 1, dtype=np.float32),
         far=far,
         workspace=table.workspace,
-        host_us=smooth_host_us(x, table.host_us, settings.seed),
+        host_us=none_measured() if host_trees is None else host_us_of(host_trees, x),
+        host_trees=host_trees,
         sizes=sizes,
         limits=limits,
     )

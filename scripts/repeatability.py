@@ -1,11 +1,12 @@
 """How far measurements of one model differ from process to process, beside the errors of predictions.
 
-python scripts/repeatability.py                      prints the table
-python scripts/repeatability.py --write docs/accuracy.md    puts it between its marks there
+python scripts/repeatability.py                      prints the tables
+python scripts/repeatability.py --write docs/accuracy.md    puts them between their marks there
 
 A file of records has cases that were measured in several processes, on several machines (`docs/again_h200.jsonl`).
 Processes of one machine are compared with one another; the profile's own measurement, and its prediction with the
-model's family left out, with the median speedup of all. A process whose rounds differ widely is left out.
+model's family left out, with the median speedup of all. A process whose rounds differ widely is left out. The second
+table is of the profile's own records that name their process (`collectors.repeats`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from costmodel.measured import WALLS, Measured, read_measured
 from costmodel.scores import replace_section
 
 BEGIN, END = "<!-- repeatability: begin -->", "<!-- repeatability: end -->"
+ALONE_BEGIN, ALONE_END = "<!-- processes: begin -->", "<!-- processes: end -->"
 CASE = ["model", "batch_size", "precision", "layout"]
 
 
@@ -81,8 +83,28 @@ def table(again: Sequence[Measured], validation: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
+def process_table(cases: Sequence[Measured]) -> str:
+    """How far two processes of a case are apart in eager latency, as measured and on hosts of equal speed, in Markdown.
+
+    Args:
+        cases: of which those count that name their process.
+    """
+    lines = ["| eager latency | batch | pairs of processes | mean difference | median |", "|---|--:|--:|--:|--:|"]
+    known = [case for case in cases if "process" in case.record and "eager_us" in case.medians]
+    for batch in sorted({case.batch_size for case in known}):
+        for way in ("as measured", "over a reference pass"):
+            alike: dict[object, list[float]] = defaultdict(list)
+            for case in (case for case in known if case.batch_size == batch):
+                over = case.host_speed if way != "as measured" else 1.0
+                alike[case.key].append(case.medians["eager_us"] * over)
+            pairs = [abs(np.log(a / b)) for found in alike.values() for a, b in itertools.combinations(found, 2)]
+            if pairs:
+                lines.append(f"| {way} | {batch} | {len(pairs)} | {np.mean(pairs):.1%} | {np.median(pairs):.1%} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
-    """Prints the table, or writes it."""
+    """Prints the tables, or writes them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--again", type=Path, default=Path("docs/again_h200.jsonl"))
     parser.add_argument("--hardware", default="nvidia-h200")
@@ -90,9 +112,12 @@ def main() -> None:
     args = parser.parse_args()
     again, _ = read_measured(args.again, slow=True)
     text = table(again, pd.read_csv(shipped_directory() / args.hardware / "validation.csv"))
-    print(text)
+    processes, _ = read_measured(shipped_directory() / args.hardware / "models.jsonl", slow=True)
+    alone = process_table(processes)
+    print(text, alone, sep="\n\n")
     if args.write:
         args.write.write_text(replace_section(args.write, text, BEGIN, END), encoding="utf-8")
+        args.write.write_text(replace_section(args.write, alone, ALONE_BEGIN, ALONE_END), encoding="utf-8")
 
 
 if __name__ == "__main__":

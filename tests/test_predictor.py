@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -32,7 +33,7 @@ from costmodel.predictor import (
     weigh,
 )
 from costmodel.train import Settings, train_network
-from tests.predictors import KERNELS, POSITIONS, ROOFLINE, conv, small_predictor
+from tests.predictors import KERNELS, POSITIONS, ROOFLINE, conv, one_leaf, small_predictor
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +164,16 @@ def test_a_call_takes_the_host_as_long_as_calls_like_it_did(predictor: Predictor
     assert found.tolist() == [9.0, 7.0]  # as measured; of those at 0.5 to 2.5: 5, 9, 8, 4 and 7
     unmeasured = replace(model, host_us=none_measured()).recollect(np.array([[1.0], [1.7]], np.float32))
     assert unmeasured.host_us.tolist() == [USUAL_HOST_US] * 2
+
+
+def test_trees_tell_what_the_host_takes_for_a_kernel_that_was_not_measured(predictor: Predictor):
+    model = predictor.groups["conv"]
+    known = model.measured[:1]
+    other = known + np.float32(0.5)
+    host_us = np.full(len(model.memory), 7.0, np.float32)
+    for told, us in ((math.log(30.0), 30.0), (80.0, math.exp(9.0))):  # no file says more than there can be
+        found = replace(model, host_us=host_us, host_trees=one_leaf(told)).recollect(np.concatenate([known, other]))
+        assert found.host_us.tolist() == pytest.approx([7.0, us])
 
 
 def test_an_estimate_tells_what_the_host_takes(predictor: Predictor):

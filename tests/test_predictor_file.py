@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,7 @@ from safetensors.numpy import load_file, save_file
 from costmodel.errors import ProfileError
 from costmodel.predictor import Array, Predictor
 from costmodel.predictor_file import load_predictor, save_predictor
-from tests.predictors import KERNELS, POSITIONS, small_predictor
+from tests.predictors import KERNELS, POSITIONS, one_leaf, small_predictor
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +42,22 @@ def test_a_file_gives_the_same_estimates(predictor: Predictor, tmp_path: Path):
     assert again.predict(KERNELS, POSITIONS) == predictor.predict(KERNELS, POSITIONS)
     assert again.roofline == predictor.roofline
     assert [item.name for item in tmp_path.iterdir()] == ["p.safetensors"]
+
+
+def with_trees(predictor: Predictor) -> Predictor:
+    told = replace(predictor.groups["conv"], host_us=np.full(8, 7.0, np.float32), host_trees=one_leaf(3.0))
+    return replace(predictor, groups={"conv": told})
+
+
+def test_a_file_holds_the_trees_of_host_times(predictor: Predictor, tmp_path: Path):
+    grown, path = with_trees(predictor), tmp_path / "p.safetensors"
+    save_predictor(grown, path)
+    again, asked = load_predictor(path), grown.groups["conv"].measured + np.float32(0.5)
+    assert again.groups["conv"].recollect(asked).host_us == pytest.approx([math.exp(3.0)] * 8)
+    changed(path, _set("conv/host_trees/left", np.ones(1, np.float32)))
+    refused(path, "the trees do not lead to leaves")
+    changed(path, _drop("conv/host_trees/value"))
+    refused(path, "not a predictor file")
 
 
 def test_a_file_from_before_networks_were_held_within_limits_is_read(predictor: Predictor, saved: Path):

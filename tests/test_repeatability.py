@@ -59,3 +59,22 @@ def test_the_page_has_the_table_of_the_file(script: ModuleType):
     text = script.table(again, pd.read_csv(ROOT / "trained_models" / "nvidia-h200" / "validation.csv"))
     page = ROOT / "docs" / "accuracy.md"
     assert replace_section(page, text, script.BEGIN, script.END) == page.read_text(encoding="utf-8")
+
+
+def test_processes_by_hand(script: ModuleType):
+    def process(eager_us: float, number: int, speed: float = 1.0) -> Measured:
+        return Measured("a", 1, "float32", "nchw", {"eager_us": eager_us}, {"process": number}, speed)
+
+    cases = [process(100.0, 1), process(200.0, 2, 0.5), process(110.0, 3), measured("a", 1.0, 1.0)]
+    # as measured ln 2, ln 1.1 and ln (2 / 1.1); at equal speed ln 1, ln 1.1 and ln 1.1
+    assert script.process_table(cases).splitlines()[2:] == [
+        "| as measured | 1 | 3 | 46.2% | 59.8% |",
+        "| over a reference pass | 1 | 3 | 6.4% | 9.5% |",
+    ]
+
+
+def test_the_page_has_the_table_of_processes(script: ModuleType):
+    cases, _ = read_measured(ROOT / "trained_models" / "nvidia-h200" / "models.jsonl", slow=True)
+    page = ROOT / "docs" / "accuracy.md"
+    text = script.process_table(cases)
+    assert replace_section(page, text, script.ALONE_BEGIN, script.ALONE_END) == page.read_text(encoding="utf-8")

@@ -24,12 +24,12 @@ from costmodel.train import (
     Settings,
     Table,
     fit_group,
+    fit_host_trees,
     fit_roofline,
     interval_widths,
     issue_alone_us,
     limits_by_size,
     shape_group,
-    smooth_host_us,
     tabulate,
     trusted,
 )
@@ -311,9 +311,11 @@ def test_host_times_are_told_by_those_of_calls_like_them():
     truth = np.array([8.0, 12.0, 30.0], dtype=np.float32)[kind]
     host_us = truth * np.exp(rng.normal(0, 0.1, 900)).astype(np.float32)
     host_us[rng.random(900) < 0.5] = UNMEASURED
-    np.testing.assert_allclose(smooth_host_us(x, host_us), truth, rtol=0.03)  # 150 calls of a kind, 10 % noise
-    assert len(smooth_host_us(x, np.full(900, UNMEASURED, dtype=np.float32))) == 0
-    assert len(smooth_host_us(x, np.zeros(0, dtype=np.float32))) == 0
+    trees = fit_host_trees(x, host_us)
+    assert trees is not None
+    np.testing.assert_allclose(np.exp(trees.forward(x)), truth, rtol=0.03)  # 150 calls of a kind, 10 % noise
+    assert fit_host_trees(x, np.full(900, UNMEASURED, dtype=np.float32)) is None
+    assert fit_host_trees(x, np.zeros(0, dtype=np.float32)) is None
 
 
 def test_what_is_remembered_has_the_host_times_of_what_was_measured():
@@ -322,4 +324,7 @@ def test_what_is_remembered_has_the_host_times_of_what_was_measured():
     model = fit_group(replace(table, host_us=measured), SMALL)
     assert len(model.host_us) == 60
     np.testing.assert_allclose(model.host_us, 25.0, rtol=1e-3)
-    assert len(fit_group(table, SMALL).host_us) == 0
+    assert model.host_trees is not None
+    unmeasured = fit_group(table, SMALL)
+    assert len(unmeasured.host_us) == 0
+    assert unmeasured.host_trees is None
