@@ -28,6 +28,8 @@ ALONE = "timeline alone: "
 """Begins those that are predicted without what other models tell of them."""
 PROBED = "probe alone: "
 """Begins those that are predicted for hosts as fast as a probe told, without what models of the session tell."""
+SINGLY = "each process by itself: "
+"""Begins those in which a case counts as often as it was measured."""
 RELATED = "relatives known: "
 """Begins those of which other models of the family may tell: only their kernels and costs are left out by family."""
 
@@ -275,7 +277,7 @@ def score_table(frame: pd.DataFrame, on_cpu: bool = False) -> list[dict[str, Any
     machines, also for the profile's own host (`UNTOLD`). The first set is also there as the timeline alone has it
     (`ALONE`), by what the probe told (`PROBED`), and with relatives known (`RELATED`). A case counts once, with the
     middle of its processes (`merge_processes`), but where the host is not told: there every process counts, as hosts
-    differ. On a CPU batch 8 takes the place of 32.
+    differ. The first set is there so too (`SINGLY`). On a CPU batch 8 takes the place of 32.
     """
     large, others = (8, [4, 32]) if on_cpu else (32, [8, 128])
     common = (frame["precision"] == "float32") & frame["batch_size"].isin([1, large])
@@ -289,6 +291,8 @@ def score_table(frame: pd.DataFrame, on_cpu: bool = False) -> list[dict[str, Any
         ("all", frame["batch_size"] > 0),
     )
     sets = [(name, mask, "probed_speedup") for name, mask in subsets]
+    if frame.duplicated(CASE).any():
+        sets.append((SINGLY + subsets[0][0], common, "probed_speedup"))
     ways = {ALONE: "alone_speedup", PROBED: "launches_speedup", RELATED: "related_speedup"}
     if on_cpu:  # its own host, which nobody probes
         del ways[PROBED]
@@ -305,7 +309,8 @@ def score_table(frame: pd.DataFrame, on_cpu: bool = False) -> list[dict[str, Any
         for name, mask, predicted in sets:
             chosen = frame[mask]
             if f"measured_speedup/{mode}" in frame and chosen[f"measured_speedup/{mode}"].notna().any():
-                counted = chosen if predicted == "speedup" else merge_processes(chosen, mode, predicted)
+                singly = name.startswith((SINGLY, UNTOLD))
+                counted = chosen if singly else merge_processes(chosen, mode, predicted)
                 rows.append({"mode": mode, "cases_of": name, **score(counted, mode, predicted)})
     return rows
 

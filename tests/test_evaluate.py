@@ -120,6 +120,8 @@ def test_scores_tell_machines_apart():
     told, untold = found["float32, batch 1"], found["host not told: float32, batch 1"]
     assert told["mean_error"] == pytest.approx(1 - math.sqrt(0.55 * 1.1))
     assert (told["cases"], untold["cases"], untold["mean_error"]) == (2, 4, 0.5)
+    (singly,) = [row for row in rows if row["cases_of"].startswith("each process by itself")]
+    assert (singly["cases"], singly["mean_error"]) == (4, pytest.approx(0.275))  # 0.45 and 0.1 off
     by_machine = {row["cases_of"]: row["mean_error"] for row in rows if row["cases_of"].startswith("machine")}
     whole = "float32, batch 1 and 32"
     assert by_machine == pytest.approx({f"machine 1: {whole}": 0.45, f"machine 2: {whole}": 0.1})
