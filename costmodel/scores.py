@@ -70,9 +70,9 @@ MODELS_TEXT = (
     "were measured in the same session; *probe alone* is without these). A case is a model at a batch size, precision\n"
     "and layout; they were measured in {processes} processes on several machines. Each counts once, with the middle\n"
     "of its processes ([why](#a-case-counts-once)). *host not told* is for the profile's own host, and counts every\n"
-    "process by itself; so does *each process by itself*. *timeline alone* is without what other models tell of models\n"
-    "like them; *relatives known* is with what others of the family tell, while kernels and costs are told without the\n"
-    "family. *constant* is the geometric mean of the other families' speedups."
+    "process by itself; so does *each process by itself*. *timeline alone* is without what other models tell of\n"
+    "models like them; *relatives known* is with what others of the family tell, while kernels and costs are told\n"
+    "without the family. *constant* is the geometric mean of the other families' speedups."
 )
 KERNELS_TEXT = (
     "Device time of single kernels, each predicted by networks that saw nothing of its shape, at any batch size,\n"
