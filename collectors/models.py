@@ -16,6 +16,7 @@ import json
 import os
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -179,15 +180,20 @@ def check_environment(out: Path, here: Mapping[str, str]) -> None:
         raise DatasetError(f"{out}: begun in another environment: {changed}; use a new file")
 
 
-def done_keys(path: Path) -> set[str]:
-    """Keys of the cases that a file of records holds; a torn last line is passed over."""
-    keys = set()
+def count_records(path: Path) -> Counter[str]:
+    """How often each case stands in a file of records, by its key; a torn last line is passed over."""
+    counts: Counter[str] = Counter()
     for line in path.read_text().splitlines() if path.exists() else []:
         try:
-            keys.add(case_key(json.loads(line)))
+            counts[case_key(json.loads(line))] += 1
         except (ValueError, KeyError, TypeError):
             continue
-    return keys
+    return counts
+
+
+def done_keys(path: Path) -> set[str]:
+    """Keys of the cases that a file of records holds."""
+    return set(count_records(path))
 
 
 def append(path: Path, row: Mapping[str, Any]) -> None:

@@ -33,16 +33,16 @@ from typing import Any
 from rich.progress import track
 
 from collectors.environment import environment
-from collectors.models import append, check_environment
+from collectors.models import append, check_environment, count_records
 from collectors.pool import ONE_THREAD
 from collectors.process import pinned
 from collectors.whole_model import Case, build, case_key, compile_mode, first_tensor
 from costmodel.errors import CostmodelError
-from costmodel.measured import EAGER_ALONE
+from costmodel.measured import EAGER_ALONE, PROBES
 
 MODE = "default"
 ROUNDS = 12
-LATENCY_SECONDS, LEAST_CALLS, HOST_CALLS = 0.04, 5, 15
+LATENCY_SECONDS, LEAST_CALLS = 0.04, 5
 PREPARE_SECONDS, MEASURE_SECONDS = 240.0, 60.0
 """A process that takes longer is given up."""
 PRELOADED = ("torch", "torchvision", "timm", "costmodel.zoo", "costmodel.measure", "collectors.whole_model")
@@ -82,7 +82,7 @@ def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
     context.set_forkserver_preload([name for name in PRELOADED if _can_import(name)])
     check_environment(out, environment(name))
     session = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M")
-    took, counts = 0.0, _counts(out)
+    took, counts = 0.0, count_records(out)
     for block in track(_blocks(cases, counts, settings), "blocks of processes"):
         start = time.monotonic()
         if start + took - begin > settings.seconds:
@@ -107,23 +107,12 @@ def _can_import(name: str) -> bool:
 
 def _said(records: Sequence[dict[str, Any]], seconds: float) -> str:
     """A line about a block."""
-    probes = [us for record in records for us in record.get("probes_us", [])]
+    probes = [us for record in records for us in record.get(PROBES, [])]
     failed = [f"{case_key(record)}: {record['error']}" for record in records if "error" in record]
     host = (
         f"a launch {min(probes):.1f} to {max(probes):.1f} us, mostly {statistics.median(probes):.1f}" if probes else ""
     )
     return "; ".join([f"{len(records)} from {case_key(records[0])} on in {seconds:.0f} s", host, *failed])
-
-
-def _counts(out: Path) -> Counter[str]:
-    """How often each case stands in a file of records; a torn last line is passed over."""
-    counts: Counter[str] = Counter()
-    for line in out.read_text().splitlines() if out.exists() else []:
-        try:
-            counts[case_key(json.loads(line))] += 1
-        except (ValueError, KeyError, TypeError):
-            continue
-    return counts
 
 
 def _blocks(cases: Sequence[Case], done: Counter[str], settings: Settings) -> list[Sequence[Case]]:
@@ -216,8 +205,8 @@ def prepared(case: Case, device: str, compiled: bool) -> Callable[[], dict[str, 
 
 
 def _measure(record: dict[str, Any], calls: dict[str, Callable[[], Any]], device: str) -> dict[str, Any]:
-    """Rounds of a probe and of each call, then host times."""
-    from costmodel.measure import host_probe, host_time, latency
+    """Rounds of a probe and of each call."""
+    from costmodel.measure import host_probe, latency
 
     probes = [host_probe(device, seconds=0.15)]
     rounds: dict[str, list[list[float]]] = {name: [] for name in calls}
@@ -225,11 +214,7 @@ def _measure(record: dict[str, Any], calls: dict[str, Callable[[], Any]], device
         for name, call in calls.items():
             rounds[name].append(latency(call, LATENCY_SECONDS, LEAST_CALLS, device).quantiles_us())
         probes.append(host_probe(device, seconds=0.0))
-    host = {
-        f"{name.partition('/')[0]}_host_us": host_time(call, HOST_CALLS, device).quantiles_us()
-        for name, call in calls.items()
-    }
-    return record | host | {"latency_us": rounds, "probes_us": probes, "probe_us": statistics.median(probes)}
+    return record | {"latency_us": rounds, PROBES: probes, "probe_us": statistics.median(probes)}
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from collectors import repeats
+from collectors.models import count_records
 from collectors.repeats import Settings
 from costmodel.measured import read_measured
 
@@ -35,9 +36,9 @@ def test_all_cases_are_measured_once_before_any_is_again():
 
 def test_a_torn_last_line_does_not_count(tmp_path: Path):
     out = tmp_path / "models.jsonl"
-    assert repeats._counts(out) == Counter()
+    assert count_records(out) == Counter()
     out.write_text(json.dumps(CASE) + "\n" + json.dumps(CASE) + "\n" + json.dumps(CASE)[:20])
-    assert repeats._counts(out) == Counter({"resnet18@1 float32 nchw 32px": 2})
+    assert count_records(out) == Counter({"resnet18@1 float32 nchw 32px": 2})
 
 
 def test_a_process_waits_for_its_turn_and_probes_between_rounds(monkeypatch: pytest.MonkeyPatch):
