@@ -82,14 +82,18 @@ def kernel_cases(unit: ConvUnit) -> Iterator[Case]:
 
     Training reads lone kernels; of the cases of a whole unit, it reads only cuDNN's.
     """
-    bare = replace(unit, residual=False, activation=False)
     for layout in ("nchw", "nhwc"):
-        whole = unit_graph(bare, layout, layout)
-        names = {ref.name for ref in whole.ops[0].refs()}
-        values = tuple(value for value in whole.values if value.name in names)
-        yield Case(str(Graph("", values, whole.ops[:1], (Ref("0"),))), "aten", source="conv")
+        yield Case(str(bare_graph(unit, layout)), "aten", source="conv")
     if unit.activation:
         yield Case(str(fused_graph(replace(unit, batch_norm=False))), "aten", source="conv")
+
+
+def bare_graph(unit: ConvUnit, layout: str) -> Graph:
+    """The unit's convolution alone, its input and weights in one layout; without batch norm it has a bias."""
+    whole = unit_graph(replace(unit, residual=False, activation=False), layout, layout)
+    names = {ref.name for ref in whole.ops[0].refs()}
+    values = tuple(value for value in whole.values if value.name in names)
+    return Graph("", values, whole.ops[:1], (Ref("0"),))
 
 
 def unit_graph(unit: ConvUnit, layout: str, weight_layout: str) -> Graph:

@@ -16,16 +16,21 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from collectors.cases import write_whole
 from collectors.whole_model import case_key
 from costmodel.dataset import TRUSTED, read_frame, write_frame
 from costmodel.errors import CostmodelError, DatasetError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 SCHEMA = 1
 ISSUED = "24 calls among others, for a host that launches in 7 us"
 """What host times of calls are quantiles of (`costmodel.measure.issue_time`)."""
+CASE, ORIGIN = ["key", "unit"], ["source", "position"]
+"""Columns: what was measured, and where it is from."""
 SAME = ("device", "capability", "torch", "cuda", "cudnn", "triton", "method")
 """What must not differ between runs that are merged; host and driver may, and are kept in `environments`."""
 SAME_CPU = ("host_cpu", "threads", "vectors", "freed_memory", "denormals")
@@ -49,7 +54,8 @@ def merge_units(paths: Sequence[Path], out: Path) -> int:
     rows = pd.concat(frames, ignore_index=True)
     rows["trusted"] = rows["status"] == TRUSTED
     rows["run"] = range(len(rows))
-    rows = rows.sort_values(["trusted", "run"]).drop_duplicates(["key", "unit"], keep="last").sort_values("run")
+    rows[ORIGIN] = _origins(rows)
+    rows = rows.sort_values(["trusted", "run"]).drop_duplicates(CASE, keep="last").sort_values("run")
     on_cpu = environments[0].get("device") == "cpu"
     taken = f"5 rounds of CUDA-graph replays (device) and of {ISSUED} (host)"
     about = {
@@ -61,6 +67,15 @@ def merge_units(paths: Sequence[Path], out: Path) -> int:
     }
     write_frame(rows.drop(columns=["trusted", "run"]).reset_index(drop=True), out, about)
     return len(rows)
+
+
+def _origins(rows: pd.DataFrame) -> pd.DataFrame:
+    """Where each row's case was first taken from: a model, if it is known from one, even if it was also drawn by lot.
+
+    What is left out with a family of models is told by that, so measuring a case again must not change it.
+    """
+    first = rows.sort_values("position", key=lambda place: place.isna(), kind="stable").drop_duplicates(CASE)
+    return rows[CASE].merge(first[CASE + ORIGIN], on=CASE, how="left")[ORIGIN]
 
 
 def merge_models(paths: Sequence[Path], out: Path, every_process: bool = False) -> int:
