@@ -1,13 +1,14 @@
 """Lone convolutions as vision models call them, though no model need have that very one.
 
-`collectors.conv` draws every parameter by itself, so that little of what it draws looks like a layer. Here a feature map
-has the size that an image of a usual size has after some halvings, and the width that models give it there; what comes
-out is as wide, or a usual multiple. Kernels are drawn, not taken from models: a predictor that learns from them has
-still seen nothing of a family that it is to be tried on.
+`collectors.conv` draws every parameter by itself, so that little of what it draws looks like a layer. Here a feature
+map has the size that an image of a usual size has after some halvings, and the width that models give it there; what
+comes out is as wide, or a usual multiple. Kernels are drawn, not taken from models: a predictor that learns from them
+has still seen nothing of a family that it is to be tried on.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 
@@ -24,6 +25,8 @@ STEPS = {8: 35, 16: 25, 32: 14, 64: 20, 2: 6}
 """Widths are multiples of these, as often of a hundred."""
 RATIOS = (1 / 6, 1 / 4, 1 / 4, 1 / 2, 1 / 2, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 6.0)
 """Channels out over channels in of pointwise convolutions: bottlenecks and what undoes them."""
+STEMS = ((3, 2, 1), (3, 1, 1), (7, 2, 3), (4, 4, 0), (7, 4, 3), (16, 16, 0), (6, 2, 2))
+"""Kernel, stride and padding of convolutions of images."""
 GROUP_WIDTHS = (4, 8, 8, 16, 16, 24, 32, 40, 48, 56, 64, 72, 88, 112, 120, 168)
 
 
@@ -86,7 +89,7 @@ def _draw(rng: random.Random) -> ConvUnit:
         channels = (width, rng.choice((2 * width, width, _width(rng, halvings))))
     else:
         size = rng.choice(IMAGES)
-        kernel, stride, padding = rng.choice(((3, 2, 1), (3, 1, 1), (7, 2, 3), (4, 4, 0), (7, 4, 3), (16, 16, 0), (6, 2, 2)))
+        kernel, stride, padding = rng.choice(STEMS)
         channels = (3, _width(rng, 5 if kernel == 16 else 1 if kernel < 4 else 2))
     return ConvUnit(
         batch=rng.choices((32, 1, 8, 16, 64, 128, 4), (46, 30, 7, 4, 5, 6, 2))[0],
@@ -106,6 +109,6 @@ def _draw(rng: random.Random) -> ConvUnit:
 def _width(rng: random.Random, halvings: int) -> int:
     """Channels of a feature map that has been halved so often: log-uniform over what models have there."""
     least, most = max(8, 4 << halvings), 64 << max(1, halvings)
-    raw = least * (most / least) ** rng.random()
+    raw = least * math.pow(most / least, rng.random())
     step = rng.choices(tuple(STEPS), tuple(STEPS.values()))[0]
-    return max(step, round(raw / step) * step)
+    return max(step, step * round(raw / step))

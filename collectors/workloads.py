@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from collectors import conv, joins, matmul
+from collectors import conv, joins, matmul, typical
 from collectors.cases import Case, distinct, read_cases, write_cases, write_whole
 from collectors.harvest import harvest
 from collectors.pool import ONE_THREAD, default_processes, in_parallel
@@ -25,6 +25,7 @@ UNIT_WORKLOADS = ("conv", "matmul", "layer")
 WORKLOADS = (*UNIT_WORKLOADS, "models", "host")
 SEED = 11
 CONV_UNITS = 1500
+TYPICAL_CONVOLUTIONS = 8000
 MATMUL_CASES = 500
 JOINED_BLOCKS = 60
 TORCHVISION = (
@@ -81,7 +82,10 @@ def _conv(device: str, quick: bool) -> list[Case]:
         ]
     if device.startswith("cuda"):
         cases = [case for unit in units for case in conv.unit_cases(unit)]
-        return cases if quick else cases + [case for unit in units for case in conv.kernel_cases(unit)]
+        if quick:
+            return cases
+        alone = [case for unit in units for case in conv.kernel_cases(unit)]
+        return cases + alone + typical.sample(TYPICAL_CONVOLUTIONS, SEED)
     on_cpu = [replace(unit, dtype="float32", batch=min(unit.batch, max(CPU_BATCHES))) for unit in units]
     graphs = [conv.unit_graph(unit, "nchw", "nchw") for unit in on_cpu]
     return [replace(case, position=None) for graph in graphs for case in harvest(graph, "conv", device)]

@@ -34,7 +34,6 @@ from costmodel.measured import (
     unstable,
     usual_probe_us,
 )
-from costmodel.predictor import Array
 from costmodel.predictor_file import save_predictor
 from costmodel.program import Program
 from costmodel.train import Settings, Table, drop, fit_roofline, tabulate, trusted
@@ -77,7 +76,7 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
     origins = evaluate.table_origins(kernels, kept["source"].tolist())
     banned = evaluate.banned_kernels(cases, issued)
     folds = {group: by_family(table.shape, origins[group], banned) for group, table in tables.items()}
-    say(f"training {len(tables)} groups of networks, {FOLDS} folds each")
+    say(f"training {len(tables)} groups of networks and trees, {FOLDS} folds each")
     fit = cross_fit(tables, folds, roofline, multiprocessors, settings, jobs)
     found, others = _whole_models(directory, cases, issued, fit, on_cpu, say, jobs)
     pending = {file: directory / f"{file}.pending" for file in (PREDICTOR, WHOLE_MODELS)}  # what is there is good yet
@@ -101,7 +100,7 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
         **({"repeated": agreement(kept, again)} if (again := _again(directory)) is not None else {}),
         **found,
     }
-    card["scores"]["kernels"] = _score_groups(tables, folds, fit.out_of_fold, say, jobs)
+    card["scores"]["kernels"] = _score_groups(tables, folds, fit, say, jobs)
     for final, path in pending.items():
         path.replace(directory / final)
     _write_card(directory / "card.json", card)
@@ -169,13 +168,13 @@ def _counts(column: pd.Series[Any]) -> dict[str, int]:
 
 
 def _score_groups(
-    tables: Mapping[str, Table], folds: Mapping[str, Folds], out_of_fold: Mapping[str, Array], say: Say, jobs: int
+    tables: Mapping[str, Table], folds: Mapping[str, Folds], fit: CrossFit, say: Say, jobs: int
 ) -> list[dict[str, Any]]:
-    """Scores of the networks and of every baseline, by group, on the same folds."""
+    """Scores of networks with trees, of networks alone and of every baseline, by group, on the same folds."""
     rows: list[dict[str, Any]] = []
     for group, table in tables.items():
-        others = {way: cross_validate(table, folds[group], fit, jobs) for way, fit in BASELINES.items()}
-        ways = {"network": out_of_fold[group], **others}
+        others = {way: cross_validate(table, folds[group], baseline, jobs) for way, baseline in BASELINES.items()}
+        ways = {"predictor": fit.out_of_fold[group], "network": fit.networks_alone[group], **others}
         found: list[dict[str, Any]] = [
             {"group": group, "way": way, **score_group(table, prediction)} for way, prediction in ways.items()
         ]

@@ -1,8 +1,8 @@
-"""Kernel -> microseconds, by small neural networks evaluated in numpy; no scikit-learn, no code in the file.
+"""Kernel -> microseconds, by small neural networks and trees evaluated in numpy; no scikit-learn, no code in the file.
 
-A group of kernels (convolutions, products, ...) has an ensemble of multilayer perceptrons that gives the logarithm of
-time over the roofline bound. What they leave unexplained on the kernels that were measured is kept beside them: a
-kernel like a measured one is corrected by it, a kernel equal to one is thereby recalled.
+A group of kernels (convolutions, products, ...) has an ensemble of multilayer perceptrons, and boosted trees beside it,
+that give the logarithm of time over the roofline bound. What was measured is kept beside them: a kernel equal to a
+measured one is recalled, a kernel like one is corrected by what was left unexplained of it.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Network:
         return x[:, 0]
 
 
+TREES_SHARE = 0.4
+"""Of 0.3 to 0.6 about as good as any, for convolutions whose shapes and families neither has seen."""
 BOUND = "log_bound_us"
 """The feature by which kernels are large or small."""
 LARGEST_RANGE = (-3.0, 6.0)
@@ -67,8 +69,10 @@ class GroupModel:
         names: features, in the order of the vectors.
         mean, scale: of the features in training; vectors are centred and divided by them.
         networks: the ensemble, averaged.
+        trees: which tell the same as the networks, and have TREES_SHARE of a say; None in files of earlier versions.
         memory: scaled features of the measured kernels in steps of STEP, (rows, features).
         residual: measured minus predicted logarithm of each, (rows,).
+        known: measured logarithm of each, (rows,); empty in files of earlier versions.
         reach: distance in scaled features at which a measured kernel's residual has lost its weight.
         edges, widths: half-widths of the 90 % interval of the logarithm, by predicted time: `widths[i]` holds for
             times below `edges[i]` microseconds, the last for all above.
@@ -80,8 +84,8 @@ class GroupModel:
         host_trees: the logarithm of what the host takes to issue a kernel that was not measured; None where nothing
             tells, as in files of earlier versions: then the nearest measured kernels do.
         sizes: scaled logarithms of the bound, ascending, that part small kernels from large ones.
-        limits: (len(sizes) + 1, 2), the least and the largest logarithm that the networks are believed for kernels of
-            such a size: what was measured of that size, whatever its operators.
+        limits: (len(sizes) + 1, 2), the least and the largest logarithm that networks and trees are believed for
+            kernels of such a size: what was measured of that size, whatever its operators.
     """
 
     names: tuple[str, ...]
@@ -96,6 +100,8 @@ class GroupModel:
     far: float
     workspace: Array = field(default_factory=none_measured)
     host_us: Array = field(default_factory=none_measured)
+    known: Array = field(default_factory=none_measured)
+    trees: Trees | None = None
     host_trees: Trees | None = None
     sizes: Array = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     limits: Array = field(default_factory=lambda: np.array([LARGEST_RANGE], dtype=np.float32))
@@ -116,8 +122,10 @@ class GroupModel:
         return scaled(raw, self.mean, self.scale)
 
     def expected(self, x: Array) -> Array:
-        """What the networks say of scaled vectors, held within what kernels of such sizes were measured to take."""
+        """What networks and trees say of scaled vectors, held within what kernels of such sizes took when measured."""
         mean = np.mean([network.forward(x) for network in self.networks], axis=0)
+        if self.trees is not None:
+            mean = (1.0 - TREES_SHARE) * mean + TREES_SHARE * self.trees.forward(x)
         low, high = self.limits[np.searchsorted(self.sizes, size_of(x, self.names))].T
         return np.asarray(np.clip(mean, low, high), dtype=np.float32)
 
@@ -129,19 +137,23 @@ class GroupModel:
     def log_ratio(self, x: Array) -> tuple[Array, Array]:
         """Logarithm of time over bound for scaled vectors, and each one's distance to the nearest measured kernel."""
         found = self.recollect(x)
-        return self.expected(x) + found.correction, found.distance
+        return found.log_ratio, found.distance
 
     def recollect(self, x: Array) -> Recollection:
-        """What the measured kernels tell of scaled vectors; one equal to a measured kernel is recalled as it is."""
-        measured = self.measured
-        host_us = self.host_us if len(self.host_us) else np.full(len(measured), USUAL_HOST_US, dtype=np.float32)
-        (correction, own), nearest = recall(x, measured, (self.residual, host_us))
+        """What is told of scaled vectors; of one equal to a measured kernel what was measured, without computing."""
+        host_us = self.host_us if len(self.host_us) else np.full(len(self.memory), USUAL_HOST_US, dtype=np.float32)
+        remembered = self.known if len(self.known) else self.residual
+        (log_ratio, own), nearest = recall(x, self.memory, (remembered, host_us))
+        if not len(self.known):
+            log_ratio += self.expected(x)
         new = np.flatnonzero(np.isnan(nearest))
-        for rows in portions(new, len(measured)):
+        measured = self.measured if len(new) else none_measured()
+        for rows in portions(new, len(self.memory)):
             apart = distances(x[rows], measured)
-            correction[rows], nearest[rows] = weigh(apart, self.residual, self.reach)
+            correction, nearest[rows] = weigh(apart, self.residual, self.reach)
+            log_ratio[rows] = self.expected(x[rows]) + correction
             own[rows] = usual(apart, host_us) if self.host_trees is None else host_us_of(self.host_trees, x[rows])
-        return Recollection(correction, nearest, own)
+        return Recollection(log_ratio, nearest, own)
 
     def workspace_share(self, x: Array) -> Array:
         """Workspaces of scaled vectors as shares of what the kernels read and write, (rows,).
@@ -159,15 +171,15 @@ class GroupModel:
 
 @dataclass(frozen=True, slots=True)
 class Recollection:
-    """What measured kernels tell of others: arrays of (rows,).
+    """What is known or told of kernels: arrays of (rows,).
 
     Attributes:
-        correction: what is added to the networks' logarithm.
+        log_ratio: logarithm of time over bound.
         distance: to the nearest measured kernel.
         host_us: what the host takes to issue each.
     """
 
-    correction: Array
+    log_ratio: Array
     distance: Array
     host_us: Array
 
@@ -194,7 +206,7 @@ def in_steps(x: Array) -> Steps:
     return np.round(np.clip(x, -OUTLYING, OUTLYING) / STEP).astype(np.int16)
 
 
-def recall(x: Array, measured: Array, values: Sequence[Array]) -> tuple[list[Array], Array]:
+def recall(x: Array, memory: Steps, values: Sequence[Array]) -> tuple[list[Array], Array]:
     """The means of values of the measured kernels equal to each row of x, and the distance to the nearest of them.
 
     NaN for all where none is equal. Along any one direction two vectors are no further apart than they are, so those
@@ -202,14 +214,16 @@ def recall(x: Array, measured: Array, values: Sequence[Array]) -> tuple[list[Arr
     """
     direction = np.cos(np.arange(x.shape[1], dtype=np.float32))
     direction /= np.linalg.norm(direction)
-    places, asked = measured @ direction, x @ direction
+    parts = portions(np.arange(len(memory)), x.shape[1])
+    places = np.concatenate([memory[rows].astype(np.float32) @ direction for rows in parts]) * np.float32(STEP)
+    asked = x @ direction
     order = np.argsort(places)
     reach = 1.01 * EXACT  # a projection is rounded
     first, last = (np.searchsorted(places[order], asked + side) for side in (-reach, reach))
     *means, nearest = (np.full(len(x), np.nan, dtype=np.float32) for _ in (*values, "nearest"))
     for row, (start, stop) in enumerate(zip(first, last, strict=True)):
         close = order[start:stop]
-        distance = np.linalg.norm(measured[close] - x[row], axis=1)
+        distance = np.linalg.norm(memory[close] * np.float32(STEP) - x[row], axis=1)
         equal = close[distance < EXACT]
         if len(equal):
             nearest[row] = distance.min()
@@ -227,12 +241,12 @@ def distances(x: Array, memory: Array) -> Array:
 
 
 AT_ONCE = 1 << 21
-"""Distances between kernels that are computed at once: some tens of megabytes with what is made of them."""
+"""Numbers that are computed at once, as distances of kernels: some tens of megabytes with what is made of them."""
 
 
-def portions(rows: Rows, measured: int) -> Iterator[Rows]:
-    """Rows in order, so few at a time that their distances to the measured kernels take AT_ONCE numbers at most."""
-    count = max(1, AT_ONCE // measured)
+def portions(rows: Rows, numbers: int) -> Iterator[Rows]:
+    """Rows in order, so few at a time that so many numbers for each of them are AT_ONCE at most."""
+    count = max(1, AT_ONCE // numbers)
     return (rows[start : start + count] for start in range(0, len(rows), count))
 
 
@@ -335,10 +349,9 @@ class Predictor:
         features = [featurize(kernel, self.roofline, self.multiprocessors, position) for kernel, position in chosen]
         x = model.vectors(features)
         found = model.recollect(x)
-        ratio = model.expected(x) + found.correction
         estimates = []
         for (kernel, _), bound, log_ratio, distance, host_us in zip(
-            chosen, bounds, ratio, found.distance, found.host_us, strict=True
+            chosen, bounds, found.log_ratio, found.distance, found.host_us, strict=True
         ):
             us = bound * math.exp(float(np.clip(log_ratio, *LARGEST_RANGE)))
             width = float(model.widths[int(np.searchsorted(model.edges, us))])

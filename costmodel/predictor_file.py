@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,14 @@ TENSORS = ("mean", "scale", "residual", "edges", "widths")
 """The other fields of a GroupModel that every predictor file has, all float32."""
 LATER_TENSORS = ("sizes", "limits")
 """Those that files of earlier versions lack."""
-PER_KERNEL = ("workspace", "host_us")
+PER_KERNEL = ("workspace", "host_us", "known")
 """Those of groups in which it was measured: a number for each measured kernel."""
-TREES = tuple(one.name for one in fields(Trees))
-"""Those of groups whose kernels' time on the host is told by trees."""
+TREES = ("trees", "host_trees")
+"""The fields that are trees, or None."""
+NUMBER, PLACES = "number", {"feature": np.int8, "right": np.int16, "roots": np.int32}
+"""Their fields."""
+WHOLE = {MEMORY: np.int16, **PLACES}
+"""Tensors that may be of whole numbers, and of which."""
 
 
 def save_predictor(predictor: Predictor, path: Path) -> str:
@@ -41,9 +44,9 @@ def save_predictor(predictor: Predictor, path: Path) -> str:
         for key in PER_KERNEL:
             if len(getattr(model, key)):
                 tensors[f"{name}/{key}"] = getattr(model, key).astype(np.float32)
-        if model.host_trees is not None:
-            for key in TREES:  # places, too, as numbers that float32 holds exactly
-                tensors[f"{name}/host_trees/{key}"] = getattr(model.host_trees, key).astype(np.float32)
+        for kind, key in itertools.product(TREES, (NUMBER, *PLACES)):
+            if (grown := getattr(model, kind)) is not None:
+                tensors[f"{name}/{kind}/{key}"] = getattr(grown, key)
         for number, network in enumerate(model.networks):
             for layer, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
                 tensors[f"{name}/{number}/{layer}/weight"] = weight.astype(np.float32)
@@ -68,38 +71,31 @@ def load_predictor(path: Path, sha256: str | None = None) -> Predictor:
 
 
 def _parse(about: Mapping[str, Any], loaded: Tensors) -> Predictor:
-    tensors: dict[str, Array] = {}
-    memories: dict[str, Steps] = {}
+    tensors: dict[str, Any] = {}
     for key, tensor in loaded.items():
-        is_memory = key.endswith(f"/{MEMORY}")
-        if is_memory and tensor.dtype == np.int16:
-            memories[key] = tensor
-        elif is_memory:
-            memories[key] = in_steps(finite_float32(key, tensor))
-        else:
-            tensors[key] = finite_float32(key, tensor)
+        whole = WHOLE.get(key.rpartition("/")[2])
+        tensors[key] = tensor if whole is not None and tensor.dtype == whole else finite_float32(key, tensor)
     device = about["device"]
     peak = {str(kind): float(rate) for kind, rate in device["peak"].items()}
     roofline = Roofline(float(device["bytes_per_us"]), peak, float(device["floor_us"]))
     for rate in (roofline.bytes_per_us, roofline.floor_us, *peak.values()):
         if not (math.isfinite(rate) and rate > 0):
             raise ProfileError("a ceiling of the device is no positive number")
-    groups = {
-        name: _parse_group(name, entry, tensors, memories[f"{name}/{MEMORY}"])
-        for name, entry in about["groups"].items()
-    }
+    groups = {name: _parse_group(name, entry, tensors) for name, entry in about["groups"].items()}
     return Predictor(groups, roofline, int(device["multiprocessors"]))
 
 
-def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Array], memory: Steps) -> GroupModel:
+def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Any]) -> GroupModel:
     names = tuple(str(item) for item in about["names"])
     networks = tuple(_parse_network(f"{name}/{number}", tensors) for number in range(int(about["networks"])))
+    memory = tensors[f"{name}/{MEMORY}"]
     model = GroupModel(
         names=names,
         networks=networks,
-        memory=memory,
+        memory=memory if memory.dtype == np.int16 else in_steps(memory),
         reach=float(about["reach"]),
         far=float(about["far"]),
+        trees=_parse_trees(f"{name}/trees", tensors, len(names)),
         host_trees=_parse_trees(f"{name}/host_trees", tensors, len(names)),
         **{key: tensors.get(f"{name}/{key}", none_measured()) for key in PER_KERNEL},
         **{key: tensors[f"{name}/{key}"] for key in TENSORS},
@@ -125,12 +121,13 @@ def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Arra
     return model
 
 
-def _parse_trees(prefix: str, tensors: Mapping[str, Array], width: int) -> Trees | None:
-    if f"{prefix}/{TREES[0]}" not in tensors:
+def _parse_trees(prefix: str, tensors: Mapping[str, Any], width: int) -> Trees | None:
+    if f"{prefix}/{NUMBER}" not in tensors:
         return None
-    found = {key: tensors[f"{prefix}/{key}"] for key in TREES}
-    places = {key: found[key].astype(np.int32) for key in TREES if key not in ("threshold", "value")}
-    return Trees(**found | places).verify(width)  # type: ignore[arg-type]  # places are of whole numbers
+    places = {key: tensors[f"{prefix}/{key}"] for key in PLACES}
+    if any(tensor.dtype != PLACES[key] for key, tensor in places.items()):
+        raise ProfileError(f"the nodes of {prefix} are not where whole numbers say")
+    return Trees(number=tensors[f"{prefix}/{NUMBER}"], **places).verify(width)
 
 
 def _parse_network(prefix: str, tensors: Mapping[str, Array]) -> Network:

@@ -28,7 +28,7 @@ def accuracy_markdown(card: Mapping[str, Any], units: Mapping[str, Any]) -> str:
     scores = card["scores"]
     coverage = scores["coverage"]
     holds = ", ".join(f"{100 * share:.0f} % in `{mode}`" for mode, share in coverage.items())
-    kernel_head = ("group", "kernels", "network", "boosting", "neighbour", "roofline", "constant")
+    kernel_head = ("group", "kernels", "predictor", "networks alone", "boosting", "neighbour", "roofline", "constant")
     parts = [
         MODELS_TEXT.format(processes=card["models"]["cases"]),
         markdown_table(
@@ -75,9 +75,10 @@ MODELS_TEXT = (
     "without the family. *constant* is the geometric mean of the other families' speedups."
 )
 KERNELS_TEXT = (
-    "Device time of single kernels, each predicted by networks that saw nothing of its shape, at any batch size,\n"
-    "precision or layout, of the family of models that it comes from, or of the models that are tested with it\n"
-    "(mean relative error; the same folds in every column):"
+    "Device time of single kernels, each predicted by what saw nothing of its shape, at any batch size, precision or\n"
+    "layout, of the family of models that it comes from, or of the models that are tested with it (mean relative\n"
+    "error; the same folds in every column). The predictor is the mean of networks and of boosted trees, more and\n"
+    "larger ones than those of *boosting*:"
 )
 REPEATED_TEXT = (
     "How far measurements agree: {units} of these kernels were measured again on another machine of the kind. Device\n"
@@ -115,7 +116,7 @@ def _kernel_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     by_group: dict[str, dict[str, Mapping[str, Any]]] = {}
     for row in rows:
         by_group.setdefault(row["group"], {})[row["way"]] = row
-    ways = ("network", "boosting", "neighbour", "roofline", "constant")
+    ways = ("predictor", "network", "boosting", "neighbour", "roofline", "constant")
     return [
         [group, str(int(found["network"]["kernels"])), *(percent(found[way]["mean_error"]) for way in ways)]
         for group, found in by_group.items()

@@ -1,4 +1,4 @@
-"""Measured kernels -> a trained predictor: networks, the kernels they are corrected by, widths of intervals.
+"""Measured kernels -> a trained predictor: networks and trees, the kernels they are corrected by, widths of intervals.
 
 What a network may learn from is decided elsewhere (`folds`).
 """
@@ -19,6 +19,7 @@ import pandas as pd
 from costmodel import ops
 from costmodel.dataset import TRUSTED, WORKSPACE
 from costmodel.features import CONVOLUTIONS, GROUPS, Roofline, anchor_flops, featurize, group_of
+from costmodel.grow_trees import grow_device_trees, grow_host_trees
 from costmodel.kernels import Kernel
 from costmodel.predictor import (
     UNMEASURED,
@@ -33,7 +34,6 @@ from costmodel.predictor import (
     size_of,
 )
 from costmodel.traffic import traffic_bytes
-from costmodel.trees import Trees, of_regressors
 
 CACHE_BYTES = 64e6
 """More than an H200's second-level cache holds: a kernel that moves so much goes by the bandwidth of memory."""
@@ -47,8 +47,8 @@ EDGES_US = (4.0, 10.0, 40.0, 200.0)
 class Settings:
     """How networks are trained; chosen by cross-validation on shape groups.
 
-    `ensemble` is how many networks learn from the same rows; `most_cases` is how many whole models are captured and
-    predicted for costs, intervals and scores.
+    `ensemble` is how many networks learn from the same rows, `trees` how many boosted trees do; `most_cases` is how
+    many whole models are captured and predicted for costs, intervals and scores.
     """
 
     hidden: tuple[int, ...] = (256, 128, 64)
@@ -57,6 +57,7 @@ class Settings:
     epochs: int = 20
     batch: int = 256
     ensemble: int = 1
+    trees: int = 200
     reach: float = 0.8
     seed: int = 0
     most_cases: int = 70
@@ -69,7 +70,7 @@ class Settings:
         return tuple(stage for stage in (*stages, (self.learning_rate / 25, last)) if stage[1])
 
 
-THOROUGH = Settings(epochs=60, ensemble=4, most_cases=10**6)
+THOROUGH = Settings(epochs=60, ensemble=4, trees=800, most_cases=10**6)
 """For a profile that ships: some ten times the work of the default. Four networks of 60 epochs tell shapes that none of
 them saw 4 % better than two of 80."""
 
@@ -188,34 +189,6 @@ def issue_alone_us(kernel: Kernel, host_us: float) -> float:
     return max(LEAST_HOST_US, host_us - VIEW_US * views)
 
 
-HOST_TREES = 2
-"""So many boosted models tell host times together; features are chosen by lot at every split, each time others."""
-
-
-def fit_host_trees(x: Array, host_us: Array, seed: int = 0) -> Trees | None:
-    """The logarithm of what the host takes to issue a kernel, by trees grown on those of which it was measured.
-
-    The time of one call alone is known roughly only: what is alike is averaged. With families left out, trees tell it
-    better than networks, the nearest measured kernels, or medians by kind of call do. None if nothing was measured.
-
-    Args:
-        x: scaled features, (rows, features).
-        host_us: measured times, (rows,), UNMEASURED for those that were not; or empty.
-        seed: of the features that are tried at a split.
-    """
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    known = host_us != UNMEASURED
-    if not known.any():
-        return None
-    options = {"max_iter": 400, "learning_rate": 0.05, "max_features": 0.3, "early_stopping": False}
-    grown = [
-        HistGradientBoostingRegressor(loss="absolute_error", random_state=seed + number, **options)
-        for number in range(HOST_TREES)
-    ]
-    return of_regressors([one.fit(x[known], np.log(host_us[known])) for one in grown])
-
-
 def shape_group(graph_text: str) -> int:
     """A number for the graph without batch size, precision and layout: what counts as the same shape."""
     bare = re.sub(r"(float|bfloat)\d+\[(\d+),?", "[", graph_text)
@@ -274,26 +247,27 @@ def assemble(
     settings: Settings,
     out_of_fold: Array | None = None,
 ) -> GroupModel:
-    """Networks and the measured kernels of a table as the predictor of its group.
+    """Networks, trees grown here, and the measured kernels of a table as the predictor of its group.
 
     Args:
-        table: what the predictor remembers; the networks need not have seen all of it.
+        table: what the trees learn from and the predictor remembers; the networks need not have seen all of it.
         mean: of each feature, as the networks were trained with.
         scale: likewise.
-        networks: their mean is what the residuals are taken from.
+        networks: what the residuals are taken from is made of them and the trees.
         settings: the reach of a residual.
         out_of_fold: predictions of the target by what did not see the row, for the intervals; (rows,).
     """
     x = scaled(table.raw, mean, scale)
     far = 2.0 * float(np.quantile(gaps(x, settings.seed), 0.98))
     edges = np.array(EDGES_US, dtype=np.float32)
-    host_trees = fit_host_trees(x, table.host_us, settings.seed)
+    host_trees = grow_host_trees(x, table.host_us, settings.seed)
     sizes, limits = limits_by_size(size_of(x, table.names), table.target)
     unfitted = GroupModel(
         names=table.names,
         mean=mean,
         scale=scale,
         networks=networks,
+        trees=grow_device_trees(x, table.target, settings.trees, settings.seed),
         memory=in_steps(x),
         residual=np.zeros(len(x), dtype=np.float32),
         reach=settings.reach,
@@ -308,7 +282,7 @@ def assemble(
     )
     residual = table.target - unfitted.expected(x)
     error = np.abs(table.target - out_of_fold) if out_of_fold is not None else np.abs(residual)
-    return replace(unfitted, residual=residual, widths=interval_widths(error, table.time_us))
+    return replace(unfitted, residual=residual, known=table.target, widths=interval_widths(error, table.time_us))
 
 
 def limits_by_size(size: Array, target: Array) -> tuple[Array, Array]:

@@ -12,29 +12,27 @@ import numpy.typing as npt
 from costmodel.errors import ProfileError
 
 Array = npt.NDArray[np.float32]
-Places = npt.NDArray[np.int32]
+LEAF = -1
+"""The feature that a leaf looks at."""
 AT_ONCE = 1 << 20
 """So many pairs of a row and a tree go down at once: some tens of megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """Trees whose leaves are summed, all nodes in one list; a node's children lie after it, a leaf is its own child.
+    """Trees whose leaves are summed, all nodes in one list: each, then what is on its left, then what is on its right.
 
     Attributes:
-        feature: that a node looks at, (nodes,).
-        threshold: what it has at most on the left, (nodes,).
-        left, right: places of a node's children, (nodes,).
-        value: what a leaf adds, (nodes,).
+        feature: that a node looks at, LEAF at a leaf, (nodes,).
+        number: what that has at most on the left; at a leaf, what it adds, (nodes,).
+        right: how far behind a node its right child lies, its left one being the next; 0 at a leaf, (nodes,).
         roots: places of the trees' first nodes, (trees,).
     """
 
-    feature: Places
-    threshold: Array
-    left: Places
-    right: Places
-    value: Array
-    roots: Places
+    feature: npt.NDArray[np.int8]
+    number: Array
+    right: npt.NDArray[np.int16]
+    roots: npt.NDArray[np.int32]
 
     def forward(self, x: Array) -> Array:
         """Sums of leaves, (rows,), for scaled features (rows, features)."""
@@ -43,14 +41,16 @@ class Trees:
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.float32)
 
     def _forward(self, x: Array) -> Array:
-        rows = np.arange(len(x))[:, None]
-        place = np.broadcast_to(self.roots, (len(x), len(self.roots)))
-        while True:
-            goes_left = x[rows, self.feature[place]] <= self.threshold[place]
-            below = np.where(goes_left, self.left[place], self.right[place])
-            if (below == place).all():
-                return np.asarray(self.value[place].sum(1, dtype=np.float64), dtype=np.float32)
-            place = below
+        total = np.zeros(len(x))
+        row, place = np.repeat(np.arange(len(x)), len(self.roots)), np.tile(self.roots, len(x))
+        while len(place):
+            feature = self.feature[place]
+            ended = feature == LEAF
+            total += np.bincount(row[ended], self.number[place[ended]], minlength=len(x))
+            row, place, feature = row[~ended], place[~ended], feature[~ended]
+            goes_left = x[row, feature] <= self.number[place]
+            place += np.where(goes_left, np.int16(1), self.right[place])
+        return total.astype(np.float32)
 
     def verify(self, width: int) -> Trees:
         """These trees, if every node leads to a leaf and looks at one of so many features.
@@ -58,20 +58,14 @@ class Trees:
         Raises:
             ProfileError: they do not.
         """
-        nodes = np.arange(len(self.feature))
-        alike = all(len(some) == len(nodes) for some in (self.threshold, self.left, self.right, self.value))
-        if (
-            not alike
-            or not len(nodes)
-            or not len(self.roots)
-            or (self.roots < 0).any()
-            or self.roots.max() >= len(nodes)
-        ):
+        count = len(self.feature)
+        alike = len(self.number) == len(self.right) == count
+        if not alike or not count or not len(self.roots) or self.roots.min() < 0 or self.roots.max() >= count:
             raise ProfileError("the nodes of the trees do not fit together")
-        leaf = self.left == nodes
-        down = np.where(leaf, self.right == nodes, (self.left > nodes) & (self.right > nodes))
-        inside = (np.maximum(self.left, self.right) < len(nodes)) & (self.feature >= 0) & (self.feature < width)
-        if not (down & inside).all():
+        leaf = self.feature == LEAF
+        inside = np.arange(count) + self.right < count
+        below = (self.feature >= 0) & (self.feature < width) & (self.right > 1) & inside
+        if not np.where(leaf, self.right == 0, below).all():
             raise ProfileError("the nodes of the trees do not lead to leaves")
         return self
 
@@ -82,18 +76,16 @@ def of_regressors(regressors: Sequence[Any]) -> Trees:
     It has no public way to a fitted model's nodes; a test holds this equal to what it predicts.
     """
     grown = [tree[0].nodes for one in regressors for tree in one._predictors]
-    roots = np.cumsum([0, *map(len, grown[:-1])])
     nodes = np.concatenate(grown)
-    own, root = np.arange(len(nodes)), np.repeat(roots, [len(some) for some in grown])
-    leaf = nodes["is_leaf"] == 1
-    left, right = (np.where(leaf, own, root + nodes[side]).astype(np.int32) for side in ("left", "right"))
     begin = [float(one._baseline_prediction.item()) for one in regressors]
     start = sum(begin) / len(regressors) / len(grown)  # each tree adds its share
+    leaf = nodes["is_leaf"] == 1
+    place = np.concatenate([np.arange(len(some)) for some in grown])
+    if not (nodes["left"] == place + 1)[~leaf].all():
+        raise NotImplementedError("this version of scikit-learn lists the nodes of its trees in another order")
     return Trees(
-        feature=np.where(leaf, 0, nodes["feature_idx"]).astype(np.int32),
-        threshold=np.where(leaf, 0.0, nodes["num_threshold"]).astype(np.float32),
-        left=left,
-        right=right,
-        value=np.where(leaf, start + nodes["value"] / len(regressors), 0.0).astype(np.float32),
-        roots=roots.astype(np.int32),
+        feature=np.where(leaf, LEAF, nodes["feature_idx"]).astype(np.int8),
+        number=np.where(leaf, start + nodes["value"] / len(regressors), nodes["num_threshold"]).astype(np.float32),
+        right=np.where(leaf, 0, nodes["right"].astype(np.int64) - place).astype(np.int16),
+        roots=np.cumsum([0, *map(len, grown[:-1])]).astype(np.int32),
     )

@@ -8,7 +8,7 @@ from collectors.conv import ConvUnit, unit_graph
 from costmodel.features import Roofline, featurize
 from costmodel.kernels import Kernel, eager_kernels
 from costmodel.predictor import Array, GroupModel, Network, Predictor, in_steps, scaled
-from costmodel.trees import Trees
+from costmodel.trees import LEAF, Trees
 
 ROOFLINE = Roofline(4e6, {"conv.float32": 2e8, "matmul.float32": 4e7}, 1.5)
 
@@ -52,6 +52,5 @@ def small_predictor() -> Predictor:
 
 def one_leaf(value: float) -> Trees:
     """Trees that say the same of everything."""
-    place = np.zeros(1, np.int32)
     number = np.array([value], np.float32)
-    return Trees(place, np.zeros(1, np.float32), place, place, number, place)
+    return Trees(np.array([LEAF], np.int8), number, np.zeros(1, np.int16), np.zeros(1, np.int32))

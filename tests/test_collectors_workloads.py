@@ -111,7 +111,9 @@ def test_lone_convolutions_are_for_full_sweeps_and_all_there_is_on_a_cpu():
         [case for case in workloads.unit_cases(["conv"], device, quick, 0.0) if not case.unit]
         for device, quick in (("cuda", False), ("cuda", True), ("cpu", False))
     ]
-    assert [len(cases) > 2 * workloads.CONV_UNITS for cases in alone] == [True, False, True]
+    least = 2 * workloads.CONV_UNITS
+    assert [len(cases) > least for cases in alone] == [True, False, True]
+    assert len(alone[0]) > least + 0.9 * workloads.TYPICAL_CONVOLUTIONS
     assert alone[1] == []
     assert all(case.unit == "" for case in workloads.unit_cases(["conv"], "cpu", quick=False, end=0.0))
 

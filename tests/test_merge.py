@@ -38,6 +38,24 @@ def test_a_later_row_replaces_an_earlier_one_unless_only_that_is_to_be_trusted(t
     assert len(read_frame(first)[1]["environments"]) == 2
 
 
+def test_a_kernel_of_a_model_that_is_also_drawn_by_lot_stays_a_kernel_of_that_model(tmp_path):
+    def table(name: str, *rows: tuple[str, str, float | None, float]) -> Path:
+        records = [
+            {"key": key, "unit": "", "status": "ok", "source": source, "position": place, "device_us": [us] * 5}
+            for key, source, place, us in rows
+        ]
+        write_frame(units_frame(records), tmp_path / name, {"environment": HERE})
+        return tmp_path / name
+
+    model = table("model", ("x", "resnet18@1 float32", 0.25, 1.0), ("y", "conv", None, 1.0), ("z", "conv", None, 1.0))
+    drawn = table("drawn", ("x", "conv", None, 2.0), ("y", "vgg11@1 float32", 0.5, 2.0), ("z", "matmul", None, 2.0))
+    merge_units([model, drawn], tmp_path / "out")
+    frame = read_frame(tmp_path / "out")[0].set_index("key")
+    assert frame["source"].to_dict() == {"x": "resnet18@1 float32", "y": "vgg11@1 float32", "z": "conv"}
+    assert frame["position"].dropna().to_dict() == {"x": 0.25, "y": 0.5}
+    assert set(frame["device_us_p50"]) == {2.0}
+
+
 def test_other_hardware_is_not_mixed_in(tmp_path):
     first = units(tmp_path / "a.parquet", HERE, ("x", "ok", 1.0))
     second = units(tmp_path / "b.parquet", HERE | {"device": "NVIDIA H100"}, ("y", "ok", 1.0))

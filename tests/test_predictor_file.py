@@ -45,18 +45,23 @@ def test_a_file_gives_the_same_estimates(predictor: Predictor, tmp_path: Path):
 
 
 def with_trees(predictor: Predictor) -> Predictor:
-    told = replace(predictor.groups["conv"], host_us=np.full(8, 7.0, np.float32), host_trees=one_leaf(3.0))
+    host_us, device, host = np.full(8, 7.0, np.float32), one_leaf(1.0), one_leaf(3.0)
+    told = replace(predictor.groups["conv"], host_us=host_us, trees=device, host_trees=host)
     return replace(predictor, groups={"conv": told})
 
 
-def test_a_file_holds_the_trees_of_host_times(predictor: Predictor, tmp_path: Path):
+def test_a_file_holds_the_trees(predictor: Predictor, tmp_path: Path):
     grown, path = with_trees(predictor), tmp_path / "p.safetensors"
     save_predictor(grown, path)
     again, asked = load_predictor(path), grown.groups["conv"].measured + np.float32(0.5)
     assert again.groups["conv"].recollect(asked).host_us == pytest.approx([math.exp(3.0)] * 8)
-    changed(path, _set("conv/host_trees/left", np.ones(1, np.float32)))
+    assert (again.groups["conv"].expected(asked) == grown.groups["conv"].expected(asked)).all()
+    assert (again.groups["conv"].expected(asked) != predictor.groups["conv"].expected(asked)).all()
+    changed(path, _set("conv/host_trees/right", np.ones(1, np.int16)))
     refused(path, "the trees do not lead to leaves")
-    changed(path, _drop("conv/host_trees/value"))
+    changed(path, _set("conv/host_trees/right", np.zeros(1, np.float32)))
+    refused(path, "the nodes of conv/host_trees are not where whole numbers say")
+    changed(path, _drop("conv/host_trees/feature"))
     refused(path, "not a predictor file")
 
 

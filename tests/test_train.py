@@ -24,7 +24,6 @@ from costmodel.train import (
     Settings,
     Table,
     fit_group,
-    fit_host_trees,
     fit_roofline,
     interval_widths,
     issue_alone_us,
@@ -34,7 +33,7 @@ from costmodel.train import (
     trusted,
 )
 
-SMALL = Settings(hidden=(12,), epochs=30, ensemble=1)
+SMALL = Settings(hidden=(12,), epochs=30, ensemble=1, trees=20)
 UNIT = ConvUnit(8, 32, 48, 14, kernel=3, padding=1, residual=True)
 
 
@@ -302,20 +301,6 @@ def test_views_before_a_call_are_taken_off_its_host_time():
     assert issue_alone_us(convolution, 13.0) == 13.0
     product = Kernel("aten", linear_graph(4, 8, 8, "float32", bias=True), ())
     assert issue_alone_us(product, 13.0) == 11.0  # its weight is transposed
-
-
-def test_host_times_are_told_by_those_of_calls_like_them():
-    rng = np.random.default_rng(0)
-    kind = rng.integers(0, 3, 900)
-    x = np.eye(3, dtype=np.float32)[kind]
-    truth = np.array([8.0, 12.0, 30.0], dtype=np.float32)[kind]
-    host_us = truth * np.exp(rng.normal(0, 0.1, 900)).astype(np.float32)
-    host_us[rng.random(900) < 0.5] = UNMEASURED
-    trees = fit_host_trees(x, host_us)
-    assert trees is not None
-    np.testing.assert_allclose(np.exp(trees.forward(x)), truth, rtol=0.03)  # 150 calls of a kind, 10 % noise
-    assert fit_host_trees(x, np.full(900, UNMEASURED, dtype=np.float32)) is None
-    assert fit_host_trees(x, np.zeros(0, dtype=np.float32)) is None
 
 
 def test_what_is_remembered_has_the_host_times_of_what_was_measured():

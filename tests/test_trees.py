@@ -16,11 +16,9 @@ from costmodel.trees import Trees, of_regressors
 
 # at most 1: 10; else, by the second feature, 20 or 30; and a tree that is one leaf
 BY_HAND = Trees(
-    feature=np.array([0, 0, 1, 0, 0, 0], np.int32),
-    threshold=np.array([1.0, 0.0, -1.0, 0.0, 0.0, 0.0], np.float32),
-    left=np.array([1, 1, 3, 3, 4, 5], np.int32),
-    right=np.array([2, 1, 4, 3, 4, 5], np.int32),
-    value=np.array([0.0, 10.0, 0.0, 20.0, 30.0, 0.5], np.float32),
+    feature=np.array([0, -1, 1, -1, -1, -1], np.int8),
+    number=np.array([1.0, 10.0, -1.0, 20.0, 30.0, 0.5], np.float32),
+    right=np.array([2, 0, 2, 0, 0, 0], np.int16),
     roots=np.array([0, 5], np.int32),
 )
 
@@ -58,13 +56,15 @@ def test_equal_to_scikit_learns_trees(seed: int, count: int):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"left": np.array([0, 1, 3, 3, 4, 5])}, "lead to leaves"),  # the root is on its own left
-        ({"right": np.array([2, 1, 1, 3, 4, 5])}, "lead to leaves"),  # upwards
-        ({"right": np.array([2, 2, 4, 3, 4, 5])}, "lead to leaves"),  # half a leaf
-        ({"right": np.array([6, 1, 4, 3, 4, 5])}, "lead to leaves"),
-        ({"feature": np.array([2, 0, 1, 0, 0, 0])}, "lead to leaves"),
-        ({"feature": np.array([-1, 0, 1, 0, 0, 0])}, "lead to leaves"),
-        ({"value": np.zeros(5)}, "do not fit"),
+        ({"right": np.array([0, 0, 2, 0, 0, 0])}, "lead to leaves"),  # the root is on its own right
+        ({"right": np.array([2, 0, -2, 0, 0, 0])}, "lead to leaves"),  # upwards
+        ({"right": np.array([2, 2, 2, 0, 0, 0])}, "lead to leaves"),  # a leaf with something below it
+        ({"right": np.array([1, 0, 2, 0, 0, 0])}, "lead to leaves"),  # both sides are one
+        ({"right": np.array([6, 0, 2, 0, 0, 0])}, "lead to leaves"),
+        ({"feature": np.array([2, -1, 1, -1, -1, -1])}, "lead to leaves"),
+        ({"feature": np.array([-2, -1, 1, -1, -1, -1])}, "lead to leaves"),
+        ({"feature": np.array([0, -1, 1, -1, -1, 0]), "right": np.array([2, 0, 2, 0, 0, 2])}, "lead to leaves"),
+        ({"number": np.zeros(5)}, "do not fit"),
         ({"roots": np.array([0, 6])}, "do not fit"),
         ({"roots": np.array([-1])}, "do not fit"),
         ({"roots": np.zeros(0)}, "do not fit"),

@@ -1,0 +1,59 @@
+"""Convolutions drawn as models call them: sane, repeatable, of every kind, and none of a model."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from collectors import typical
+from collectors.conv import MOST_ELEMENTS
+from costmodel.features import group_of
+from costmodel.ir import parse
+from costmodel.kernels import Kernel
+
+
+def test_every_case_is_one_convolution_that_can_be_predicted():
+    cases = typical.sample(300, seed=5)
+    assert len({case.key for case in cases}) == 300
+    for case in cases:
+        graph = parse(case.graph)
+        assert len(graph.ops) == 1
+        assert case.runner == "aten"
+        assert group_of(Kernel("aten", graph, ())) == "conv"
+        batch, channels, height, width = graph.ops[0].types[0].shape
+        assert min(batch, channels, height, width) >= 1
+        assert batch * channels * height * width <= MOST_ELEMENTS
+        assert (case.source, case.position) == ("conv", None)  # of no model, and so of no family that is left out
+
+
+def test_the_same_seed_draws_the_same_and_more_of_them_begin_alike():
+    some = typical.sample(40, seed=3)
+    assert typical.sample(60, seed=3)[:40] == some
+    assert typical.sample(40, seed=4) != some
+
+
+def test_layouts_and_precisions_are_those_of_models():
+    cases = typical.sample(2000, seed=1)
+    first = [parse(case.graph).values[0].type for case in cases]
+    layouts = Counter(kind.layout for kind in first)
+    assert 0.35 < layouts["nchw"] / 2000 < 0.5  # 40 of a hundred, and those whose strides do not tell
+    dtypes = Counter(kind.dtype for kind in first)
+    assert set(dtypes) == {"float32", "float16", "bfloat16"}
+    assert 0.77 < dtypes["float32"] / 2000 < 0.83
+    assert Counter(kind.shape[0] for kind in first).most_common(2)[0][0] == 32
+
+
+def test_the_smaller_the_map_the_more_channels_it_has():
+    rng = random.Random(0)
+    widths = {halvings: [typical._width(rng, halvings) for _ in range(500)] for halvings in range(6)}
+    assert all(width >= 2 for some in widths.values() for width in some)
+    means = [sum(some) / 500 for some in widths.values()]
+    assert means[1:] == sorted(means[1:])
+    assert max(widths[2]) <= 256 + 64
+    assert max(widths[5]) <= 2048 + 64
+    units = [typical._draw(rng) for _ in range(2000)]
+    grouped = [unit for unit in units if 1 < unit.groups < unit.in_channels]
+    assert grouped
+    assert all(unit.in_channels % unit.groups == 0 == unit.out_channels % unit.groups for unit in grouped)
+    assert any(unit.groups == unit.in_channels for unit in units)
+    assert any(unit.in_channels == 3 and unit.stride > 1 for unit in units)

@@ -1,0 +1,36 @@
+"""Boosted trees grown on measured kernels: what they tell, and what they learn from."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from costmodel.grow_trees import grow_device_trees, grow_host_trees
+from costmodel.predictor import UNMEASURED
+
+
+def test_host_times_are_told_by_those_of_calls_like_them():
+    rng = np.random.default_rng(0)
+    kind = rng.integers(0, 3, 900)
+    x = np.eye(3, dtype=np.float32)[kind]
+    truth = np.array([8.0, 12.0, 30.0], dtype=np.float32)[kind]
+    host_us = truth * np.exp(rng.normal(0, 0.1, 900)).astype(np.float32)
+    host_us[rng.random(900) < 0.5] = UNMEASURED
+    trees = grow_host_trees(x, host_us)
+    assert trees is not None
+    np.testing.assert_allclose(np.exp(trees.forward(x)), truth, rtol=0.03)  # 150 calls of a kind, 10 % noise
+    assert grow_host_trees(x, np.full(900, UNMEASURED, dtype=np.float32)) is None
+    assert grow_host_trees(x, np.zeros(0, dtype=np.float32)) is None
+
+
+def test_device_times_that_leap_are_told_to_either_side_of_the_leap():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, (4000, 5)).astype(np.float32)
+    target = np.where(x[:, 1] > 0.3, 1.0, 0.2) + 0.5 * x[:, 0]
+    fresh = rng.uniform(-2, 2, (500, 5)).astype(np.float32)
+    expected = np.where(fresh[:, 1] > 0.3, 1.0, 0.2) + 0.5 * fresh[:, 0]
+    for count in (50, 200):  # the rate goes down as the number goes up
+        error = np.abs(grow_device_trees(x, target.astype(np.float32), count).forward(fresh) - expected)
+        assert np.median(error) < 0.03
+    again = grow_device_trees(x, target.astype(np.float32), 50)
+    assert len(again.roots) == 50
+    assert (again.forward(fresh) == grow_device_trees(x, target.astype(np.float32), 50).forward(fresh)).all()
