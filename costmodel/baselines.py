@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 
 from costmodel.folds import Folds, Rows
-from costmodel.predictor import Array, distances, scaled
+from costmodel.predictor import Array, distances, portions, scaled
 from costmodel.train import Settings, Table, drop, fit_group, moments
 
 Predict = Callable[[Table], Array]
@@ -61,8 +61,10 @@ def _neighbour_fit(table: Table) -> Predict:
     mean, scale = moments(table)
 
     def predict(test: Table) -> Array:
-        gaps = distances((test.raw - mean) / scale, (table.raw - mean) / scale)
-        return np.asarray(table.target[gaps.argmin(1)], dtype=np.float32)
+        x, measured = (test.raw - mean) / scale, (table.raw - mean) / scale
+        parts = portions(np.arange(len(x)), len(measured))
+        nearest = [distances(x[rows], measured).argmin(1) for rows in parts]
+        return np.asarray(table.target[np.concatenate(nearest)], dtype=np.float32)
 
     return predict
 

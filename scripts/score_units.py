@@ -9,7 +9,7 @@ from pathlib import Path
 from costmodel.ablation import ablate
 from costmodel.dataset import read_frame
 from costmodel.hardware import load_profile
-from costmodel.train import Settings
+from costmodel.train import THOROUGH, Settings
 from costmodel.unit_speedup import compare, unseeing
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -20,7 +20,7 @@ args = parser.parse_args()
 profile = load_profile(args.hardware)
 frame, _ = read_frame(profile.path / "units.parquet")
 tables = {
-    "unit_speedup": compare(frame, unseeing(frame, profile.predictor, Settings()), Settings(hidden=(32,), ensemble=4)),
+    "unit_speedup": compare(frame, unseeing(frame, profile.predictor, THOROUGH), Settings(hidden=(32,), ensemble=4)),
     "ablation": ablate(frame, profile.predictor, Settings(ensemble=1, epochs=60)),
 }
 for name, rows in tables.items():

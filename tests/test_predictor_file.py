@@ -10,6 +10,7 @@ import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from safetensors.numpy import load_file, save_file
 from costmodel.errors import ProfileError
 from costmodel.predictor import Array, Predictor
 from costmodel.predictor_file import load_predictor, save_predictor
+from costmodel.tensors import read_tensors
 from tests.predictors import KERNELS, POSITIONS, one_leaf, small_predictor
 
 
@@ -176,3 +178,39 @@ def _infinite_reach(_: dict[str, Array], metadata: dict[str, str]) -> None:
 def test_a_file_that_does_not_fit_is_refused(saved: Path, change: Change, match: str):
     changed(saved, change)
     refused(saved, match)
+
+
+def header_of(data: bytes) -> tuple[dict[str, Any], bytes]:
+    size = int.from_bytes(data[:8], "little")
+    return json.loads(data[8 : 8 + size]), data[8 + size :]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"data_offsets": [0, 1 << 40]},
+        {"data_offsets": [-8, 24]},
+        {"shape": [-1]},
+        {"shape": [1 << 40]},
+        {"dtype": "F32", "shape": [8], "data_offsets": [1 << 30, (1 << 30) + 32]},
+        {"dtype": "BOOL"},
+        {"dtype": ["F32"]},
+        {"more": 1},
+    ],
+)
+def test_tensors_that_lie_outside_of_the_file_are_refused(saved: Path, change: dict[str, Any]):
+    header, rest = header_of(saved.read_bytes())
+    header["conv/residual"] |= change
+    text = json.dumps(header).encode()
+    saved.write_bytes(len(text).to_bytes(8, "little") + text + rest)
+    with pytest.raises(ProfileError, match=r"not a predictor file|not those of their shapes"):
+        load_predictor(saved)
+
+
+def test_tensors_are_those_that_the_library_of_the_format_reads(saved: Path):
+    found = read_tensors(saved, "predictor", lambda _, tensors: tensors)
+    expected = load_file(saved)
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert found[name].dtype == tensor.dtype
+        assert np.array_equal(found[name], tensor)
