@@ -102,7 +102,7 @@ def score_group(table: Table, prediction: Array) -> dict[str, float]:
     error = np.abs(np.exp(prediction - table.target) - 1)
     large = table.time_us >= LARGE_US
     return {
-        "kernels": float(len(error)),
+        "kernels": len(error),
         "mean_error": float(error.mean()),
         "median_error": float(np.median(error)),
         "within_5": float((error < 0.05).mean()),
