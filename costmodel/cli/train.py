@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -42,7 +43,10 @@ def train(
         raise RequestError(f"{hardware!r} ships with costmodel, read-only; choose another name, or pass --directory")
     if not (place / "units.parquet").exists():
         _export(place)
-    card = make_profile(place, hardware, THOROUGH if thorough else Settings(), lambda line: note(line, quiet), jobs)
+    settings = THOROUGH if thorough else Settings()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "A worker stopped")  # joblib replaces one whose memory has grown
+        card = make_profile(place, hardware, settings, lambda line: note(line, quiet), jobs)
     typer.echo(f"trained {hardware} on {card['units']['trained_on']} units: {place}")
 
 
