@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from collectors.cases import Case
@@ -19,8 +20,6 @@ MOST_WORK = 1 << 37
 """Multiply-accumulates at most: some 7 ms on an H200 in float32."""
 IMAGES = (224,) * 10 + (256,) * 4 + (288,) * 2 + (160, 192, 240, 299, 320, 384)
 """Heights and widths of images, as often as models are made for them."""
-KINDS = {"plain": 38, "pointwise": 26, "grouped": 14, "depthwise": 7, "large": 6, "patch": 5, "stem": 4}
-"""How many of a hundred kernels are of each kind."""
 STEPS = {8: 35, 16: 25, 32: 14, 64: 20, 2: 6}
 """Widths are multiples of these, as often of a hundred."""
 RATIOS = (1 / 6, 1 / 4, 1 / 4, 1 / 2, 1 / 2, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 6.0)
@@ -55,55 +54,74 @@ def _case(unit: ConvUnit, rng: random.Random) -> Case:
 
 
 def _draw(rng: random.Random) -> ConvUnit:
-    kind = rng.choices(tuple(KINDS), tuple(KINDS.values()))[0]
+    make = rng.choices(tuple(KINDS), tuple(KINDS.values()))[0]
     halvings = rng.choices((0, 1, 2, 3, 4, 5), (3, 8, 20, 24, 27, 18))[0]
     size = -(-rng.choice(IMAGES) >> halvings)
     width = _width(rng, halvings)
-    kernel, stride, padding, groups = 3, 1, 1, 1
-    channels = (width, width)
-    if kind == "plain":
-        stride = rng.choices((1, 2), (82, 18))[0]
-        other = rng.choices((width, 2 * width, width // 2, _width(rng, halvings)), (55, 12, 8, 25))[0]
-        channels = (width, max(1, other))
-    elif kind == "pointwise":
-        kernel, padding = 1, 0
-        stride = rng.choices((1, 2), (93, 7))[0]
-        other = round(width * rng.choice(RATIOS)) if rng.random() < 0.6 else _width(rng, halvings)
-        channels = (width, max(1, other))
-    elif kind == "grouped":
-        stride = rng.choices((1, 2), (75, 25))[0]
-        per_group = rng.choice(GROUP_WIDTHS)
-        groups = max(2, min(64, round(width / per_group)))
-        channels = (groups * per_group,) * 2
-    elif kind == "depthwise":
-        kernel = rng.choices((3, 5, 7, 9), (50, 25, 20, 5))[0]
-        padding, groups = kernel // 2, width
-        stride = rng.choices((1, 2), (80, 20))[0]
-    elif kind == "large":
-        kernel = rng.choices((5, 7), (70, 30))[0]
-        padding = kernel // 2
-        channels = (width, rng.choice((width, _width(rng, halvings))))
-    elif kind == "patch":
-        kernel = stride = rng.choices((2, 4), (80, 20))[0]
-        padding = 0
-        channels = (width, rng.choice((2 * width, width, _width(rng, halvings))))
-    else:
-        size = rng.choice(IMAGES)
-        kernel, stride, padding = rng.choice(STEMS)
-        channels = (3, _width(rng, 5 if kernel == 16 else 1 if kernel < 4 else 2))
-    return ConvUnit(
+    layer = make(rng, ConvUnit(1, width, width, size, kernel=3, padding=1), halvings)
+    return replace(
+        layer,
         batch=rng.choices((32, 1, 8, 16, 64, 128, 4), (46, 30, 7, 4, 5, 6, 2))[0],
-        in_channels=channels[0],
-        out_channels=channels[1],
-        size=size,
-        kernel=kernel,
-        stride=stride,
-        padding=padding,
-        groups=groups,
         dtype=rng.choices(("float32", "float16", "bfloat16"), (80, 15, 5))[0],
         batch_norm=rng.random() < 0.75,
         residual=rng.random() < 0.3,
     )
+
+
+def _plain(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
+    stride, width = rng.choices((1, 2), (82, 18))[0], layer.in_channels
+    other = rng.choices((width, 2 * width, width // 2, _width(rng, halvings)), (55, 12, 8, 25))[0]
+    return replace(layer, stride=stride, out_channels=max(1, other))
+
+
+def _pointwise(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
+    stride, narrow = rng.choices((1, 2), (93, 7))[0], rng.random() < 0.6
+    other = round(layer.in_channels * rng.choice(RATIOS)) if narrow else _width(rng, halvings)
+    return replace(layer, kernel=1, padding=0, stride=stride, out_channels=max(1, other))
+
+
+def _grouped(rng: random.Random, layer: ConvUnit, _halvings: int) -> ConvUnit:
+    stride, per_group = rng.choices((1, 2), (75, 25))[0], rng.choice(GROUP_WIDTHS)
+    groups = max(2, min(64, round(layer.in_channels / per_group)))
+    width = groups * per_group
+    return replace(layer, stride=stride, groups=groups, in_channels=width, out_channels=width)
+
+
+def _depthwise(rng: random.Random, layer: ConvUnit, _halvings: int) -> ConvUnit:
+    kernel = rng.choices((3, 5, 7, 9), (50, 25, 20, 5))[0]
+    stride = rng.choices((1, 2), (80, 20))[0]
+    return replace(layer, kernel=kernel, padding=kernel // 2, stride=stride, groups=layer.in_channels)
+
+
+def _large(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
+    kernel = rng.choices((5, 7), (70, 30))[0]
+    other = rng.choice((layer.in_channels, _width(rng, halvings)))
+    return replace(layer, kernel=kernel, padding=kernel // 2, out_channels=other)
+
+
+def _patch(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
+    kernel, width = rng.choices((2, 4), (80, 20))[0], layer.in_channels
+    other = rng.choice((2 * width, width, _width(rng, halvings)))
+    return replace(layer, kernel=kernel, stride=kernel, padding=0, out_channels=other)
+
+
+def _stem(rng: random.Random, layer: ConvUnit, _halvings: int) -> ConvUnit:
+    size = rng.choice(IMAGES)
+    kernel, stride, padding = rng.choice(STEMS)
+    width = _width(rng, 5 if kernel == 16 else 1 if kernel < 4 else 2)
+    return replace(layer, size=size, kernel=kernel, stride=stride, padding=padding, in_channels=3, out_channels=width)
+
+
+KINDS: Mapping[Callable[[random.Random, ConvUnit, int], ConvUnit], int] = {
+    _plain: 38,
+    _pointwise: 26,
+    _grouped: 14,
+    _depthwise: 7,
+    _large: 6,
+    _patch: 5,
+    _stem: 4,
+}
+"""What makes each kind of a 3x3 layer that is as wide out as in, and how many of a hundred are of it."""
 
 
 def _width(rng: random.Random, halvings: int) -> int:

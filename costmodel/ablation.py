@@ -1,4 +1,4 @@
-"""What features are worth: the networks' error on left-out shape groups with some features taken away."""
+"""What features are worth: the predictor's error on left-out shape groups with some features taken away."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def _predicted(table: Table, fit: Fit, learns: Rows, tested: Rows) -> Array:
 
 
 def network_fit(settings: Settings) -> Fit:
-    """The product's own way: networks, corrected by the measured neighbours."""
+    """The product's own way: networks and trees, corrected by the measured neighbours."""
 
     def fit(table: Table) -> Predict:
         model = fit_group(table, settings)

@@ -2,8 +2,8 @@
 
 The networks of a fold see neither a shape that it tests, nor a kernel of a whole model that it tests, nor anything that
 comes from that model's family. So their predictions of the fold's rows, and of its models, are of things never seen;
-and the networks of all folds together are the predictor, as in cross-conformal prediction (Vovk, "Cross-conformal
-predictors", 2015).
+and the networks of all folds together are those of the predictor, as in cross-conformal prediction (Vovk,
+"Cross-conformal predictors", 2015).
 """
 
 from __future__ import annotations

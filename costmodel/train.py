@@ -45,7 +45,7 @@ EDGES_US = (4.0, 10.0, 40.0, 200.0)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How networks are trained; chosen by cross-validation on shape groups.
+    """How networks and trees are trained; chosen by cross-validation on shape groups.
 
     `ensemble` is how many networks learn from the same rows, `trees` how many boosted trees do; `most_cases` is how
     many whole models are captured and predicted for costs, intervals and scores.
