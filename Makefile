@@ -27,6 +27,7 @@ tables: $(VENV)/.test
 	$(BIN)/python scripts/blind_kernels.py --write docs/accuracy.md
 	$(BIN)/python scripts/layer_accuracy.py --rows docs/layers_h200.csv --write docs/accuracy.md
 	$(BIN)/python scripts/repeatability.py --write docs/accuracy.md
+	$(BIN)/python scripts/module_times.py --write docs/accuracy.md
 	$(BIN)/python scripts/stack_depth.py --write docs/accuracy.md
 	$(BIN)/python scripts/host_probe.py --write docs/accuracy.md
 	$(BIN)/python scripts/scheduled_kernels.py --rows docs/scheduled_kernels.csv --recount --write docs/accuracy.md

@@ -1,12 +1,13 @@
 """Whole models, each in several processes of its own: what differs from process to process averages out.
 
-    python -m collectors.repeats cases.json models.jsonl --times 2 --seconds 560
+    python -m collectors.repeats cases.json models.jsonl --times 2 --mode default --modules --seconds 560
 
 Where the host decides, two processes on one machine issue the same model in times that differ by some 5 %, from start
-to end. So a model is prepared in a process of its own, many of them side by side; then one process at a time measures,
-in short rounds, a reference pass, eager and, with `--compiled`, compiled calls in turn, while the others wait. Records
-are like those of `collectors.models`, one for each process, with all rounds and `probes_us`: what the host was found
-to be before each round and after the last.
+to end. So a model is prepared in a process of its own, many of them side by side; then one process at a time on each
+device measures, in short rounds, a reference pass, eager and, with `--mode`, compiled calls in turn, while the others
+wait. Records are like those of `collectors.models`, one for each process, with all rounds and `probes_us`: what the
+host was found to be before each round and after the last. With `--modules` each has `modules_us` too, what its modules
+take the host (`collectors.module_times`).
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from rich.progress import track
 
 from collectors.environment import environment
 from collectors.models import append, check_environment, count_records
+from collectors.module_times import module_times
 from collectors.pool import ONE_THREAD
 from collectors.process import pinned
-from collectors.whole_model import Case, build, case_key, compile_mode, first_tensor
+from collectors.whole_model import MODES, Case, build, case_key, compile_mode, first_tensor
 from costmodel.errors import CostmodelError
 from costmodel.measured import EAGER_ALONE, PROBES
 
-MODE = "default"
-ROUNDS = 12
+ROUNDS = 8
 LATENCY_SECONDS, LEAST_CALLS = 0.04, 5
 PREPARE_SECONDS, MEASURE_SECONDS = 240.0, 60.0
 """A process that takes longer is given up."""
@@ -54,18 +55,20 @@ class Settings:
     """How cases are measured.
 
     Attributes:
-        device: `cpu`, `cuda` or `cuda:N`.
+        devices: `cpu`, `cuda` or `cuda:N`; several of one kind are used side by side.
         seconds: how long it may take; a block of processes that is not expected to end by then is not begun.
         times: in how many processes each case is measured.
         held: how many processes prepare side by side and then wait for their turn.
-        compiled: whether torch.compile's default mode is measured too.
+        mode: of torch.compile, which is measured too; none if it is None.
+        modules: whether the host time of each module is taken too.
     """
 
-    device: str = "cuda"
+    devices: tuple[str, ...] = ("cuda",)
     seconds: float = 560.0
     times: int = 2
     held: int = 24
-    compiled: bool = False
+    mode: str | None = None
+    modules: bool = False
 
 
 def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
@@ -76,11 +79,12 @@ def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
     """
     begin = time.monotonic()
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / "inductor"))
-    variables, name = pinned(settings.device)
-    os.environ.update(variables | ONE_THREAD)
+    os.environ.update(ONE_THREAD)
+    for device in settings.devices:
+        pinned(device)  # a name that is none is found out before anything is measured
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([name for name in PRELOADED if _can_import(name)])
-    check_environment(out, environment(name))
+    check_environment(out, environment(settings.devices[0]))
     session = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M")
     took, counts = 0.0, count_records(out)
     for block in track(_blocks(cases, counts, settings), "blocks of processes"):
@@ -88,7 +92,7 @@ def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
         if start + took - begin > settings.seconds:
             break
         records = []
-        for record in _measured(block, name, settings.compiled, context):
+        for record in _measured(block, settings, context):
             counts[case_key(record)] += 1
             records.append(record)
             append(out, record | {"session": session, "process": counts[case_key(record)]})
@@ -151,14 +155,16 @@ class _Held:
 
 
 def _measured(
-    cases: Sequence[Case], device: str, compiled: bool, context: multiprocessing.context.ForkServerContext
+    cases: Sequence[Case], settings: Settings, context: multiprocessing.context.ForkServerContext
 ) -> Iterator[dict[str, Any]]:
-    """The record of each case, or of what became of its process."""
+    """The record of each case, or of what became of its process; on each device one at a time measures."""
+    lanes = len(settings.devices)
     with ExitStack() as running:
         held = []
-        for case in cases:
+        for index, case in enumerate(cases):
             here, there = context.Pipe()
-            process = context.Process(target=hold, args=(case, device, compiled, there), daemon=True)
+            task = (case, settings.devices[index % lanes], settings.mode, settings.modules, there)
+            process = context.Process(target=hold, args=task, daemon=True)
             process.start()
             there.close()
             held.append(_Held(case, process, here))
@@ -168,19 +174,27 @@ def _measured(
         while preparing and time.monotonic() < end:
             ready = wait(preparing, timeout=1.0)
             preparing = [one for one in preparing if one not in ready]
-        for one in held:
-            record = one.answer(0.0)
-            if record is None:
-                one.answers.send("go")
-                record = one.answer(MEASURE_SECONDS)
-            yield record or dict(one.case, error="said nothing")
-            one.end()
+        for first in range(0, len(held), lanes):
+            yield from _turn(held[first : first + lanes])
 
 
-def hold(case: Case, device: str, compiled: bool, answers: Connection) -> None:
+def _turn(beside: Sequence[_Held]) -> Iterator[dict[str, Any]]:
+    """The records of processes that measure at the same time, each on a device of its own; then they end."""
+    records = [one.answer(0.0) for one in beside]
+    for one, record in zip(beside, records, strict=True):
+        if record is None:
+            one.answers.send("go")
+    for one, record in zip(beside, records, strict=True):
+        yield record or one.answer(MEASURE_SECONDS) or dict(one.case, error="said nothing")
+        one.end()
+
+
+def hold(case: Case, device: str, mode: str | None, modules: bool, answers: Connection) -> None:
     """Prepares a case, says so (None), waits, measures, says what was found; or says what was raised."""
     try:
-        measure = prepared(case, device, compiled)
+        variables, name = pinned(device)
+        os.environ.update(variables)  # before CUDA is first used
+        measure = prepared(case, name, mode, modules)
         answers.send(None)
         answers.recv()
         record = measure()
@@ -189,23 +203,29 @@ def hold(case: Case, device: str, compiled: bool, answers: Connection) -> None:
     answers.send(record)
 
 
-def prepared(case: Case, device: str, compiled: bool) -> Callable[[], dict[str, Any]]:
+def prepared(case: Case, device: str, mode: str | None, modules: bool) -> Callable[[], dict[str, Any]]:
     """What measures a case, with everything built, compiled and called before."""
     import torch
 
     module, x = build(case, device)
     record: dict[str, Any] = dict(case, input_shape=list(x.shape))
-    calls: dict[str, Callable[[], Any]] = {f"{EAGER_ALONE}/{MODE}" if compiled else EAGER_ALONE: partial(module, x)}
+    calls: dict[str, Callable[[], Any]] = {f"{EAGER_ALONE}/{mode}" if mode else EAGER_ALONE: partial(module, x)}
     with torch.no_grad():
         for _ in range(3):
             reference = first_tensor(module(x))
-        if compiled:
-            calls[MODE] = compile_mode(module, x, MODE, None, device, reference, record)
-    return torch.no_grad()(partial(_measure, record, calls, device))
+        if mode:
+            calls[mode] = compile_mode(module, x, mode, MODES[mode], device, reference, record)
+    own_times = partial(module_times, module, x, device) if modules else None
+    return torch.no_grad()(partial(_measure, record, calls, device, own_times))
 
 
-def _measure(record: dict[str, Any], calls: dict[str, Callable[[], Any]], device: str) -> dict[str, Any]:
-    """Rounds of a probe and of each call."""
+def _measure(
+    record: dict[str, Any],
+    calls: dict[str, Callable[[], Any]],
+    device: str,
+    own_times: Callable[[], dict[str, tuple[str, float]]] | None,
+) -> dict[str, Any]:
+    """Rounds of a probe and of each call; then what each module takes the host, if that is asked for."""
     from costmodel.measure import host_probe, latency
 
     probes = [host_probe(device, seconds=0.15)]
@@ -214,7 +234,8 @@ def _measure(record: dict[str, Any], calls: dict[str, Callable[[], Any]], device
         for name, call in calls.items():
             rounds[name].append(latency(call, LATENCY_SECONDS, LEAST_CALLS, device).quantiles_us())
         probes.append(host_probe(device, seconds=0.0))
-    return record | {"latency_us": rounds, PROBES: probes, "probe_us": statistics.median(probes)}
+    found = record | {"latency_us": rounds, PROBES: probes, "probe_us": statistics.median(probes)}
+    return found | ({"modules_us": own_times()} if own_times else {})
 
 
 def main() -> None:
@@ -222,15 +243,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", type=Path)
     parser.add_argument("out", type=Path, help="records, JSON lines")
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--devices", nargs="+", default=("cuda",), help="cpu, cuda or cuda:N; used side by side")
     parser.add_argument("--seconds", type=float, default=560)
     parser.add_argument("--times", type=int, default=2)
     parser.add_argument("--held", type=int, default=24)
-    parser.add_argument("--compiled", action="store_true", help="torch.compile's default mode too")
-    args = parser.parse_args()
-    settings = Settings(args.device, args.seconds, args.times, args.held, args.compiled)
+    parser.add_argument("--mode", choices=MODES, help="of torch.compile, measured too")
+    parser.add_argument("--modules", action="store_true", help="the host time of each module too")
+    args = vars(parser.parse_args())
+    cases, out = args.pop("cases"), args.pop("out")
+    args["devices"] = tuple(args["devices"])
     try:
-        collect(json.loads(args.cases.read_text()), args.out, settings)
+        collect(json.loads(cases.read_text()), out, Settings(**args))
     except (CostmodelError, OSError, ValueError) as error:
         parser.error(str(error))
 

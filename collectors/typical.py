@@ -57,7 +57,7 @@ def _draw(rng: random.Random) -> ConvUnit:
     make = rng.choices(tuple(KINDS), tuple(KINDS.values()))[0]
     halvings = rng.choices((0, 1, 2, 3, 4, 5), (3, 8, 20, 24, 27, 18))[0]
     size = -(-rng.choice(IMAGES) >> halvings)
-    width = _width(rng, halvings)
+    width = map_width(rng, halvings)
     layer = make(rng, ConvUnit(1, width, width, size, kernel=3, padding=1), halvings)
     return replace(
         layer,
@@ -70,13 +70,13 @@ def _draw(rng: random.Random) -> ConvUnit:
 
 def _plain(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
     stride, width = rng.choices((1, 2), (82, 18))[0], layer.in_channels
-    other = rng.choices((width, 2 * width, width // 2, _width(rng, halvings)), (55, 12, 8, 25))[0]
+    other = rng.choices((width, 2 * width, width // 2, map_width(rng, halvings)), (55, 12, 8, 25))[0]
     return replace(layer, stride=stride, out_channels=max(1, other))
 
 
 def _pointwise(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
     stride, narrow = rng.choices((1, 2), (93, 7))[0], rng.random() < 0.6
-    other = round(layer.in_channels * rng.choice(RATIOS)) if narrow else _width(rng, halvings)
+    other = round(layer.in_channels * rng.choice(RATIOS)) if narrow else map_width(rng, halvings)
     return replace(layer, kernel=1, padding=0, stride=stride, out_channels=max(1, other))
 
 
@@ -95,20 +95,20 @@ def _depthwise(rng: random.Random, layer: ConvUnit, _halvings: int) -> ConvUnit:
 
 def _large(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
     kernel = rng.choices((5, 7), (70, 30))[0]
-    other = rng.choice((layer.in_channels, _width(rng, halvings)))
+    other = rng.choice((layer.in_channels, map_width(rng, halvings)))
     return replace(layer, kernel=kernel, padding=kernel // 2, out_channels=other)
 
 
 def _patch(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
     kernel, width = rng.choices((2, 4), (80, 20))[0], layer.in_channels
-    other = rng.choice((2 * width, width, _width(rng, halvings)))
+    other = rng.choice((2 * width, width, map_width(rng, halvings)))
     return replace(layer, kernel=kernel, stride=kernel, padding=0, out_channels=other)
 
 
 def _stem(rng: random.Random, layer: ConvUnit, _halvings: int) -> ConvUnit:
     size = rng.choice(IMAGES)
     kernel, stride, padding = rng.choice(STEMS)
-    width = _width(rng, 5 if kernel == 16 else 1 if kernel < 4 else 2)
+    width = map_width(rng, 5 if kernel == 16 else 1 if kernel < 4 else 2)
     return replace(layer, size=size, kernel=kernel, stride=stride, padding=padding, in_channels=3, out_channels=width)
 
 
@@ -124,7 +124,7 @@ KINDS: Mapping[Callable[[random.Random, ConvUnit, int], ConvUnit], int] = {
 """What makes each kind of a 3x3 layer that is as wide out as in, and how many of a hundred are of it."""
 
 
-def _width(rng: random.Random, halvings: int) -> int:
+def map_width(rng: random.Random, halvings: int) -> int:
     """Channels of a feature map that has been halved so often: log-uniform over what models have there."""
     least, most = max(8, 4 << halvings), 64 << max(1, halvings)
     raw = least * math.pow(most / least, rng.random())

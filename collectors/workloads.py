@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from collectors import conv, joins, matmul, typical
+from collectors import conv, joins, maps, matmul, typical
 from collectors.cases import Case, distinct, read_cases, write_cases, write_whole
 from collectors.harvest import harvest
 from collectors.pool import ONE_THREAD, default_processes, in_parallel
@@ -26,6 +26,7 @@ WORKLOADS = (*UNIT_WORKLOADS, "models", "host")
 SEED = 11
 CONV_UNITS = 1500
 TYPICAL_CONVOLUTIONS = 8000
+TYPICAL_MAPS = 3000
 MATMUL_CASES = 500
 JOINED_BLOCKS = 60
 TORCHVISION = (
@@ -117,6 +118,7 @@ def _layer(device: str, quick: bool, end: float) -> list[Case]:
     uses = Counter(case.key for case in cases)
     if not quick:
         cases += joins.sample(JOINED_BLOCKS, SEED, device)
+        cases += maps.sample(TYPICAL_MAPS, SEED) if device.startswith("cuda") else ()
     cases = [replace(case, uses=max(1, uses[case.key])) for case in distinct(cases)]
     cases = sorted(cases, key=lambda case: case.key)  # in no order that the processes' speed decides
     if not quick:

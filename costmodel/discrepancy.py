@@ -20,7 +20,6 @@ import numpy.typing as npt
 
 from costmodel.errors import ProfileError
 from costmodel.predictor import Array, scaled
-from costmodel.program import variety
 from costmodel.tensors import Tensors, finite_float32, read_tensors, write_tensors
 from costmodel.timeline import TimedProgram, Timing
 
@@ -58,7 +57,7 @@ def properties_of(eager: TimedProgram, compiled: TimedProgram) -> Array:
     each = [(1 + count) / calls for count in (program.views, program.module_calls, compiled.program.parameters)]
     device_us = sum(eager.device_us) / calls
     logs = [math.log(max(LEAST_US, ratio)) for ratio in (*shares, *each, device_us, program.footprint)]
-    return np.array([math.log(calls), *logs[:2], variety(program.kernels), *logs[2:]], dtype=np.float32)
+    return np.array([math.log(calls), *logs[:2], eager.variety, *logs[2:]], dtype=np.float32)
 
 
 LEAST_US = 1e-3

@@ -135,23 +135,21 @@ def fit_without(
 def calibration_cases(
     cases: Sequence[Measured], issued: Sequence[tuple[Program, Program]], predictor: Predictor
 ) -> list[calibrate.Case]:
-    """Measured cases with their kernels' predicted times; a kernel that many of them issue is predicted once."""
-    keys = [[[kernel.key for kernel in program.kernels] for program in pair] for pair in issued]
+    """Measured cases with their kernels' predicted times; what many of them issue is predicted once."""
+    distinct = {id(program): program for pair in issued for program in pair}
+    keys = {name: [kernel.key for kernel in program.kernels] for name, program in distinct.items()}
     kernels = {
         key: kernel
-        for pair, found in zip(issued, keys, strict=True)
-        for program, named in zip(pair, found, strict=True)
-        for key, kernel in zip(named, program.kernels, strict=True)
+        for name, program in distinct.items()
+        for key, kernel in zip(keys[name], program.kernels, strict=True)
     }
     estimates = predictor.predict(list(kernels.values()), [0.5] * len(kernels))
     known = dict(zip(kernels, estimates, strict=True))
-    result = []
-    for case, pair, found in zip(cases, issued, keys, strict=True):
-        eager, compiled = (
-            TimedProgram.of(program, [known[key] for key in named]) for program, named in zip(pair, found, strict=True)
-        )
-        result.append(calibrate.Case(eager, compiled, case.medians, case.host_speed))
-    return result
+    timed = {name: TimedProgram.of(program, [known[key] for key in keys[name]]) for name, program in distinct.items()}
+    return [
+        calibrate.Case(timed[id(eager)], timed[id(compiled)], case.medians, case.host_speed)
+        for case, (eager, compiled) in zip(cases, issued, strict=True)
+    ]
 
 
 def evaluate_case(

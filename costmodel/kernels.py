@@ -39,7 +39,7 @@ class Kernel:
     ops: tuple[str, ...] = field(compare=False)
     launches: int = 1
 
-    @property
+    @cached_property
     def anchor(self) -> Op:
         """The operator that costs most: the library call, else the reduction, else the last operator."""
         computing = [op for op in self.graph.ops if ops.lookup(op).role is not Role.VIEW]
@@ -53,7 +53,7 @@ class Kernel:
         """
         return ("inductor" if self.backend == "triton" else "aten", str(self.graph))
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """The anchor's name, as users know it: `conv2d`, `linear`, `layer_norm`, ...; `copy` for that of a part."""
         anchor = self.anchor

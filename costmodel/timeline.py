@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from costmodel.kernels import Kernel
 from costmodel.predictor import Estimate
@@ -28,7 +29,7 @@ PRODUCTS = ("linear", "matmul")
 """Kinds of kernels that are products of matrices."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TimedProgram:
     """A program and what each of its kernels takes alone, microseconds.
 
@@ -46,6 +47,16 @@ class TimedProgram:
     def of(cls, program: Program, estimates: Sequence[Estimate]) -> TimedProgram:
         """The program with what was predicted of its kernels, in order."""
         return cls(program, [one.us for one in estimates], [one.host_us for one in estimates])
+
+    @cached_property
+    def variety(self) -> float:
+        """How many kinds of calls it issues, as `costmodel.program.variety` counts them."""
+        return variety(self.program.kernels)
+
+    @cached_property
+    def cold_us(self) -> float:
+        """What its calls whose code is not at hand take the host alone, as `costmodel.program.cold_us` has it."""
+        return cold_us(self.program.kernels, self.host_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +138,8 @@ def eager_counts(timed: TimedProgram) -> dict[str, float]:
     program, alone = timed.program, sum(timed.host_us)
     return {
         "dispatch": alone,
-        "variety": alone * variety(program.kernels),
-        "cold": cold_us(program.kernels, timed.host_us),
+        "variety": alone * timed.variety,
+        "cold": timed.cold_us,
         "call": len(program.kernels),
         "convolution": sum(kernel.anchor.base == "convolution" for kernel in program.kernels),
         "product": sum(kernel.kind in PRODUCTS for kernel in program.kernels),

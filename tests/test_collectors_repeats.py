@@ -45,7 +45,7 @@ def test_a_process_waits_for_its_turn_and_probes_between_rounds(monkeypatch: pyt
     monkeypatch.setattr(repeats, "ROUNDS", 2)
     monkeypatch.setattr(repeats, "LATENCY_SECONDS", 0.0)
     here, there = multiprocessing.Pipe()
-    thread = Thread(target=repeats.hold, args=(CASE, "cpu", False, there))
+    thread = Thread(target=repeats.hold, args=(CASE, "cpu", None, True, there))
     thread.start()
     assert here.poll(60)
     assert here.recv() is None
@@ -60,7 +60,7 @@ def test_a_process_waits_for_its_turn_and_probes_between_rounds(monkeypatch: pyt
 
 def test_what_a_model_raises_is_its_record():
     here, there = multiprocessing.Pipe()
-    repeats.hold(case("resnet81"), "cpu", False, there)
+    repeats.hold(case("resnet81"), "cpu", None, False, there)
     assert here.recv()["error"].startswith("UnknownModelError: unknown model 'resnet81'")
 
 
@@ -86,7 +86,7 @@ def test_a_process_that_takes_too_long_is_killed():
 
 def test_a_run_on_the_cpu_goes_on_where_it_stopped(tmp_path: Path):
     (tmp_path / "cases.json").write_text(json.dumps([CASE, case("resnet81")]))
-    command = [sys.executable, "-m", "collectors.repeats", "cases.json", "models.jsonl", "--device", "cpu", "--times"]
+    command = [sys.executable, "-m", "collectors.repeats", "cases.json", "models.jsonl", "--devices", "cpu", "--times"]
     environment = os.environ | {"PYTHONPATH": str(Path(repeats.__file__).parent.parent)}
     for times in ("1", "1", "2"):
         ran = subprocess.run(

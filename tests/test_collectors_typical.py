@@ -45,7 +45,7 @@ def test_layouts_and_precisions_are_those_of_models():
 
 def test_the_smaller_the_map_the_more_channels_it_has():
     rng = random.Random(0)
-    widths = {halvings: [typical._width(rng, halvings) for _ in range(500)] for halvings in range(6)}
+    widths = {halvings: [typical.map_width(rng, halvings) for _ in range(500)] for halvings in range(6)}
     assert all(width >= 2 for some in widths.values() for width in some)
     means = [sum(some) / 500 for some in widths.values()]
     assert means[1:] == sorted(means[1:])

@@ -1,0 +1,190 @@
+"""Lone operators on feature maps and tokens, as vision models call them in eager execution, of no model.
+
+Most that eager execution runs beside convolutions and products moves memory: norms, sums, joins, pools. Of each kind a
+few families of models make most kernels, so that leaving out a family leaves little to learn a kind from. Here sizes
+and widths are those that `collectors.typical` gives feature maps.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from collectors.cases import Case
+from collectors.typical import IMAGES, map_width
+from costmodel.capture import capture
+from costmodel.errors import CostmodelError
+from costmodel.kernels import eager_kernels
+
+MOST_ELEMENTS, LEAST_ELEMENTS = 1 << 28, 1 << 12
+"""Of a result."""
+ACTIVATIONS: tuple[Callable[[], nn.Module], ...] = (
+    nn.ReLU, nn.ReLU, nn.SiLU, nn.GELU, nn.ReLU6, nn.Hardswish, nn.Sigmoid,
+)  # fmt: skip
+Draw = Callable[[random.Random, tuple[int, ...]], tuple[nn.Module, tuple[tuple[int, ...], ...]]]
+"""From the shape of a feature map, (batch, channels, height, width): a module, and the shapes of its inputs."""
+
+
+class Apply(nn.Module):
+    """A function of tensors as a module."""
+
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """What the function makes of the inputs."""
+        return self.function(*inputs)
+
+
+def sample(count: int, seed: int) -> list[Case]:
+    """`count` different kernels, repeatably, float32 and float16.
+
+    Args:
+        count: of cases.
+        seed: of the lots.
+    """
+    rng = random.Random(seed)  # noqa: S311 - repeatable is what it should be
+    found: dict[str, Case] = {}
+    while len(found) < count:
+        for case in _drawn(rng):
+            found.setdefault(case.key, case)
+    return list(found.values())[:count]
+
+
+def _drawn(rng: random.Random) -> list[Case]:
+    """The kernels of one draw; none if it is too large, too small or impossible."""
+    draw = rng.choices(tuple(KINDS), tuple(KINDS.values()))[0]
+    halvings = rng.choices((1, 2, 3, 4, 5), (14, 25, 25, 22, 14))[0]
+    size = -(-rng.choice(IMAGES) >> halvings)
+    batch = rng.choices((32, 1, 8, 64, 128), (50, 25, 10, 5, 10))[0]
+    dtype = rng.choices((torch.float32, torch.float16), (85, 15))[0]
+    module, shapes = draw(rng, (batch, map_width(rng, halvings), size, size))
+    channels_last = len(shapes[0]) == 4 and rng.random() < 0.12
+    inputs = [torch.empty(shape, dtype=dtype, device="meta") for shape in shapes]
+    if channels_last:
+        inputs = [one.to(memory_format=torch.channels_last) for one in inputs]
+    if not all(LEAST_ELEMENTS // 8 <= one.numel() <= MOST_ELEMENTS for one in inputs):
+        return []
+    try:
+        graph = capture(module.eval().to(dtype), tuple(inputs), "map")
+    except CostmodelError:  # a pool larger than what it is given, say
+        return []
+    return [Case(str(kernel.graph), "aten", source="map") for kernel in eager_kernels(graph)]
+
+
+def _batch_norm(_rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+    return nn.BatchNorm2d(shape[1], device="meta"), (shape,)
+
+
+def _group_norm(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+    groups = rng.choice([one for one in (1, 1, 8, 16, 32) if shape[1] % one == 0])
+    return nn.GroupNorm(groups, shape[1], device="meta"), (shape,)
+
+
+def _layer_norm(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+    batch, channels, height, across = shape
+    norm = nn.LayerNorm(channels, device="meta")
+    if rng.random() < 0.4:  # of a feature map whose channels are moved last
+        return nn.Sequential(Apply(lambda x: x.permute(0, 2, 3, 1)), norm), (shape,)
+    return norm, ((batch, height * across + rng.choice((0, 0, 1)), channels),)
+
+
+def _activation(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+    return rng.choice(ACTIVATIONS)(), (shape,)
+
+
+def _sum(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+    if rng.random() < 0.3:
+        shape = (shape[0], shape[2] * shape[3], shape[1])
+    return Apply(torch.add), (shape, shape)
+
+
+def _gate(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+    gate = (*shape[:2], 1, 1) if rng.random() < 0.7 else (shape[0], 1, *shape[2:])
+    return Apply(torch.mul), (shape, shape if rng.random() < 0.25 else gate)
+
+
+def _join(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+    parts = rng.choices((2, 3, 4, 5, 6, 8, 12), (40, 15, 20, 8, 7, 5, 5))[0]
+    first = shape if rng.random() < 0.4 else (shape[0], max(8, shape[1] // parts // 8 * 8), *shape[2:])
+    widths = [first[1]] + [max(4, shape[1] // parts // rng.choice((1, 1, 2)) // 4 * 4) for _ in range(parts - 1)]
+    if rng.random() < 0.4:
+        widths = [widths[0]] * parts
+    return Apply(lambda *all_: torch.cat(all_, 1)), tuple((shape[0], one, *shape[2:]) for one in widths)
+
+
+def _pool(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+    kernel, stride, padding = rng.choice(((3, 2, 1), (3, 2, 0), (2, 2, 0), (3, 1, 1)))
+    if rng.random() < 0.5:
+        return nn.MaxPool2d(kernel, stride, padding, ceil_mode=rng.random() < 0.2), (shape,)
+    return nn.AvgPool2d(kernel, stride, padding, count_include_pad=rng.random() < 0.5), (shape,)
+
+
+def _mean(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+    if rng.random() < 0.3:
+        return Apply(lambda x: x.mean(1)), ((shape[0], shape[2] * shape[3], shape[1]),)
+    return Apply(lambda x: x.mean((2, 3), keepdim=True)), (shape,)
+
+
+def _softmax(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+    tokens = rng.choice((49, 64, 196, 197, 16, 144, 256, 784))
+    keys = tokens if rng.random() < 0.8 else rng.choice((49, 64, 49))
+    windows = max(1, min(64, shape[2] ** 2 // tokens))
+    return nn.Softmax(-1), ((shape[0] * windows, rng.choice((1, 2, 3, 4, 6, 8, 12)), tokens, keys),)
+
+
+def _attention(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+    """Queries, keys and values as one linear layer makes them, of windows or of all tokens; or keys of fewer tokens."""
+    wide, heads = rng.choices((32, 64, 16, 24, 48), (45, 35, 8, 6, 6))[0], rng.choice((1, 2, 3, 4, 5, 6, 8, 12, 16))
+    tokens = rng.choice((49, 64, 196, 197, 196, 197, 50, 144, 256, 577, 784))
+    batch = shape[0] * rng.choice((1, 1, 1, 4, 16, 64) if tokens < 100 else (1, 1, 1, 1, 4))
+    if rng.random() < 0.15:
+        few = rng.choice((49, 64, 1, 196))
+        parts = ((batch, tokens, heads, wide), (batch, few, heads, wide), (batch, few, heads, wide))
+        return Apply(lambda q, k, v: _attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))), parts
+    split = (batch, tokens, 3, heads, wide)
+    return Apply(lambda x: _attend(*x.view(split).permute(2, 0, 3, 1, 4).unbind(0))), (
+        (batch, tokens, 3 * heads * wide),
+    )
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+def _copy(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+    batch, channels, height, across = shape
+    way = rng.choice(("tokens", "map", "heads", "shuffle"))
+    if way == "tokens":
+        return Apply(lambda x: x.flatten(2).transpose(1, 2).contiguous()), (shape,)
+    if way == "map":
+        tokens = (batch, height * across, channels)
+        return Apply(lambda x: x.transpose(1, 2).reshape(shape).contiguous()), (tokens,)
+    if way == "shuffle":
+        even = (batch, 2 * (channels // 2), height, across)
+        groups = (batch, 2, channels // 2, height, across)
+        return Apply(lambda x: x.view(groups).transpose(1, 2).reshape(even)), (even,)
+    wide = rng.choice((16, 32, 32, 64))
+    heads = (batch, height * across, max(1, channels // wide), wide)
+    return Apply(lambda x: x.transpose(1, 2).contiguous()), (heads,)
+
+
+KINDS: Mapping[Draw, int] = {
+    _batch_norm: 13,
+    _group_norm: 6,
+    _layer_norm: 9,
+    _activation: 8,
+    _sum: 8,
+    _gate: 7,
+    _join: 12,
+    _pool: 8,
+    _mean: 5,
+    _softmax: 4,
+    _copy: 6,
+    _attention: 14,
+}
+"""How many of a hundred draws are of each kind."""

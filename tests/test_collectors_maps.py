@@ -1,0 +1,48 @@
+"""Operators on feature maps drawn as models call them: sane, repeatable, of every kind, and none of a model."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from collectors import maps
+from costmodel import ops
+from costmodel.features import group_of
+from costmodel.ir import parse
+from costmodel.kernels import Kernel
+from costmodel.ops import Role
+
+
+def test_every_case_is_one_call_of_no_model_that_can_be_predicted():
+    cases = maps.sample(400, seed=5)
+    assert len({case.key for case in cases}) == 400
+    for case in cases:
+        graph = parse(case.graph)
+        assert sum(ops.lookup(op).role is not Role.VIEW for op in graph.ops) == 1
+        assert group_of(Kernel("aten", graph, ())) in ("aten", "attention")
+        assert (case.runner, case.source, case.position) == ("aten", "map", None)
+        for value in graph.values:
+            assert value.role == "param" or value.type.numel <= maps.MOST_ELEMENTS
+
+
+def test_the_same_seed_draws_the_same():
+    some = maps.sample(30, seed=3)
+    assert maps.sample(50, seed=3)[:30] == some
+    assert maps.sample(30, seed=4) != some
+
+
+def test_every_kind_is_drawn_about_as_often_as_it_should_be():
+    kinds = Counter(Kernel("aten", parse(case.graph), ()).kind for case in maps.sample(2000, seed=1))
+    shares = {"batch_norm": 0.13, "cat": 0.12, "attention": 0.14, "layer_norm": 0.09, "group_norm": 0.06, "copy": 0.06}
+    for kind, share in shares.items():
+        assert 0.6 * share < kinds[kind] / 2000 < 1.6 * share, kind
+    assert {"add", "mul", "mean", "softmax", "avg_pool2d", "max_pool2d", "relu", "gelu"} <= set(kinds)
+
+
+def test_attention_reads_parts_of_what_one_linear_layer_made():
+    cases = [case for case in maps.sample(600, seed=2) if "scaled_dot_product_attention" in case.graph]
+    attention = [parse(case.graph) for case in cases]
+    packed = [graph for graph in attention if len(graph.values) == 1]
+    assert 0.7 < len(packed) / len(attention) < 0.97  # 15 of a hundred have keys of other tokens
+    for graph in packed:
+        assert len({graph.type_of(ref).shape for ref in graph.ops[-1].refs()}) == 1
+        assert len(graph.ops[-1].refs()) == 3
