@@ -51,6 +51,9 @@ QUIET = 1.1
 """Of a process that probed its host between its rounds, those rounds count beside which no probe took longer than the
 fastest by more; the QUIETEST at least, as its rounds are told for the host that they found."""
 QUIETEST = 3
+QUIET_TENTH = 10.0
+"""Percentile of what the processes of a session found their host to be: a quiet host. A process whose own rounds found it
+slower by more than UNSTABLE was disturbed all along."""
 AROUND = 2
 """So many probes before and after a case's own tell, with it, how fast the host was: a single one is of a moment."""
 EAGER_ALONE = "eager"
@@ -127,7 +130,8 @@ def read_measured(path: Path, slow: bool = False) -> tuple[list[Measured], dict[
 
     Args:
         path: the file.
-        slow: keep calls that took much longer than the same calls elsewhere in the file.
+        slow: keep calls that took much longer than the same calls elsewhere in the file, and processes on a host that
+            others disturbed.
 
     Raises:
         DatasetError: the file is missing or a line is not a case.
@@ -136,8 +140,8 @@ def read_measured(path: Path, slow: bool = False) -> tuple[list[Measured], dict[
         lines = path.read_text(encoding="utf-8").splitlines()
         rows = [json.loads(line) for line in lines]
         about = rows.pop(0) if "schema" in rows[0] else {}
-        cases = _with_speeds([_measured(row) for row in rows if "error" not in row])
-        return cases if slow else _without_slow(cases), about
+        cases = [_measured(row) for row in rows if "error" not in row]
+        return _with_speeds(cases) if slow else _without_slow(_with_speeds(_without_disturbed(cases))), about
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise DatasetError(f"{path}: not a file of whole-model measurements: {error}") from error
 
@@ -157,6 +161,20 @@ def _with_speeds(cases: Sequence[Measured]) -> list[Measured]:
             probes = [us for us in around if us is not None]
             speeds[place] = usual / float(np.median(probes)) if usual and probes else 1.0
     return [replace(case, host_speed=speeds[place]) for place, case in enumerate(cases)]
+
+
+def _without_disturbed(cases: Sequence[Measured]) -> list[Measured]:
+    """The cases but for those of processes that probed their host and never found it nearly as quiet as others did."""
+    found: dict[object, list[float]] = {}
+    for case in cases:
+        if PROBES in case.record and case.probe_us is not None:
+            found.setdefault(case.session, []).append(case.probe_us)
+    quiet_us = {session: float(np.percentile(probes, QUIET_TENTH)) for session, probes in found.items()}
+    return [
+        case
+        for case in cases
+        if PROBES not in case.record or case.probe_us is None or case.probe_us <= UNSTABLE * quiet_us[case.session]
+    ]
 
 
 def _without_slow(cases: Sequence[Measured]) -> list[Measured]:

@@ -195,10 +195,26 @@ def test_three_rounds_count_at_least_for_the_host_that_they_found(tmp_path: Path
 
 
 def test_a_process_knows_its_host_better_than_its_neighbours_do(tmp_path: Path) -> None:
-    slow, quick = (in_rounds([us] * 5, [20.0] * 4, process=number) for number, us in enumerate((10.0, 5.0), 1))
+    slow, quick = (in_rounds([us] * 5, [20.0] * 4, process=number) for number, us in enumerate((6.0, 5.0), 1))
     neighbour = record(0, probe_us=5.0)
     found = read(tmp_path, neighbour, slow, quick, neighbour)
-    assert [case.host_speed for case in found] == pytest.approx([1.0, 0.5, 1.0, 1.0])  # 5 is usual
+    assert [case.host_speed for case in found] == pytest.approx([1.0, 5 / 6, 1.0, 1.0])  # 5 is usual
+
+
+def test_a_process_that_never_found_its_host_quiet_is_left_out(tmp_path: Path) -> None:
+    probes = [5.0] * 4 + [6.2, 6.4]  # a quarter above the quietest tenth is 6.25
+    rows = [in_rounds([us] * 5, [4.0 * us] * 4, session="a") for us in probes]
+    other = in_rounds([9.0] * 5, [20.0] * 4, session="b")  # of a host that nobody found quicker
+    found = read(tmp_path, *rows, other)
+    assert [case.probe_us for case in found] == [*probes[:-1], 9.0]
+    kept, _ = read_measured(tmp_path / "models.jsonl", slow=True)
+    assert len(kept) == 7
+
+
+def test_a_host_whose_process_did_not_probe_it_is_not_judged(tmp_path: Path) -> None:
+    quick = in_rounds([5.0] * 5, [20.0] * 4, session="a")
+    found = read(tmp_path, quick, record(0, probe_us=9.0, session="a"))
+    assert len(found) == 2
 
 
 def test_a_process_that_was_slow_although_its_host_was_not_is_left_out(tmp_path: Path) -> None:
