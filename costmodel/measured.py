@@ -52,8 +52,8 @@ QUIET = 1.1
 fastest by more; the QUIETEST at least, as its rounds are told for the host that they found."""
 QUIETEST = 3
 QUIET_TENTH = 10.0
-"""Percentile of what the processes of a session found their host to be: a quiet host. A process whose own rounds found it
-slower by more than UNSTABLE was disturbed all along."""
+"""Percentile of what the processes of a session found their host to be: a quiet host. A process whose own rounds found
+it slower by more than UNSTABLE was disturbed all along."""
 AROUND = 2
 """So many probes before and after a case's own tell, with it, how fast the host was: a single one is of a moment."""
 EAGER_ALONE = "eager"
