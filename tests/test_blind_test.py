@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from costmodel.hardware import shipped_directory
+from costmodel.measured import read_measured
 from costmodel.scores import replace_section
 from tests.scripts import load_script
 
@@ -30,7 +31,8 @@ def test_only_models_that_the_older_profile_was_not_told_of_are_predicted(script
     (tmp_path / "models.jsonl").write_text("".join(line for line in lines if line not in new), encoding="utf-8")
     frame = script.predict_new(tmp_path, SHIPPED / "models.jsonl")
     assert set(frame["model"]) == {"alexnet"}
-    assert len(frame) == len(new)
+    judged = [case for case in read_measured(SHIPPED / "models.jsonl")[0] if case.model == "alexnet"]
+    assert 10 <= len(frame) == len(judged) <= len(new)  # but for processes on hosts that others disturbed
     ratio = frame["probed_eager_us"] / frame["probed_default_us"] / frame["probed_speedup/default"]
     assert ratio.to_numpy() == pytest.approx(1.0)
     usual_us = json.loads((SHIPPED / "card.json").read_text(encoding="utf-8"))["host"]["probe_us"]

@@ -125,10 +125,13 @@ def test_layers_say_how_often_models_call_them(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(workloads, "in_parallel", lambda *_: outcomes)
     blocks = [replace(shared, source="joins"), Case(RELU.replace("relu", "sigmoid"), "aten", source="joins")] * 2
     monkeypatch.setattr(workloads.joins, "sample", lambda *_: blocks)
+    drawn = Case(RELU.replace("relu", "silu"), "aten", source="map")
+    monkeypatch.setattr(workloads.maps, "sample", lambda *_: [drawn])
     found = workloads.unit_cases(["layer"], "cuda", quick=False, end=0.0)
     assert sorted((case.runner, case.uses, case.source) for case in found) == [
         ("aten", 1, "a"),
         ("aten", 1, "joins"),  # blocks that no model is made of are no uses
+        ("aten", 1, "map"),
         ("inductor", 3, "a"),
     ]
 
