@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -81,6 +81,20 @@ def read_cases(path: Path) -> Iterator[Case]:
             yield Case(**json.loads(line))
         except (ValueError, TypeError) as error:
             raise DatasetError(f"{path}:{number}: not a case: {error}") from error
+
+
+def draw_distinct(count: int, draw: Callable[[], Iterable[Case]]) -> list[Case]:
+    """So many different cases, in the order in which they are drawn first.
+
+    Args:
+        count: of cases.
+        draw: makes some cases, or none, at every call.
+    """
+    found: dict[str, Case] = {}
+    while len(found) < count:
+        for case in draw():
+            found.setdefault(case.key, case)
+    return list(found.values())[:count]
 
 
 def distinct(cases: Iterable[Case]) -> list[Case]:

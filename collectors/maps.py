@@ -13,19 +13,22 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from collectors.cases import Case
+from collectors.cases import Case, draw_distinct
 from collectors.typical import IMAGES, map_width
 from costmodel.capture import capture
 from costmodel.errors import CostmodelError
 from costmodel.kernels import eager_kernels
 
-MOST_ELEMENTS, LEAST_ELEMENTS = 1 << 28, 1 << 12
-"""Of a result."""
+MOST_ELEMENTS, LEAST_ELEMENTS = 1 << 28, 1 << 9
+"""Of an input."""
 ACTIVATIONS: tuple[Callable[[], nn.Module], ...] = (
     nn.ReLU, nn.ReLU, nn.SiLU, nn.GELU, nn.ReLU6, nn.Hardswish, nn.Sigmoid,
 )  # fmt: skip
-Draw = Callable[[random.Random, tuple[int, ...]], tuple[nn.Module, tuple[tuple[int, ...], ...]]]
-"""From the shape of a feature map, (batch, channels, height, width): a module, and the shapes of its inputs."""
+Shape = tuple[int, ...]
+Drawn = tuple[nn.Module, tuple[Shape, ...]]
+"""A module, and the shapes of its inputs."""
+Draw = Callable[[random.Random, Shape], Drawn]
+"""From the shape of a feature map, (batch, channels, height, width)."""
 
 
 class Apply(nn.Module):
@@ -48,11 +51,7 @@ def sample(count: int, seed: int) -> list[Case]:
         seed: of the lots.
     """
     rng = random.Random(seed)  # noqa: S311 - repeatable is what it should be
-    found: dict[str, Case] = {}
-    while len(found) < count:
-        for case in _drawn(rng):
-            found.setdefault(case.key, case)
-    return list(found.values())[:count]
+    return draw_distinct(count, lambda: _drawn(rng))
 
 
 def _drawn(rng: random.Random) -> list[Case]:
@@ -67,7 +66,7 @@ def _drawn(rng: random.Random) -> list[Case]:
     inputs = [torch.empty(shape, dtype=dtype, device="meta") for shape in shapes]
     if channels_last:
         inputs = [one.to(memory_format=torch.channels_last) for one in inputs]
-    if not all(LEAST_ELEMENTS // 8 <= one.numel() <= MOST_ELEMENTS for one in inputs):
+    if not all(LEAST_ELEMENTS <= one.numel() <= MOST_ELEMENTS for one in inputs):
         return []
     try:
         graph = capture(module.eval().to(dtype), tuple(inputs), "map")
@@ -76,16 +75,16 @@ def _drawn(rng: random.Random) -> list[Case]:
     return [Case(str(kernel.graph), "aten", source="map") for kernel in eager_kernels(graph)]
 
 
-def _batch_norm(_rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+def _batch_norm(_rng: random.Random, shape: Shape) -> Drawn:
     return nn.BatchNorm2d(shape[1], device="meta"), (shape,)
 
 
-def _group_norm(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+def _group_norm(rng: random.Random, shape: Shape) -> Drawn:
     groups = rng.choice([one for one in (1, 1, 8, 16, 32) if shape[1] % one == 0])
     return nn.GroupNorm(groups, shape[1], device="meta"), (shape,)
 
 
-def _layer_norm(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+def _layer_norm(rng: random.Random, shape: Shape) -> Drawn:
     batch, channels, height, across = shape
     norm = nn.LayerNorm(channels, device="meta")
     if rng.random() < 0.4:  # of a feature map whose channels are moved last
@@ -93,22 +92,22 @@ def _layer_norm(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, 
     return norm, ((batch, height * across + rng.choice((0, 0, 1)), channels),)
 
 
-def _activation(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+def _activation(rng: random.Random, shape: Shape) -> Drawn:
     return rng.choice(ACTIVATIONS)(), (shape,)
 
 
-def _sum(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+def _sum(rng: random.Random, shape: Shape) -> Drawn:
     if rng.random() < 0.3:
         shape = (shape[0], shape[2] * shape[3], shape[1])
     return Apply(torch.add), (shape, shape)
 
 
-def _gate(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+def _gate(rng: random.Random, shape: Shape) -> Drawn:
     gate = (*shape[:2], 1, 1) if rng.random() < 0.7 else (shape[0], 1, *shape[2:])
     return Apply(torch.mul), (shape, shape if rng.random() < 0.25 else gate)
 
 
-def _join(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+def _join(rng: random.Random, shape: Shape) -> Drawn:
     parts = rng.choices((2, 3, 4, 5, 6, 8, 12), (40, 15, 20, 8, 7, 5, 5))[0]
     first = shape if rng.random() < 0.4 else (shape[0], max(8, shape[1] // parts // 8 * 8), *shape[2:])
     widths = [first[1]] + [max(4, shape[1] // parts // rng.choice((1, 1, 2)) // 4 * 4) for _ in range(parts - 1)]
@@ -117,27 +116,27 @@ def _join(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[
     return Apply(lambda *all_: torch.cat(all_, 1)), tuple((shape[0], one, *shape[2:]) for one in widths)
 
 
-def _pool(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+def _pool(rng: random.Random, shape: Shape) -> Drawn:
     kernel, stride, padding = rng.choice(((3, 2, 1), (3, 2, 0), (2, 2, 0), (3, 1, 1)))
     if rng.random() < 0.5:
         return nn.MaxPool2d(kernel, stride, padding, ceil_mode=rng.random() < 0.2), (shape,)
     return nn.AvgPool2d(kernel, stride, padding, count_include_pad=rng.random() < 0.5), (shape,)
 
 
-def _mean(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+def _mean(rng: random.Random, shape: Shape) -> Drawn:
     if rng.random() < 0.3:
         return Apply(lambda x: x.mean(1)), ((shape[0], shape[2] * shape[3], shape[1]),)
     return Apply(lambda x: x.mean((2, 3), keepdim=True)), (shape,)
 
 
-def _softmax(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+def _softmax(rng: random.Random, shape: Shape) -> Drawn:
     tokens = rng.choice((49, 64, 196, 197, 16, 144, 256, 784))
     keys = tokens if rng.random() < 0.8 else rng.choice((49, 64, 49))
     windows = max(1, min(64, shape[2] ** 2 // tokens))
     return nn.Softmax(-1), ((shape[0] * windows, rng.choice((1, 2, 3, 4, 6, 8, 12)), tokens, keys),)
 
 
-def _attention(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+def _attention(rng: random.Random, shape: Shape) -> Drawn:
     """Queries, keys and values as one linear layer makes them, of windows or of all tokens; or keys of fewer tokens."""
     wide, heads = rng.choices((32, 64, 16, 24, 48), (45, 35, 8, 6, 6))[0], rng.choice((1, 2, 3, 4, 5, 6, 8, 12, 16))
     tokens = rng.choice((49, 64, 196, 197, 196, 197, 50, 144, 256, 577, 784))
@@ -156,7 +155,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return nn.functional.scaled_dot_product_attention(q, k, v)
 
 
-def _copy(rng: random.Random, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[tuple[int, ...], ...]]:
+def _copy(rng: random.Random, shape: Shape) -> Drawn:
     batch, channels, height, across = shape
     way = rng.choice(("tokens", "map", "heads", "shuffle"))
     if way == "tokens":

@@ -2,7 +2,7 @@
 
 A whole model's latency is one number, which a few dozen causes share. Here every module's `forward` is wrapped by a
 clock: what it takes beyond the modules that it calls is told of one layer, or of the few operators that a block
-applies itself. The clock adds some 0.4 us to a call, which is measured and taken off.
+applies itself. What the clock adds to a call is measured and taken off.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from collectors.cases import Case
+from collectors.cases import Case, draw_distinct
 from collectors.conv import LEAST_WORK, MOST_ELEMENTS, ConvUnit, bare_graph, fused_graph
 
 MOST_WORK = 1 << 37
@@ -37,13 +37,15 @@ def sample(count: int, seed: int) -> list[Case]:
         seed: of the lots.
     """
     rng = random.Random(seed)  # noqa: S311 - repeatable is what it should be
-    found: dict[str, Case] = {}
-    while len(found) < count:
-        unit = _draw(rng)
-        if unit.out_size >= 1 and unit.elements <= MOST_ELEMENTS and LEAST_WORK <= unit.work <= MOST_WORK:
-            case = _case(unit, rng)
-            found.setdefault(case.key, case)
-    return list(found.values())
+    return draw_distinct(count, lambda: _drawn(rng))
+
+
+def _drawn(rng: random.Random) -> list[Case]:
+    """One kernel; none if it is too large, too small or impossible."""
+    unit = _draw(rng)
+    if unit.out_size < 1 or unit.elements > MOST_ELEMENTS or not LEAST_WORK <= unit.work <= MOST_WORK:
+        return []
+    return [_case(unit, rng)]
 
 
 def _case(unit: ConvUnit, rng: random.Random) -> Case:

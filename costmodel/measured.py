@@ -167,14 +167,10 @@ def _without_disturbed(cases: Sequence[Measured]) -> list[Measured]:
     """The cases but for those of processes that probed their host and never found it nearly as quiet as others did."""
     found: dict[object, list[float]] = {}
     for case in cases:
-        if PROBES in case.record and case.probe_us is not None:
-            found.setdefault(case.session, []).append(case.probe_us)
-    quiet_us = {session: float(np.percentile(probes, QUIET_TENTH)) for session, probes in found.items()}
-    return [
-        case
-        for case in cases
-        if PROBES not in case.record or case.probe_us is None or case.probe_us <= UNSTABLE * quiet_us[case.session]
-    ]
+        if PROBES in case.record:
+            found.setdefault(case.session, []).append(case.record["probe_us"])
+    slowest_us = {session: UNSTABLE * float(np.percentile(probes, QUIET_TENTH)) for session, probes in found.items()}
+    return [case for case in cases if PROBES not in case.record or case.record["probe_us"] <= slowest_us[case.session]]
 
 
 def _without_slow(cases: Sequence[Measured]) -> list[Measured]:

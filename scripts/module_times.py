@@ -2,8 +2,9 @@
 
 python scripts/module_times.py                             prints it
 python scripts/module_times.py --write docs/accuracy.md    puts it between its marks there
+python scripts/module_times.py --gather models.jsonl       makes the rows of what `collectors.repeats --modules` kept
 
-Of `python -m collectors.repeats --modules`, a model in a process each (`docs/module_times_h200.parquet`).
+A row is a module in a model in a process (`docs/module_times_h200.parquet`).
 Times are for a host of one speed, as the probe of each process tells. A model counts once, with the median of its
 modules of a class; short and long passes are the third of the models that take the host least, and most.
 """
@@ -11,26 +12,39 @@ modules of a class; short and long passes are the third of the models that take 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 import pandas as pd
 
+from costmodel.hardware import load_profile
 from costmodel.scores import markdown_table, replace_section
 
 BEGIN, END = "<!-- modules: made by scripts/module_times.py -->", "<!-- end of modules -->"
 SHOWN = 18
 HEAD = ("class", "models", "calls", "host time", "in short passes", "in long passes")
-USUAL_PROBE_US = 6.6
-"""What a launch takes the profile's own host."""
+COLUMNS = ("model", "process", "probe_us", "module", "class", "own_us")
 
 
-def by_class(frame: pd.DataFrame) -> pd.DataFrame:
+def gather(records: Path) -> pd.DataFrame:
+    """A row a module of each record that tells of its modules."""
+    lines = map(json.loads, records.read_text(encoding="utf-8").splitlines())
+    found = [
+        (one["model"], one["process"], one["probe_us"], name, kind, own_us)
+        for one in lines
+        for name, (kind, own_us) in one.get("modules_us", {}).items()
+    ]
+    return pd.DataFrame(found, columns=list(COLUMNS))
+
+
+def by_class(frame: pd.DataFrame, usual_us: float) -> pd.DataFrame:
     """One row a class that some ten models call: models, calls a pass of all, and host times, microseconds.
 
     Args:
-        frame: rows of `model`, `process`, `probe_us`, `module`, `class` and `own_us`.
+        frame: rows of COLUMNS.
+        usual_us: what the probe takes on the host that times are for.
     """
-    at_usual = frame.assign(us=frame["own_us"] * USUAL_PROBE_US / frame["probe_us"])
+    at_usual = frame.assign(us=frame["own_us"] * usual_us / frame["probe_us"])
     keys = ["model", "class", "module"]
     modules = at_usual.groupby(keys, observed=True)["us"].median().reset_index()
     rank = modules.groupby("model", observed=True)["us"].sum().rank(pct=True)
@@ -44,9 +58,9 @@ def by_class(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values("calls", ascending=False, ignore_index=True)
 
 
-def table(frame: pd.DataFrame) -> str:
+def table(frame: pd.DataFrame, usual_us: float) -> str:
     """The classes called most by ten models and more, as Markdown."""
-    rows = by_class(frame)
+    rows = by_class(frame, usual_us)
     shown = rows[rows["models"] >= 10].head(SHOWN)
     cells = [
         [f"`{row['class']}`", str(row["models"]), f"{row['calls']:,}"]
@@ -60,9 +74,13 @@ def main() -> None:
     """Prints the table, or writes it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=Path, default=Path("docs/module_times_h200.parquet"))
+    parser.add_argument("--gather", type=Path, metavar="RECORDS", help="make the rows anew")
+    parser.add_argument("--hardware", default="nvidia-h200")
     parser.add_argument("--write", type=Path, metavar="FILE")
     args = parser.parse_args()
-    text = table(pd.read_parquet(args.rows))
+    if args.gather:
+        gather(args.gather).to_parquet(args.rows)
+    text = table(pd.read_parquet(args.rows), load_profile(args.hardware).card["host"]["probe_us"])
     print(text)
     if args.write:
         args.write.write_text(replace_section(args.write, text, BEGIN, END), encoding="utf-8")
