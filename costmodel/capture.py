@@ -111,7 +111,7 @@ def _traced(module: nn.Module, inputs: Inputs, exact: bool, training: bool, part
     if not outputs:
         raise CaptureError(f"the forward pass of {type(module).__name__} returned no tensor")
     recorder.graph.output(tuple(outputs)).meta.update(
-        module_calls=recorder.module_calls,
+        calls=recorder.calls,
         checked_modules=checked_modules(module),
         result=result,
         breaks=tuple(recorder.breaks),
@@ -200,7 +200,7 @@ def lower(graph: fx.Graph, name: str = "model") -> ir.Graph:
     values: list[ir.Value] = []
     ops: list[ir.Op] = []
     outputs: tuple[ir.Ref, ...] = ()
-    module_calls = checked = 0
+    calls, checked = ir.Calls(), 0
     breaks: tuple[ir.Break, ...] = ()
     refs: dict[fx.Node, ir.Ref] = {}
     for node in graph.nodes:
@@ -210,7 +210,7 @@ def lower(graph: fx.Graph, name: str = "model") -> ir.Graph:
             values.append(ir.Value(refs[node].name, node.meta["types"][0], role))
         elif node.op == "output":
             outputs = tuple(refs[arg] for arg in node.args[0])
-            module_calls = node.meta.get("module_calls", 0)
+            calls = node.meta.get("calls", calls)
             checked = node.meta.get("checked_modules", 0)
             breaks = node.meta.get("breaks", ())
         elif node.target is operator.getitem:
@@ -218,10 +218,10 @@ def lower(graph: fx.Graph, name: str = "model") -> ir.Graph:
         else:
             refs[node] = ir.Ref(str(len(ops)))
             ops.append(_lower_node(node, refs[node].name, refs))
-    calls = [node for node in graph.nodes if node in refs and node.op == "call_function" and "types" in node.meta]
-    made = {refs[node].name: node for node in reversed(calls)}  # of an operator and its results the operator
+    nodes = [node for node in graph.nodes if node in refs and node.op == "call_function" and "types" in node.meta]
+    made = {refs[node].name: node for node in reversed(nodes)}  # of an operator and its results the operator
     ops = [dataclasses.replace(op, frees=_freed(made[op.name], refs)) for op in ops]
-    return drop_dead_code(ir.Graph(name, tuple(values), tuple(ops), outputs, module_calls, breaks, checked))
+    return drop_dead_code(ir.Graph(name, tuple(values), tuple(ops), outputs, calls, breaks, checked))
 
 
 def _freed(node: fx.Node, refs: Mapping[fx.Node, ir.Ref]) -> tuple[ir.Ref, ...]:

@@ -34,6 +34,7 @@ PROPERTIES = (
     "variety",
     "views",
     "modules",
+    "queries",
     "parameters",
     "device_us",
     "footprint",
@@ -45,8 +46,8 @@ def properties_of(eager: TimedProgram, compiled: TimedProgram) -> Array:
     """A model's PROPERTIES, (properties,): logarithms, but for the variety of its eager calls, which is an entropy.
 
     The number of eager calls; what calls take the host over what they take the device, eager and compiled; views, calls
-    of modules and parameters for each eager call; its device time; and the bytes that every pass comes back to. All of
-    it holds for any host.
+    of modules, queries of tensors and parameters for each eager call; its device time; and the bytes that every pass
+    comes back to. All of it holds for any host.
 
     Args:
         eager: what is issued eagerly.
@@ -54,7 +55,8 @@ def properties_of(eager: TimedProgram, compiled: TimedProgram) -> Array:
     """
     program, calls = eager.program, max(1, len(eager.program.kernels))
     shares = [sum(one.host_us) / max(LEAST_US, sum(one.device_us)) for one in (eager, compiled)]
-    each = [(1 + count) / calls for count in (program.views, program.module_calls, compiled.program.parameters)]
+    counts = program.views, program.calls.modules, program.calls.queries, compiled.program.parameters
+    each = [(1 + count) / calls for count in counts]
     device_us = sum(eager.device_us) / calls
     logs = [math.log(max(LEAST_US, ratio)) for ratio in (*shares, *each, device_us, program.footprint)]
     return np.array([math.log(calls), *logs[:2], eager.variety, *logs[2:]], dtype=np.float32)

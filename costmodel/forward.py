@@ -53,7 +53,7 @@ class WholeOperators(TorchFunctionMode):
         bound = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), args, strict=False)) | kwargs
         self._recorder.refuse(ATTENTION, (), bound)
         query, value = bound["query"], bound["value"]
-        if not _has_fused_kernel(query, value):
+        if not _has_fused_kernel(query, bound["key"], value, bound.get("attn_mask")):
             return _PYTHON_ATTENTION(*args, **kwargs)
         batch, heads, length, _ = query.shape
         written = _needing_gradient(
@@ -103,18 +103,22 @@ class WholeOperators(TorchFunctionMode):
         return result
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._recorder.calling(self._called, func, *args, **(kwargs or {}))
+
+    def _called(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """What a call from Python returns, with what is kept whole in the place of what torch would do."""
         if func in _ATTENTION:
-            return self._attention(*args, **(kwargs or {}))
+            return self._attention(*args, **kwargs)
         if func is _PYTHON_DROPOUT:
-            return self._dropout(*args, **(kwargs or {}))
+            return self._dropout(*args, **kwargs)
         if func in _FROM_PYTHON:
-            return self._from_python(func, *args, **(kwargs or {}))
+            return self._from_python(func, *args, **kwargs)
         if func in _INDEXED:
             return func(args[0], _without_lists(args[1]), *args[2:])
         target = func if func in _RECURRENT.values() else _RECURRENT.get(getattr(func, "__name__", ""))
         if target is not None and len(args) == _RECURRENT_ARGUMENTS and not kwargs:
             return self._recurrent(target, *args)
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
 
     def __enter__(self) -> WholeOperators:
         for one in self._patches:
@@ -128,13 +132,17 @@ class WholeOperators(TorchFunctionMode):
             one.stop()
 
 
-def _has_fused_kernel(query: torch.Tensor, value: torch.Tensor) -> bool:
+def _has_fused_kernel(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
+) -> bool:
     """Whether a GPU has a fused kernel for attention of such tensors; it makes products and a softmax of others.
 
-    ATen's `sdp_utils`: of batch, heads, length and size of a head; in float32 rows begin at multiples of 16 bytes.
+    ATen's `sdp_utils`: of batch, heads, length and size of a head, whose elements lie side by side, as those of a row
+    of the mask do; in float32 rows begin at multiples of 16 bytes.
     """
     aligned = query.dtype != torch.float32 or query.shape[-1] % 4 == value.shape[-1] % 4 == 0
-    return query.dim() == 4 and aligned
+    given = (query, key, value) if mask is None else (query, key, value, mask)
+    return query.dim() == 4 and aligned and all(tensor.stride(-1) == 1 for tensor in given)
 
 
 _MULTI_HEAD = nn.MultiheadAttention.forward
@@ -143,26 +151,31 @@ _NATIVE_ATTENTION = torch.ops.aten._native_multi_head_attention.default
 
 
 def _multi_head(module: nn.MultiheadAttention, recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
-    """Multi-head attention as the one operator of its fast path, which meta tensors are kept from taking.
+    """Multi-head attention as the one operator of its fast path, which meta tensors are kept from taking."""
+    with torch._C.DisableTorchFunction():  # what is asked of tensors here no pass asks
+        if _takes_fast_path(module, _MULTI_HEAD_ARGUMENTS.bind(module, *args, **kwargs).arguments):
+            return _native_multi_head(module, recorder, args[0] if args else kwargs["query"]), None
+    return _MULTI_HEAD(module, *args, **kwargs)
 
-    A graph that is to be run gets what that operator does on a GPU: linear layers around fused attention.
+
+def _native_multi_head(module: nn.MultiheadAttention, recorder: Recorder, x: torch.Tensor) -> torch.Tensor:
+    """What the fast path returns.
+
+    A graph that is to be run gets what its operator does on a GPU: linear layers around fused attention.
     """
-    if not _takes_fast_path(module, _MULTI_HEAD_ARGUMENTS.bind(module, *args, **kwargs).arguments):
-        return _MULTI_HEAD(module, *args, **kwargs)
-    x = args[0] if args else kwargs["query"]
     weights = (module.in_proj_weight, module.in_proj_bias, module.out_proj.weight, module.out_proj.bias)
     if recorder.exact:
         heads = (*x.shape[:2], module.num_heads, module.head_dim)
         packed = torch.nn.functional.linear(x, *weights[:2])
         query, key, value = (part.view(heads).transpose(1, 2) for part in packed.chunk(3, dim=-1))
         made = torch.nn.functional.scaled_dot_product_attention(query, key, value)
-        return torch.nn.functional.linear(made.transpose(1, 2).reshape(x.shape), *weights[2:]), None
+        return torch.nn.functional.linear(made.transpose(1, 2).reshape(x.shape), *weights[2:])
     results = torch.empty(x.shape, dtype=x.dtype, device=x.device), x.new_empty(0)
     call = (x, x, x, module.embed_dim, module.num_heads, *weights, None, False)
     recorder.record(_NATIVE_ATTENTION, call, {}, results)
     for result in results:
         recorder.own(result)
-    return results[0], None
+    return results[0]
 
 
 _AUTOCAST = torch.autocast.__init__

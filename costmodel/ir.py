@@ -18,7 +18,7 @@ import ast
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 
 from costmodel.errors import GraphError
 
@@ -172,19 +172,35 @@ class Break:
 
 
 @dataclass(frozen=True, slots=True)
+class Calls:
+    """What Python calls in one forward pass beside operators that compute: time that eager execution pays.
+
+    Attributes:
+        modules: submodules.
+        views: functions that make views and nothing else.
+        idle: functions that issue nothing: a dropout in evaluation mode, a conversion to the type that a tensor has.
+        queries: of a tensor's shape, type or device.
+    """
+
+    modules: int = 0
+    views: int = 0
+    idle: int = 0
+    queries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     """Operators in execution order; `values` are what it is given, `outputs` what it returns.
 
-    `module_calls` counts the calls of submodules in one forward pass: Python time that eager execution pays.
-    `checked_modules` counts those that a compiled call checks one by one. `breaks` is empty where the graph is the
-    whole pass.
+    `calls` counts what Python calls beside operators. `checked_modules` counts the submodules that a compiled call
+    checks one by one. `breaks` is empty where the graph is the whole pass.
     """
 
     name: str
     values: tuple[Value, ...]
     ops: tuple[Op, ...]
     outputs: tuple[Ref, ...]
-    module_calls: int = 0
+    calls: Calls = Calls()
     breaks: tuple[Break, ...] = ()
     checked_modules: int = 0
     _types: dict[str, tuple[TensorType, ...]] = field(init=False, repr=False, compare=False)
@@ -256,9 +272,9 @@ class Graph:
                 raise GraphError(f"{self.name}: {where} uses {ref}, which is not defined before it")
 
     def __str__(self) -> str:
-        calls = f" calls {self.module_calls}" if self.module_calls else ""
-        checks = f" checks {self.checked_modules}" if self.checked_modules else ""
-        lines = [f"graph {self.name or '_'}{calls}{checks} {{"]
+        counts = zip(_COUNTS, (*astuple(self.calls), self.checked_modules), strict=True)
+        head = [self.name or "_", *(f"{word} {count}" for word, count in counts if count)]
+        lines = [f"graph {' '.join(head)} {{"]
         lines += [f"  {value.role} %{value.name}: {value.type}" for value in self.values]
         lines += [f"  {op}" for op in self.ops]
         lines += [f"  {item}" for item in self.breaks]
@@ -274,7 +290,9 @@ def format_arg(arg: Arg) -> str:
 
 
 _NAME = r"[^\s,:=()\[\]%#]+"
-_HEAD = re.compile(r"graph (.+?)(?: calls (\d+))?(?: checks (\d+))? \{")
+_COUNTS = ("calls", "views", "idle", "queries", "checks")
+"""What the first line tells after the name, where there are any: the counts of `Calls`, and checked modules."""
+_HEAD = re.compile(r"graph (.+?)" + "".join(rf"(?: {word} (\d+))?" for word in _COUNTS) + r" \{")
 _VALUE = re.compile(rf"(input|param) %({_NAME}): (.+)")
 _OP = re.compile(rf"%({_NAME}) = ([\w.]+)\((.*)\) : (.+?)(?: @(\S*))?")
 _TYPE = re.compile(r"(\w+)\[([\d,]*)\](?: (nhwc|strided))?")
@@ -311,8 +329,8 @@ def parse(text: str) -> Graph:
             raise GraphError(f"cannot parse the line: {line}")
     outputs = tuple(_parse_ref(item) for item in lines[-2][len("return") :].split(",") if item.strip())
     name = "" if head[1] == "_" else head[1]
-    calls, checks = int(head[2] or 0), int(head[3] or 0)
-    return Graph(name, tuple(values), tuple(ops), outputs, calls, tuple(breaks), checks).verify()
+    *calls, checks = (int(count or 0) for count in head.groups()[1:])
+    return Graph(name, tuple(values), tuple(ops), outputs, Calls(*calls), tuple(breaks), checks).verify()
 
 
 def parse_types(text: str) -> tuple[TensorType, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from costmodel import ops
 from costmodel.compile import compiled_kernels
-from costmodel.ir import Graph, Op, Ref, TensorType
+from costmodel.ir import Calls, Graph, Op, Ref, TensorType
 from costmodel.kernels import Kernel, eager_kernels, grouping
 from costmodel.ops import Role
 
@@ -21,8 +21,8 @@ class Program:
     Attributes:
         kernels: calls in issue order.
         positions: where in the model each lies, from 0 to 1.
-        views: operators that cost host time and launch nothing.
-        module_calls: calls of submodules; 0 where a compiler has flattened them.
+        views: operators that launch nothing.
+        calls: what Python calls beside operators that compute; nothing where a compiler has flattened it.
         parameters: tensors that a compiled call checks and passes (parameters and buffers).
         checked_modules: modules that a compiled call checks one by one; 0 where nothing is compiled.
         footprint: bytes that every pass comes back to: parameters, inputs, and the memory that results take turns in.
@@ -32,7 +32,7 @@ class Program:
     kernels: tuple[Kernel, ...]
     positions: tuple[float, ...]
     views: int
-    module_calls: int
+    calls: Calls
     parameters: int
     footprint: int
     checked_modules: int = 0
@@ -42,21 +42,21 @@ class Program:
 def eager_program(graph: Graph, on_cpu: bool = False) -> Program:
     """Operator after operator, as written."""
     views = sum(ops.lookup(op).role is Role.VIEW for op in graph.ops)
-    return _program(graph, eager_kernels(graph, on_cpu), views, graph.module_calls)
+    return _program(graph, eager_kernels(graph, on_cpu), views, graph.calls)
 
 
 def compiled_program(graph: Graph, on_cpu: bool = False) -> Program:
     """As `torch.compile` runs it."""
-    whole = _program(graph, compiled_kernels(graph, on_cpu), 0, 0, graph.checked_modules)
+    whole = _program(graph, compiled_kernels(graph, on_cpu), 0, Calls(), graph.checked_modules)
     return replace(whole, fragments=fragments_of(graph))
 
 
 def _program(
-    graph: Graph, kernels: tuple[Kernel, ...], views: int, module_calls: int, checked_modules: int = 0
+    graph: Graph, kernels: tuple[Kernel, ...], views: int, calls: Calls, checked_modules: int = 0
 ) -> Program:
     params = [value for value in graph.values if value.role == "param"]
     places, footprint = positions(graph, kernels), footprint_of(graph)
-    return Program(kernels, places, views, module_calls, len(params), footprint, checked_modules)
+    return Program(kernels, places, views, calls, len(params), footprint, checked_modules)
 
 
 def fragments_of(graph: Graph) -> int:

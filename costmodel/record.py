@@ -11,6 +11,7 @@ import sys
 import traceback
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -52,7 +53,7 @@ class Recorder(TorchDispatchMode):
     Attributes:
         graph: the nodes so far; `meta["types"]` holds what a node returns, `meta["module"]` where it ran,
             `meta["frees"]` the nodes that made what was freed between it and the next one.
-        module_calls: how many submodules were called.
+        calls: what was called so far beside operators that compute.
         exact: whether the graph is to be run.
         training: whether the pass is that of a training step, which is refused otherwise.
         breaks: where the values of tensors would have been needed.
@@ -70,7 +71,8 @@ class Recorder(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
         self.graph = fx.Graph()
         self.exact = exact
-        self.module_calls = 0
+        self.calls = ir.Calls()
+        self._issued = self._computing = 0
         self.breaks: list[ir.Break] = []
         self.constants = Constants()
         self._partial = partial
@@ -99,12 +101,22 @@ class Recorder(TorchDispatchMode):
     def enter(self, child: nn.Module) -> None:
         """A submodule starts to run."""
         self._running.enter(child)
-        self.module_calls += 1
+        self.calls = replace(self.calls, modules=self.calls.modules + 1)
         self._called.add(child)
 
     def leave(self, child: nn.Module) -> None:
         """A submodule has returned, and so have those that it called, be it by an exception that it caught."""
         self._running.leave(child)
+
+    def calling(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Calls a function of torch as Python does, and counts it among `calls` if it computes nothing."""
+        issued, computing = self._issued, self._computing
+        result = function(*args, **kwargs)
+        if computing == self._computing:
+            views, made = issued < self._issued, any(map(_is_tensor, tree_leaves(result)))
+            kind = "views" if views else "idle" if made else "queries"
+            self.calls = replace(self.calls, **{kind: getattr(self.calls, kind) + 1})
+        return result
 
     def stop(self, error: BaseException) -> None:
         """The forward pass ended for want of a tensor's values: notes where, and what did not run for it."""
@@ -151,6 +163,8 @@ class Recorder(TorchDispatchMode):
 
     def record(self, target: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         """Adds the node of a call that has been made; a call with several results gets a `getitem` node for each."""
+        self._issued += 1
+        self._computing += not getattr(target, "is_view", False)
         node = self.graph.create_node(
             "call_function",
             target,

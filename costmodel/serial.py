@@ -38,7 +38,7 @@ def kind_of(kernel: Kernel) -> str:
 
 
 def _eager_counts(program: Program) -> dict[str, float]:
-    return {"call": len(program.kernels), "view": program.views, "module": program.module_calls, "start": 1.0}
+    return {"call": len(program.kernels), "view": program.views, "module": program.calls.modules, "start": 1.0}
 
 
 def _default_counts(program: Program) -> dict[str, float]:

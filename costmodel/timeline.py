@@ -143,8 +143,9 @@ def eager_counts(timed: TimedProgram) -> dict[str, float]:
         "call": len(program.kernels),
         "convolution": sum(kernel.anchor.base == "convolution" for kernel in program.kernels),
         "product": sum(kernel.kind in PRODUCTS for kernel in program.kernels),
-        "view": program.views,
-        "module": program.module_calls,
+        "view": program.calls.views,
+        "idle": program.calls.idle,
+        "module": program.calls.modules,
         "batch_norm": sum(kernel.kind == "batch_norm" for kernel in program.kernels),
         "start": 1.0,
     }

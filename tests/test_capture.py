@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel import zoo
+from costmodel import ir, zoo
 from costmodel.capture import capture, lower, trace
 from costmodel.errors import CaptureError
 from costmodel.exact import capture_exactly
@@ -118,6 +118,30 @@ class TestRecords:
         with unrolled_attention():
             library = capture(layer, (torch.empty(2, 5, 16, device="meta"),))
         assert "scaled_dot_product_attention" in bases(library)
+
+    def test_attention_has_no_fused_kernel_where_rows_are_not_side_by_side(self) -> None:
+        """As ATen's `check_last_dim_stride_equals_1` has it, of queries, keys, values and the mask."""
+        attention, tokens = nn.functional.scaled_dot_product_attention, torch.empty(2, 4, 16, 16, device="meta")
+        turned, mask = tokens.transpose(2, 3), torch.empty(2, 4, 16, 1, device="meta").expand(2, 4, 16, 16)
+        for given in ((turned, tokens, tokens), (tokens, turned, tokens), (tokens, tokens, turned), (tokens,) * 3):
+            masked = (mask,) if given[0] is given[1] is given[2] else ()
+            graph = captured(lambda _, *inputs: attention(*inputs), *given, *masked)
+            assert "bmm" in bases(graph)
+            assert "scaled_dot_product_attention" not in bases(graph)
+
+    def test_what_python_calls_beside_operators(self) -> None:
+        def forward(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+            batch = x.shape[0]  # a query
+            y = module.idle(x).to(torch.float32).contiguous()  # idle: a dropout, two conversions
+            return y.view(batch, -1).t() + y.flatten(1).relu().t()  # views; of `+` and relu each an operator
+
+        graph = captured(forward, idle=nn.Dropout())
+        assert graph.calls == ir.Calls(modules=2, views=4, idle=3, queries=1)
+
+    def test_multi_head_attention_asks_nothing_that_a_pass_does_not(self) -> None:
+        layer = nn.MultiheadAttention(32, 4, batch_first=True).eval()
+        graph = captured(lambda m, x: m.heads(x, x, x, need_weights=False)[0], torch.empty(2, 5, 32), heads=layer)
+        assert graph.calls == ir.Calls(modules=2)
 
     def test_products_fold_their_batch_where_weights_need_gradients(self) -> None:
         """As ATen's matmul does, even where no gradients are tracked."""

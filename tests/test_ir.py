@@ -17,6 +17,7 @@ from costmodel.ir import (
     LAYOUTS,
     Arg,
     Break,
+    Calls,
     Graph,
     Op,
     Ref,
@@ -119,7 +120,7 @@ def test_users_are_in_order_and_each_once() -> None:
 
 
 class TestParse:
-    TEXT = """graph tiny calls 2 checks 1 {
+    TEXT = """graph tiny calls 2 views 3 idle 4 queries 5 checks 1 {
   input %x: float32[1,3,8,8]
   param %w: float32[4,3,3,3] nhwc
   %c = convolution(input=%x, weight=%w, bias=None, stride=[1, 1], transposed=False) : float32[1,4,6,6] @conv
@@ -130,7 +131,7 @@ class TestParse:
     def test_reads_what_is_printed(self) -> None:
         tiny = parse(self.TEXT)
         assert str(tiny) == self.TEXT
-        assert (tiny.module_calls, tiny.checked_modules) == (2, 1)
+        assert (tiny.calls, tiny.checked_modules) == (Calls(modules=2, views=3, idle=4, queries=5), 1)
         assert tiny.ops[0].arg("stride") == (1, 1)
         assert tiny.ops[0].module == "conv"
 
@@ -204,7 +205,7 @@ def graphs(draw: st.DrawFn) -> Graph:
         tuple(values),
         tuple(ops),
         tuple(outputs),
-        draw(st.integers(0, 99)),
+        draw(st.builds(Calls, *[st.integers(0, 99)] * 4)),
     )
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from collectors.conv import ConvUnit, unit_graph
 from collectors.matmul import linear_graph
 from costmodel.capture import capture
-from costmodel.ir import Break, Graph, Op, Ref, TensorType, Value, parse
+from costmodel.ir import Break, Calls, Graph, Op, Ref, TensorType, Value, parse
 from costmodel.kernels import Kernel, eager_kernels
 from costmodel.program import (
     CODE_US,
@@ -40,7 +40,7 @@ def small() -> Graph:
 def test_eager_issues_every_operator_that_is_no_view(small: Graph):
     program = eager_program(small)
     assert [kernel.kind for kernel in program.kernels] == ["conv2d", "batch_norm", "relu", "linear"]
-    assert program.module_calls == 6  # five layers and what holds them
+    assert program.calls.modules == 6  # five layers and what holds them
     assert program.views >= 1
     assert program.positions[0] == 0.0
     assert program.positions[-1] == 1.0
@@ -59,7 +59,7 @@ def test_parameters_and_footprint_by_hand(small: Graph):
 def test_compiled_issues_fewer_calls_and_neither_views_nor_modules(small: Graph):
     program = compiled_program(small)
     assert len([k for k in program.kernels if k.graph.ops[-1].base != "clone"]) == 3
-    assert (program.views, program.module_calls) == (0, 0)
+    assert (program.views, program.calls) == (0, Calls())
     assert program.checked_modules == 1  # the chain of layers
     assert len(program.positions) == len(program.kernels)
 

@@ -10,7 +10,7 @@ import pytest
 from collectors.matmul import linear_graph
 from costmodel import timeline
 from costmodel.calibrate import Case, fit_tables
-from costmodel.ir import parse
+from costmodel.ir import Calls, parse
 from costmodel.kernels import Kernel
 from costmodel.program import Program
 from costmodel.serial import BETWEEN, kernel_counts
@@ -31,7 +31,7 @@ def timed(of: Program, us: Sequence[float]) -> timeline.TimedProgram:
 
 
 def program(*kernels: Kernel, views: int = 0, modules: int = 0) -> Program:
-    return Program(kernels, (0.5,) * len(kernels), views, modules, parameters=10, footprint=0, checked_modules=6)
+    return Program(kernels, (0.5,) * len(kernels), views, Calls(modules), parameters=10, footprint=0, checked_modules=6)
 
 
 def test_a_pass_is_the_sum_of_its_kernels_and_of_what_lies_between():

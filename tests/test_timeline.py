@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from collectors.matmul import linear_graph
 from costmodel import timeline
 from costmodel.calibrate import PRIORS
-from costmodel.ir import parse
+from costmodel.ir import Calls, parse
 from costmodel.kernels import Kernel
 from costmodel.program import Program
 from costmodel.timeline import CACHE_BYTES, Queue, TimedProgram, coldness, device_times, queue_us
@@ -20,10 +20,11 @@ from costmodel.timeline import CACHE_BYTES, Queue, TimedProgram, coldness, devic
 RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
 CALL = Kernel("aten", parse(RELU), ("0",))
 FUSED = Kernel("triton", parse(RELU), ("1",), launches=2)
-PROGRAM = Program((CALL, FUSED), (0.0, 1.0), views=3, module_calls=4, parameters=10, footprint=0, checked_modules=4)
+CALLS = Calls(modules=4, views=3, idle=5, queries=9)
+PROGRAM = Program((CALL, FUSED), (0.0, 1.0), views=6, calls=CALLS, parameters=10, footprint=0, checked_modules=4)
 TABLES = {
     "eager_host": dict.fromkeys(PRIORS["eager_host"], 9.0)
-    | {"dispatch": 2.0, "variety": 0.1, "cold": 0.0, "call": 1.0, "view": 0.5, "module": 0.25, "start": 20.0},
+    | {"dispatch": 2.0, "variety": 0.1, "cold": 0.0, "call": 1.0, "view": 0.5, "idle": 0.2, "module": 0.25, "start": 20.0},
     "eager_device": {"warm_launch": 0.0, "cold_launch": 1.0},
     "eager_wall": {"gap": 0.0, "synchronise": 5.0},
     "default_host": {
@@ -108,8 +109,8 @@ def test_every_launch_costs_more_in_a_model_and_most_with_a_cold_cache():
 
 
 def test_eager_by_hand():
-    # dispatch 2 x (4 + 7), of two kinds, 2 calls, 3 views, 4 modules, start
-    host = 2 * 11 + 0.1 * 11 * math.log(2) + 2 * 1 + 3 * 0.5 + 4 * 0.25 + 20
+    # dispatch 2 x (4 + 7), of two kinds, 2 calls, 3 views, 5 idle calls, 4 modules, start
+    host = 2 * 11 + 0.1 * 11 * math.log(2) + 2 * 1 + 3 * 0.5 + 5 * 0.2 + 4 * 0.25 + 20
     timing = timeline.eager_timing(timed(3.0, 3.0), TABLES)
     assert timing.host_us == pytest.approx(host)
     assert timing.device_us == 6.0

@@ -21,7 +21,10 @@ def to_json(graph: Graph, units: Sequence[Unit]) -> str:
     record = {
         "schema": SCHEMA,
         "name": graph.name,
-        "module_calls": graph.module_calls,
+        "module_calls": graph.calls.modules,
+        "view_calls": graph.calls.views,
+        "idle_calls": graph.calls.idle,
+        "queries": graph.calls.queries,
         "checked_modules": graph.checked_modules,
         "values": [{"name": value.name, "role": value.role, "type": _type(value.type)} for value in graph.values],
         "ops": [_op(op) for op in graph.ops],
