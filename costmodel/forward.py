@@ -132,9 +132,7 @@ class WholeOperators(TorchFunctionMode):
             one.stop()
 
 
-def _has_fused_kernel(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
-) -> bool:
+def _has_fused_kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:
     """Whether a GPU has a fused kernel for attention of such tensors; it makes products and a softmax of others.
 
     ATen's `sdp_utils`: of batch, heads, length and size of a head, whose elements lie side by side, as those of a row

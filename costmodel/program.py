@@ -51,9 +51,7 @@ def compiled_program(graph: Graph, on_cpu: bool = False) -> Program:
     return replace(whole, fragments=fragments_of(graph))
 
 
-def _program(
-    graph: Graph, kernels: tuple[Kernel, ...], views: int, calls: Calls, checked_modules: int = 0
-) -> Program:
+def _program(graph: Graph, kernels: tuple[Kernel, ...], views: int, calls: Calls, checked_modules: int = 0) -> Program:
     params = [value for value in graph.values if value.role == "param"]
     places, footprint = positions(graph, kernels), footprint_of(graph)
     return Program(kernels, places, views, calls, len(params), footprint, checked_modules)

@@ -18,7 +18,7 @@ from costmodel.calibrate import (
     quantile_interval,
     ridge,
 )
-from costmodel.ir import parse
+from costmodel.ir import Calls, parse
 from costmodel.kernels import Kernel
 from costmodel.program import Program
 from costmodel.timeline import TimedProgram
@@ -66,7 +66,7 @@ def test_the_width_that_covers_nine_cases_in_ten(errors: np.ndarray, coverage: f
 
 def program(calls: int, fused: int, parameters: int, footprint: int = 0) -> Program:
     kernels = (Kernel("aten", RELU, ("0",)),) * calls + (Kernel("triton", RELU, ("0",)),) * fused
-    return Program(kernels, (0.0,) * len(kernels), calls, calls, parameters, footprint)
+    return Program(kernels, (0.0,) * len(kernels), calls, Calls(calls, calls), parameters, footprint)
 
 
 def timed(of: Program, us: float) -> TimedProgram:

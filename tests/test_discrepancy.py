@@ -25,7 +25,9 @@ from costmodel.timeline import TimedProgram, Timing
 
 RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
 CALL = Kernel("aten", parse(RELU), ("0",))
-PROGRAM = Program((CALL, CALL), (0.0, 1.0), views=5, calls=Calls(modules=1, views=5, queries=7), parameters=3, footprint=1000)
+PROGRAM = Program(
+    (CALL, CALL), (0.0, 1.0), views=5, calls=Calls(modules=1, views=5, queries=7), parameters=3, footprint=1000
+)
 TIMED = TimedProgram(PROGRAM, [6.0, 2.0], [5.0, 7.0])
 TIMINGS = {"eager": Timing(80.0, 60.0, 8.0), "default": Timing(50.0, 40.0, 10.0)}
 

@@ -71,7 +71,9 @@ def test_without_a_probe_every_host_is_alike(tmp_path):
 
 
 RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
-PROGRAM = Program((Kernel("aten", parse(RELU), ("0",)),), (0.0,), views=0, calls=Calls(modules=1), parameters=0, footprint=512)
+PROGRAM = Program(
+    (Kernel("aten", parse(RELU), ("0",)),), (0.0,), views=0, calls=Calls(modules=1), parameters=0, footprint=512
+)
 
 
 def known(eager_us: float, program: Program = PROGRAM) -> Case:

@@ -19,7 +19,9 @@ from costmodel.program import Program
 from costmodel.timeline import LAUNCH_COSTS, TimedProgram
 
 RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
-PROGRAM = Program((Kernel("aten", parse(RELU), ("0",)),), (0.0,), views=0, calls=Calls(modules=1), parameters=0, footprint=512)
+PROGRAM = Program(
+    (Kernel("aten", parse(RELU), ("0",)),), (0.0,), views=0, calls=Calls(modules=1), parameters=0, footprint=512
+)
 TABLES = {"eager_host": dict.fromkeys(COSTS["eager_host"], 0.0) | {"start": 100.0}}
 TABLES |= {"default_host": dict.fromkeys(COSTS["default_host"], 0.0) | {"start": 10.0}}
 TABLES |= {"graph_host": dict.fromkeys(COSTS["graph_host"], 0.0) | {"start": 3.0}}

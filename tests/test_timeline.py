@@ -24,7 +24,16 @@ CALLS = Calls(modules=4, views=3, idle=5, queries=9)
 PROGRAM = Program((CALL, FUSED), (0.0, 1.0), views=6, calls=CALLS, parameters=10, footprint=0, checked_modules=4)
 TABLES = {
     "eager_host": dict.fromkeys(PRIORS["eager_host"], 9.0)
-    | {"dispatch": 2.0, "variety": 0.1, "cold": 0.0, "call": 1.0, "view": 0.5, "idle": 0.2, "module": 0.25, "start": 20.0},
+    | {
+        "dispatch": 2.0,
+        "variety": 0.1,
+        "cold": 0.0,
+        "call": 1.0,
+        "view": 0.5,
+        "idle": 0.2,
+        "module": 0.25,
+        "start": 20.0,
+    },
     "eager_device": {"warm_launch": 0.0, "cold_launch": 1.0},
     "eager_wall": {"gap": 0.0, "synchronise": 5.0},
     "default_host": {
