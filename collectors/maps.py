@@ -143,8 +143,8 @@ def _attention(rng: random.Random, shape: Shape) -> Drawn:
     batch = shape[0] * rng.choice((1, 1, 1, 4, 16, 64) if tokens < 100 else (1, 1, 1, 1, 4))
     if rng.random() < 0.15:
         few = rng.choice((49, 64, 1, 196))
-        parts = ((batch, tokens, heads, wide), (batch, few, heads, wide), (batch, few, heads, wide))
-        return Apply(lambda q, k, v: _attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))), parts
+        parts = tuple((batch, count, heads * wide) for count in (tokens, few, few))
+        return Apply(lambda *qkv: _attend(*(x.unflatten(-1, (heads, wide)).transpose(1, 2) for x in qkv))), parts
     split = (batch, tokens, 3, heads, wide)
     return Apply(lambda x: _attend(*x.view(split).permute(2, 0, 3, 1, 4).unbind(0))), (
         (batch, tokens, 3 * heads * wide),

@@ -109,7 +109,7 @@ class BiasedAttention(nn.Module):
         self.table = nn.Parameter(torch.zeros(16, 16, 4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        query, key, value = self.qkv(x).view(8, 3, 4, 4, 16).transpose(-2, -1).unbind(1)
+        query, key, value = self.qkv(x).view(8, 3, 4, 4, 16).transpose(-2, -1).contiguous().unbind(1)
         bias = self.table.permute(2, 0, 1).unsqueeze(0).contiguous()
         return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
 
