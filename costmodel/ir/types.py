@@ -1,7 +1,6 @@
-"""The project's intermediate representation: a graph of ATen operators on typed tensors.
+"""The types of the intermediate representation: small and frozen, with their verifier and their text form.
 
-Four small frozen types, one verifier, one printer, one parser. The text form is stable: golden tests, the keys of the
-measured units and the collectors' work lists are made of it.
+The text form is stable: golden tests, the keys of the measured units and the collectors' work lists are made of it.
 
     graph tiny {
       input %x: float32[1,3,8,8]
@@ -14,7 +13,6 @@ measured units and the collectors' work lists are made of it.
 
 from __future__ import annotations
 
-import ast
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +34,10 @@ DTYPE_BYTES: Mapping[str, int] = {
     "complex64": 8,
 }
 LAYOUTS = ("nchw", "nhwc", "strided")
+COUNTS = ("calls", "views", "idle", "queries", "checks")
+"""What a graph's first line tells after its name, where there are any: the counts of `Calls`, and checked modules."""
+_QUOTED_IF = re.compile(r"[\s'\"]")
+"""What a word cannot hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +274,7 @@ class Graph:
                 raise GraphError(f"{self.name}: {where} uses {ref}, which is not defined before it")
 
     def __str__(self) -> str:
-        counts = zip(_COUNTS, (*astuple(self.calls), self.checked_modules), strict=True)
+        counts = zip(COUNTS, (*astuple(self.calls), self.checked_modules), strict=True)
         head = [self.name or "_", *(f"{word} {count}" for word, count in counts if count)]
         lines = [f"graph {' '.join(head)} {{"]
         lines += [f"  {value.role} %{value.name}: {value.type}" for value in self.values]
@@ -287,120 +289,3 @@ def format_arg(arg: Arg) -> str:
     if isinstance(arg, tuple):
         return "[" + ", ".join(map(format_arg, arg)) + "]"
     return repr(arg) if isinstance(arg, str) else str(arg)
-
-
-_NAME = r"[^\s,:=()\[\]%#]+"
-_COUNTS = ("calls", "views", "idle", "queries", "checks")
-"""What the first line tells after the name, where there are any: the counts of `Calls`, and checked modules."""
-_HEAD = re.compile(r"graph (.+?)" + "".join(rf"(?: {word} (\d+))?" for word in _COUNTS) + r" \{")
-_VALUE = re.compile(rf"(input|param) %({_NAME}): (.+)")
-_OP = re.compile(rf"%({_NAME}) = ([\w.]+)\((.*)\) : (.+?)(?: @(\S*))?")
-_TYPE = re.compile(r"(\w+)\[([\d,]*)\](?: (nhwc|strided))?")
-_QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-_BREAK = re.compile(rf"break (size|stop|cut) ({_QUOTED}|\S+) @(\S*) (\S+)(?: misses (\S+))?")
-_QUOTED_IF = re.compile(r"[\s'\"]")
-"""What a word cannot hold."""
-_WORD = re.compile(rf"\s*(\[|\]|,|=|%{_NAME}(?:#\d+)?|{_QUOTED}|[^\s,=\[\]]+)")
-
-
-def parse(text: str) -> Graph:
-    """The graph that `str(graph)` printed.
-
-    Raises:
-        GraphError: the text is not such a graph; the message quotes the line.
-    """
-    lines = [line.strip() for line in text.strip().splitlines()]
-    head = _HEAD.fullmatch(lines[0]) if lines else None
-    if head is None or len(lines) < 3 or lines[-1] != "}" or not lines[-2].startswith("return"):
-        raise GraphError("not a graph: expected 'graph NAME {', one line a value and operator, 'return ...', '}'")
-    values: list[Value] = []
-    ops: list[Op] = []
-    breaks: list[Break] = []
-    for line in lines[1:-2]:
-        if match := _VALUE.fullmatch(line):
-            values.append(Value(match[2], _parse_type(match[3]), match[1]))
-        elif match := _OP.fullmatch(line):
-            ops.append(Op(match[1], match[2], _parse_args(match[3]), parse_types(match[4]), match[5] or ""))
-        elif match := _BREAK.fullmatch(line):
-            missed = tuple(match[5].split(",")) if match[5] else ()
-            op = ast.literal_eval(match[2]) if match[2][0] in "'\"" else match[2]
-            breaks.append(Break(match[1], op, match[3], match[4], missed))
-        else:
-            raise GraphError(f"cannot parse the line: {line}")
-    outputs = tuple(_parse_ref(item) for item in lines[-2][len("return") :].split(",") if item.strip())
-    name = "" if head[1] == "_" else head[1]
-    *calls, checks = (int(count or 0) for count in head.groups()[1:])
-    return Graph(name, tuple(values), tuple(ops), outputs, Calls(*calls), tuple(breaks), checks).verify()
-
-
-def parse_types(text: str) -> tuple[TensorType, ...]:
-    """Tensor types separated by commas: `float32[1,3,8,8] nhwc, int64[]`."""
-    types = []
-    for match in _TYPE.finditer(text):
-        shape = tuple(int(size) for size in match[2].split(",") if size)
-        types.append(TensorType(match[1], shape, match[3] or "nchw"))
-    if ", ".join(map(str, types)) != text.strip():
-        raise GraphError(f"cannot parse the type: {text}")
-    return tuple(types)
-
-
-def _parse_type(text: str) -> TensorType:
-    types = parse_types(text)
-    if len(types) != 1:
-        raise GraphError(f"cannot parse the type: {text}")
-    return types[0]
-
-
-def _parse_ref(text: str) -> Ref:
-    name, _, index = text.strip().removeprefix("%").partition("#")
-    if index and not index.isdecimal():
-        raise GraphError(f"cannot parse the value: {text}")
-    return Ref(name, int(index or 0))
-
-
-def _parse_args(text: str) -> tuple[tuple[str, Arg], ...]:
-    words = _WORD.findall(text)
-    args: list[tuple[str, Arg]] = []
-    position = 0
-    while position < len(words):
-        if words[position + 1 : position + 2] != ["="]:
-            raise GraphError(f"cannot parse the arguments: {text}")
-        value, after = _parse_arg(words, position + 2)
-        if words[after : after + 1] not in ([], [","]):
-            raise GraphError(f"cannot parse the arguments: {text}")
-        args.append((words[position], value))
-        position = after + 1
-    return tuple(args)
-
-
-def _parse_arg(words: list[str], position: int) -> tuple[Arg, int]:
-    """The argument that begins at a position, and the position after it."""
-    first = words[position] if position < len(words) else ""
-    if first != "[":
-        return _parse_scalar(first), position + 1
-    items: list[Arg] = []
-    position += 1
-    while position < len(words) and words[position] != "]":
-        item, position = _parse_arg(words, position)
-        items.append(item)
-        position += words[position : position + 1] == [","]
-    if position >= len(words):
-        raise GraphError(f"cannot parse the arguments: a list is not closed: {' '.join(words)}")
-    return tuple(items), position + 1
-
-
-_CONSTANTS: Mapping[str, Arg] = {"None": None, "True": True, "False": False}
-
-
-def _parse_scalar(word: str) -> Arg:
-    if word in _CONSTANTS:
-        return _CONSTANTS[word]
-    if word.startswith("%"):
-        return _parse_ref(word)
-    for read in (ast.literal_eval,) if word[:1] in ("'", '"') else (int, float, complex):
-        try:
-            value: Arg = read(word)
-        except (SyntaxError, ValueError):
-            continue
-        return value
-    raise GraphError(f"cannot parse the value: {word}")
