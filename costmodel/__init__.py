@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from costmodel.errors import CostmodelError as CostmodelError
     from costmodel.hardware import list_profiles as list_profiles
     from costmodel.hardware import load_profile as load_profile
-    from costmodel.memory.analyze import analyze_memory as analyze_memory
     from costmodel.memory.plan import CheckpointPlan as CheckpointPlan
+    from costmodel.memory_analysis import analyze_memory as analyze_memory
     from costmodel.plan import Plan as Plan
     from costmodel.planning import plan as plan
     from costmodel.predict import predict as predict
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _EXPORTS = {
-    "analyze_memory": ("costmodel.memory.analyze", "analyze_memory"),
+    "analyze_memory": ("costmodel.memory_analysis", "analyze_memory"),
     "CheckpointPlan": ("costmodel.memory.plan", "CheckpointPlan"),
     "CostmodelError": ("costmodel.errors", "CostmodelError"),
     "LayerPrediction": ("costmodel.report", "LayerPrediction"),

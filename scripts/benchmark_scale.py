@@ -39,7 +39,7 @@ def measure(operators: int) -> dict[str, Any]:
     """Seconds of each step on a chain of residual blocks with so many operators, and this process's peak memory."""
     from costmodel.capture import capture
     from costmodel.hardware import load_profile
-    from costmodel.memory.analyze import analyze_memory
+    from costmodel.memory_analysis import analyze_memory
     from costmodel.predict import predict_graph
     from costmodel.streams import operator_tree
 

@@ -11,7 +11,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from costmodel.memory.accuracy import BEGIN, END, MODELS, Row, accuracy_rows, accuracy_table, predicted_anew
+from costmodel.memory_accuracy import BEGIN, END, MODELS, Row, accuracy_rows, accuracy_table, predicted_anew
 from costmodel.scores import replace_section
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

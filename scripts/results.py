@@ -16,7 +16,7 @@ import pandas as pd
 from costmodel.comparison import gain, latest
 from costmodel.evaluate import score
 from costmodel.hardware import load_profile
-from costmodel.memory.accuracy import Row
+from costmodel.memory_accuracy import Row
 from costmodel.scores import markdown_table, percent, replace_section
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -16,13 +16,11 @@ ABOVE = {"costmodel/__init__.py", "costmodel/__main__.py"}
 
 
 def listed() -> dict[str, int]:
-    """The line of each module or directory in README's list; of `memory/` the modules named on the upper line apart."""
+    """The line of each module or directory in README's list."""
     _, _, rest = README.read_text(encoding="utf-8").partition("    costmodel/ ")
     lines: dict[str, int] = {}
     for number, line in enumerate(rest.partition("    collectors/")[0].splitlines()[1:]):
         names = re.findall(r"\b(\w+(?:\.py|/))(?=[\s,:()]|$)", line)
-        if names[:1] == ["memory/"]:
-            names = [f"memory/{name}" for name in names[1:]]
         for name in names:
             assert name not in lines, f"{name} stands in README twice"
             lines[name] = number

@@ -14,8 +14,8 @@ from torch import nn
 import costmodel
 from costmodel.cli import main
 from costmodel.errors import RequestError
-from costmodel.memory.accuracy import Row, accuracy_rows, accuracy_table
-from costmodel.memory.analyze import analyze_memory
+from costmodel.memory_accuracy import Row, accuracy_rows, accuracy_table
+from costmodel.memory_analysis import analyze_memory
 from costmodel.report.memory import MemoryReport, render_memory, sections
 
 

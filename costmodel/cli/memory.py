@@ -53,8 +53,8 @@ def memory(
     if save_plan is not None and output is not None and save_plan.resolve() == output.resolve():
         raise RequestError(f"both the report and the plan would go to {output}; give two files")
     with opened(output) as write, opened(save_plan) as save:
-        from costmodel.memory.analyze import analyze_memory
         from costmodel.memory.plan import make_plan
+        from costmodel.memory_analysis import analyze_memory
         from costmodel.report.memory import render_memory
         from costmodel.zoo import load
 

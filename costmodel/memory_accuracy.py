@@ -14,8 +14,8 @@ from costmodel.dataset import kernel_of, read_frame
 from costmodel.features import group_of
 from costmodel.hardware import DEFAULT, Profile, load_profile
 from costmodel.measured import family_of
-from costmodel.memory.analyze import analyze_on
 from costmodel.memory.measure import inference_peak_bytes, training_peak_bytes
+from costmodel.memory_analysis import analyze_on
 from costmodel.predictor import UNMEASURED
 from costmodel.report.memory import MemoryReport
 from costmodel.train import shape_group, trusted
