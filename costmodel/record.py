@@ -164,7 +164,7 @@ class Recorder(TorchDispatchMode):
     def record(self, target: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         """Adds the node of a call that has been made; a call with several results gets a `getitem` node for each."""
         self._issued += 1
-        self._computing += not getattr(target, "is_view", False)
+        self._computing += not target.is_view  # type: ignore[attr-defined]  # an OpOverload
         node = self.graph.create_node(
             "call_function",
             target,
