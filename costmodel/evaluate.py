@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from costmodel import calibrate, discrepancy, host_speeds, timeline
+from costmodel import calibrate, discrepancy, sessions, timeline
 from costmodel.discrepancy import Discrepancy
 from costmodel.features import group_of
 from costmodel.folds import Origin
@@ -61,7 +61,7 @@ def leave_families_out(
 ) -> list[dict[str, Any]]:
     """One row a case: measured and predicted, by kernels and costs that saw nothing of its fold's families.
 
-    The costs of a fold, and what models tell of others and of their session's host, come from the other folds' models,
+    The costs of a fold, and what models tell of others and of their session, come from the other folds' models,
     whose kernels are as the whole predictor recalls them.
 
     Args:
@@ -76,16 +76,16 @@ def leave_families_out(
 
     def predict_fold(fold: int) -> list[dict[str, Any]]:
         outside = np.array([case.fold != fold for case in cases])
-        found = host_speeds.fit(cases, known, outside, on_cpu)
-        there = [replace(one, host_speed=speed) for one, speed in zip(known, found.host_speeds, strict=True)]
-        everything = host_speeds.unexplained(cases, there, found.costs)
+        found = sessions.fit(cases, known, outside, on_cpu)
+        everything = sessions.unexplained(cases, found.there, found.costs)
         tested = [index for index, other in enumerate(outside) if not other]
         unseen = calibration_cases([cases[i] for i in tested], [issued[i] for i in tested], predictors[fold])
         rows = []
         for index, one in zip(tested, unseen, strict=True):
             strangers = np.array([case.model != cases[index].model for case in cases])
             related = discrepancy.condition(everything.take(strangers), found.others.processes)
-            told = replace(one, host_speed=found.host_speeds[index])
+            session = found.there[index]
+            told = replace(one, host_speed=session.host_speed, replay=session.replay)
             rows.append(evaluate_case(cases[index], told, found.costs, found.others, related))
         return rows
 
@@ -161,21 +161,22 @@ def evaluate_case(
 ) -> dict[str, Any]:
     """Measured beside predicted: latencies, host and device times in microseconds, speedups.
 
-    `probed_speedup/...` is what is predicted if it is told how fast the machine's host was; `launches_speedup/...` if
-    a probe alone told it, `alone_speedup/...` by the timeline alone, `related_speedup/...` with relatives known.
+    `probed_speedup/...` is what is predicted if it is told what the session was like; `launches_speedup/...` if a probe
+    alone told it, `alone_speedup/...` by the timeline alone, `related_speedup/...` with relatives known.
 
     Args:
         case: what was measured, and how fast its host was by a probe.
-        known: it, with its kernels' predicted times, and how fast its host was by all that tells.
+        known: it, with its kernels' predicted times, and what its session was like by all that tells.
         tables: costs.
         others: what models tell that are none of its relatives; None for nothing.
         related: what its relatives tell too; None if nobody asks.
     """
     others = others or discrepancy.none_found()
-    uncorrected, alone, by_probe = (
-        timeline.timings(known.eager, known.compiled, host_speeds.tables_at(tables, speed))
-        for speed in (1.0, known.host_speed, case.host_speed)
+    uncorrected, by_probe = (
+        timeline.timings(known.eager, known.compiled, sessions.tables_at(tables, speed))
+        for speed in (1.0, case.host_speed)
     )
+    alone = sessions.timings_there(known, tables)
     timings, probed, launches = (
         others.correct(found, known.eager, known.compiled) for found in (uncorrected, alone, by_probe)
     )

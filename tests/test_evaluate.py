@@ -13,12 +13,12 @@ import pytest
 from costmodel import evaluate
 from costmodel.calibrate import Case
 from costmodel.discrepancy import Unexplained
-from costmodel.host_speeds import Fitted
 from costmodel.ir import Calls, parse
 from costmodel.kernels import Kernel
 from costmodel.make_profile import intervals
 from costmodel.measured import Measured, family_of, noise, read_measured, spread, usual_probe_us
 from costmodel.program import Program
+from costmodel.sessions import Fitted
 from costmodel.timeline import TimedProgram
 
 
@@ -88,13 +88,13 @@ def test_a_models_own_family_tells_nothing_of_it(monkeypatch: pytest.MonkeyPatch
     assert len(folds) > 2
     numbers = np.arange(len(cases), dtype=np.float32)[:, None]  # each case's only property is its place
     everything = Unexplained(numbers, {})
-    monkeypatch.setattr(evaluate.host_speeds, "unexplained", lambda *_: everything)
+    monkeypatch.setattr(evaluate.sessions, "unexplained", lambda *_: everything)
 
     def fit(some, _, learns, on_cpu):
         told = SimpleNamespace(told=everything.take(learns), processes={})
-        return Fitted({}, told, (1.0,) * len(some))
+        return Fitted({}, told, (known(1.0),) * len(some))
 
-    monkeypatch.setattr(evaluate.host_speeds, "fit", fit)
+    monkeypatch.setattr(evaluate.sessions, "fit", fit)
     monkeypatch.setattr(evaluate, "calibration_cases", lambda tested, *_: [known(1.0) for _ in tested])
     monkeypatch.setattr(evaluate.discrepancy, "condition", lambda some, _: SimpleNamespace(told=some))
     monkeypatch.setattr(evaluate, "evaluate_case", lambda case, _, __, *told: {case.model: told})

@@ -1,4 +1,4 @@
-"""How fast hosts were, told by the models measured on them: made-up models whose latencies are known."""
+"""What sessions were like, told by the models measured in them: made-up models whose latencies are known."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costmodel import host_speeds
+from costmodel import sessions
 from costmodel.calibrate import COSTS, Case
 from costmodel.discrepancy import none_found
-from costmodel.host_speeds import DOUBT, FARTHEST, Fitted
 from costmodel.ir import Calls, parse
 from costmodel.kernels import Kernel
 from costmodel.measured import Measured
 from costmodel.program import Program
+from costmodel.sessions import DOUBT, FARTHEST, Fitted
 from costmodel.timeline import LAUNCH_COSTS, TimedProgram
 
 RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
@@ -41,17 +41,24 @@ def measured(model: str, session: str, times: float, speed: float = 1.0) -> Meas
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch):
-    """The speeds that some cases tell where the costs are TABLES whatever is measured."""
-    monkeypatch.setattr(host_speeds.calibrate, "fit_tables", lambda *_: TABLES)
-    monkeypatch.setattr(host_speeds.discrepancy, "fit", lambda _: none_found())
-    monkeypatch.setattr(host_speeds, "ROUNDS", 1)
+def there(monkeypatch: pytest.MonkeyPatch):
+    """Some cases as their sessions are told, where the costs are TABLES whatever is measured."""
+    monkeypatch.setattr(sessions.calibrate, "fit_tables", lambda *_: TABLES)
+    monkeypatch.setattr(sessions.discrepancy, "fit", lambda _: none_found())
+    monkeypatch.setattr(sessions, "ROUNDS", 1)
 
-    def speeds(cases: list[Measured], learns: list[bool] | None = None, one: Case | None = None) -> list[float]:
+    def fit(cases: list[Measured], learns: list[bool] | None = None, one: Case | None = None) -> tuple[Case, ...]:
         chosen = np.array(learns if learns else [True] * len(cases))
-        return list(host_speeds.fit(cases, [one or known()] * len(cases), chosen).host_speeds)
+        probed = [replace(one or known(), host_speed=case.host_speed) for case in cases]
+        return sessions.fit(cases, probed, chosen).there
 
-    return speeds
+    return fit
+
+
+@pytest.fixture
+def told(there):
+    """The speeds of their hosts."""
+    return lambda *args, **options: [one.host_speed for one in there(*args, **options)]
 
 
 def test_a_session_is_as_slow_as_its_models_tell_drawn_towards_its_probe(told):
@@ -82,12 +89,39 @@ def test_the_probe_counts_too(told):
     assert told([probed]) == pytest.approx([0.8])
 
 
+def replayed(model: str, session: str, times: float) -> Measured:
+    """A replay takes 3 us of the host and 2 of the device."""
+    return Measured(model, 1, "float32", "nchw", {"graph_us": 5.0 * times}, {"session": session})
+
+
+def test_replays_take_as_long_as_those_of_the_sessions_other_models_tell(there):
+    cases = [replayed(f"m{i}", "monday", 1.1) for i in range(3)] + [replayed("tested", "monday", 3.0)]
+    longer = 1.1 ** (3 / (3 + DOUBT))
+    found = there([*cases, replayed("other", "tuesday", 1.0)], [True, True, True, False, True])
+    assert [one.replay for one in found] == pytest.approx([longer] * 4 + [1.0])
+    assert [one.host_speed for one in found] == [1.0] * 5  # a replay says nothing of the host
+    timings = sessions.timings_there(found[0], TABLES)
+    assert timings["reduce-overhead"].latency_us == pytest.approx(5.0 * longer)
+    assert timings["eager"].latency_us == pytest.approx(EAGER_US)
+
+
+def test_a_card_shows_each_session(there):
+    cases = [replayed("m", "monday", 1.1), replayed("other", "monday", 1.1), measured("m", "", 1.0, speed=0.5)]
+    cases[2].record.pop("session")
+    found = Fitted(TABLES, none_found(), there(cases))
+    longer, slower = 1.1 ** (2 / (2 + DOUBT)), math.exp(-FARTHEST / (1 + DOUBT))
+    assert sessions.describe(cases, found) == [
+        {"environment": 0, "session": "", "cases": 1, "host_speed": pytest.approx(0.5 / slower), "replay": 1.0},
+        {"environment": 0, "session": "monday", "cases": 2, "host_speed": 1.0, "replay": pytest.approx(longer)},
+    ]
+
+
 def test_a_cpu_is_its_own_host(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(host_speeds, "_told", None)  # is not asked
-    monkeypatch.setattr(host_speeds.calibrate, "fit_tables", lambda *_: TABLES)
-    monkeypatch.setattr(host_speeds.discrepancy, "fit", lambda _: none_found())
-    found = host_speeds.fit([measured("m", "monday", 2.0)], [known()], np.array([True]), on_cpu=True)
-    assert found == Fitted(TABLES, found.others, (1.0,))
+    monkeypatch.setattr(sessions, "_told", None)  # is not asked
+    monkeypatch.setattr(sessions.calibrate, "fit_tables", lambda *_: TABLES)
+    monkeypatch.setattr(sessions.discrepancy, "fit", lambda _: none_found())
+    found = sessions.fit([measured("m", "monday", 2.0)], [known()], np.array([True]), on_cpu=True)
+    assert found == Fitted(TABLES, found.others, (known(),))
 
 
 def test_what_is_left_unexplained_by_hand():
@@ -96,7 +130,7 @@ def test_what_is_left_unexplained_by_hand():
         tables |= {f"{way}_wall": {"gap": 0.0, "synchronise": 8.0}}
     cases = [Measured("alexnet", 1, "float32", "nchw", {"eager_us": 40.0, "graph_us": 10.0}, {}) for _ in range(3)]
     slow = replace(known(), host_speed=0.5)
-    found = host_speeds.unexplained(cases, [known(), known(replace(PROGRAM, fragments=3)), slow], tables)
+    found = sessions.unexplained(cases, [known(), known(replace(PROGRAM, fragments=3)), slow], tables)
     # 10 us of host, 20 where it is half as fast, 2 of device, 8 to synchronise
     assert found.logs["eager"] == pytest.approx([math.log(2.0), math.log(2.0), math.log(40 / 30)])
     assert np.isnan(found.logs["default"]).all()
