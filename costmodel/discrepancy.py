@@ -27,8 +27,6 @@ LEAST_MODELS = 30
 """Fewer measured cases of a mode tell nothing of others."""
 FARTHEST = 0.5
 """No logarithm of a latency is corrected by more, whatever a file says."""
-OUTLIER = 0.15
-"""No case tells of others more than this beyond the middle of all cases: what is so far off has a reason of its own."""
 PROPERTIES = (
     "calls",
     "eager_host_share",
@@ -201,24 +199,18 @@ class Unexplained:
         return Unexplained(self.properties[chosen], {mode: logs[chosen] for mode, logs in self.logs.items()}, keys)
 
     def merged(self) -> Unexplained:
-        """Every case once, with the median of what its processes left unexplained, but no more than OUTLIER.
+        """Every case once, with the median of what its processes left unexplained.
 
         What a model is off by on its own is shared by its processes, and is no sign of how alike models are.
         """
         if not self.keys:
-            return Unexplained(self.properties, {mode: _near_middle(found) for mode, found in self.logs.items()})
+            return self
         rows: dict[object, list[int]] = {}
         for row, key in enumerate(self.keys):
             rows.setdefault(key, []).append(row)
         first = [some[0] for some in rows.values()]
         logs = {mode: np.array([_middle(found[some]) for some in rows.values()]) for mode, found in self.logs.items()}
-        return Unexplained(self.properties[first], {mode: _near_middle(found) for mode, found in logs.items()})
-
-
-def _near_middle(logs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The logarithms, none further than OUTLIER from the median of all that were measured."""
-    middle = _middle(logs)
-    return np.clip(logs, middle - OUTLIER, middle + OUTLIER)
+        return Unexplained(self.properties[first], logs)
 
 
 def _middle(logs: npt.NDArray[np.float64]) -> float:
