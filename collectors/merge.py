@@ -88,11 +88,12 @@ def merge_models(paths: Sequence[Path], out: Path, every_process: bool = False) 
         DatasetError: a file cannot be read, or was taken on other hardware or software than the first.
     """
     header: dict[str, Any] = {}
-    records: dict[tuple[str, int, int], dict[str, Any]] = {}
+    records: dict[tuple[object, ...], dict[str, Any]] = {}
+    last = 0
     environments: list[dict[str, str]] = []
     for path in paths:
         lines = _lines(path)
-        before = max((process for *_, process in records), default=0)
+        before = last
         here = _environments_of(path, lines)
         environments = _distinct([*environments, *here])
         for record in lines:
@@ -102,8 +103,8 @@ def merge_models(paths: Sequence[Path], out: Path, every_process: bool = False) 
                 numbers = {"environment": environments.index(here[record.get("environment", 0)])} if here else {}
                 if every_process:
                     numbers["process"] = before + record.get("process", 1)
-                case = case_key({**record, "model": record["model"].removeprefix("tv:")})
-                key = case, numbers.get("environment", 0), numbers.get("process", record.get("process", 0))
+                    last = max(last, numbers["process"])
+                key = _which(record | numbers)
                 if record.get("latency_us") or key not in records:
                     records[key] = record | numbers
         if here:
@@ -111,6 +112,16 @@ def merge_models(paths: Sequence[Path], out: Path, every_process: bool = False) 
     header = {"schema": SCHEMA} | header | {"environments": environments}
     write_whole(out, "".join(json.dumps(line) + "\n" for line in (header, *records.values())))
     return len(records)
+
+
+def _which(record: Mapping[str, Any]) -> tuple[object, ...]:
+    """What a later record takes the place of: the same case there, and of the same process, where it names one.
+
+    Processes are numbered within a session, and within what it measured.
+    """
+    case = case_key({**record, "model": record["model"].removeprefix("tv:")})
+    of = (record["process"], record.get("session"), *record.get("latency_us", ())) if "process" in record else ()
+    return case, record.get("environment", 0), *of
 
 
 def _environments_of(path: Path, lines: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:

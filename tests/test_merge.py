@@ -117,6 +117,18 @@ def test_processes_that_records_name_are_kept_apart(tmp_path):
     assert [json.loads(line).get("process") for line in out.read_text().splitlines()[1:]] == [None, 1, 2]
 
 
+def test_sessions_number_their_processes_by_themselves(tmp_path):
+    record = json.loads(case("vgg11", 1.0)) | {"process": 1}
+    other = {"latency_us": {"eager": record["latency_us"]["default"]}}
+    monday, tuesday = {"session": "monday"}, {"session": "tuesday"}
+    for name, more in (("a", monday), ("b", tuesday), ("c", monday | other)):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(record | more))
+        (tmp_path / f"{name}.env.json").write_text(json.dumps(HERE))
+    files = [tmp_path / f"{name}.jsonl" for name in "abca"]  # one of them twice
+    assert merge_models(files, tmp_path / "out.jsonl") == 3
+    assert merge_models([tmp_path / "out.jsonl", files[1]], tmp_path / "again.jsonl") == 3
+
+
 def test_every_process_keeps_its_record_and_the_processes_count_on(tmp_path, capsys, monkeypatch):
     for name, cores, lines in (("a", "16", [1.0]), ("b", "32", [2.0]), ("c", "16", [3.0])):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(case("vgg11", latency) for latency in lines))
