@@ -89,11 +89,10 @@ def merge_models(paths: Sequence[Path], out: Path, every_process: bool = False) 
     """
     header: dict[str, Any] = {}
     records: dict[tuple[object, ...], dict[str, Any]] = {}
-    last = 0
     environments: list[dict[str, str]] = []
     for path in paths:
         lines = _lines(path)
-        before = last
+        before = max((record.get("process", 0) for record in records.values()), default=0)
         here = _environments_of(path, lines)
         environments = _distinct([*environments, *here])
         for record in lines:
@@ -103,7 +102,6 @@ def merge_models(paths: Sequence[Path], out: Path, every_process: bool = False) 
                 numbers = {"environment": environments.index(here[record.get("environment", 0)])} if here else {}
                 if every_process:
                     numbers["process"] = before + record.get("process", 1)
-                    last = max(last, numbers["process"])
                 key = _which(record | numbers)
                 if record.get("latency_us") or key not in records:
                     records[key] = record | numbers

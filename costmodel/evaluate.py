@@ -15,13 +15,13 @@ from costmodel.discrepancy import Discrepancy
 from costmodel.features import group_of
 from costmodel.folds import Origin
 from costmodel.kernels import Kernel
-from costmodel.measured import COLUMNS, Measured, family_of
+from costmodel.measured import COLUMNS, REPLAYED, WALLS, Measured, family_of
 from costmodel.predictor import Predictor
 from costmodel.program import Program, compiled_program, eager_program
 from costmodel.timeline import TimedProgram
 from costmodel.train import Settings, Table, fit_group
 
-MODES = ("default", "reduce-overhead")
+MODES = tuple(WALLS)
 UNTOLD = "host not told: "
 """Begins the names of sets of cases that are predicted for the profile's own host, not for the one that measured."""
 ALONE = "timeline alone: "
@@ -206,8 +206,6 @@ def evaluate_case(
 
 CASE = ["model", "batch_size", "precision", "layout"]
 """The columns that say what was measured, in however many processes."""
-APART = "reduce-overhead"
-"""The mode whose latency the host hardly decides: a process that issues slowly is slow in eager execution alone."""
 
 
 def merge_processes(frame: pd.DataFrame, mode: str, predicted: str = "speedup") -> pd.DataFrame:
@@ -228,7 +226,7 @@ def merge_processes(frame: pd.DataFrame, mode: str, predicted: str = "speedup") 
     """
     way, rows = predicted.removesuffix("speedup"), []
     for key, processes in frame.groupby(CASE, sort=False):
-        if mode == APART:
+        if mode == REPLAYED:
             graph = _logs(processes, f"{way}{COLUMNS[mode]}_us", f"measured_{COLUMNS[mode]}_us")
             log = _logs(processes, f"{way}eager_us", "measured_eager_us").median() - graph.median()
         else:

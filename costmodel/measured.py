@@ -37,9 +37,12 @@ FAMILIES = (
 )
 """What a model's name contains -> its family, the first that fits; any other is named after its first letters, without
 the number of a version."""
-WALLS: Mapping[str, str] = {"default": "default_us", "reduce-overhead": "graph_us"}
+REPLAYED = "reduce-overhead"
+"""The mode whose calls replay a CUDA graph: the host hardly decides how long they take, and a process that issues
+slowly is slow in the others alone."""
+WALLS: Mapping[str, str] = {"default": "default_us", REPLAYED: "graph_us"}
 """Modes of torch.compile, and what the latency in each is called."""
-COLUMNS: Mapping[str, str] = {"eager": "eager", "default": "default", "reduce-overhead": "graph"}
+COLUMNS: Mapping[str, str] = {"eager": "eager", "default": "default", REPLAYED: "graph"}
 """Begin the names of what was measured and predicted in each mode."""
 UNSTABLE = 1.25
 """A round that took longer than a call's fastest by more was disturbed: it counts neither in scores nor in training. So
@@ -201,7 +204,7 @@ def _slow(case: Measured, name: str, alike: Sequence[Measured]) -> bool:
 
 def _host_bound(case: Measured, name: str) -> bool:
     """Whether the host decided how long a call took; a graph's replay it hardly does."""
-    if name == WALLS["reduce-overhead"]:
+    if name == WALLS[REPLAYED]:
         return False
     host = HOST_TIMES["eager" if name.startswith("eager") else "default"]
     return name in HOST_TIMES.values() or case.medians.get(host, 0.0) > HOST_BOUND * case.medians[name]

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from costmodel import calibrate, discrepancy, timeline
 from costmodel.discrepancy import Discrepancy, Unexplained
 from costmodel.hardware import at_speed
-from costmodel.measured import COLUMNS, Measured
+from costmodel.measured import COLUMNS, REPLAYED, Measured
 
 DOUBT = 4.0
 """So many models that tell nothing are added to a session's: the variance of models over that of sessions."""
@@ -31,8 +31,6 @@ ALL_HOST = 0.9
 """A model tells of its host if that decides so much of its latency."""
 ROUNDS = 2
 """How often costs are fitted anew to the sessions that they told; each time what is still left of one is told."""
-REPLAYED = "reduce-overhead"
-"""The mode whose calls are replays of a CUDA graph."""
 Tables = Mapping[str, Mapping[str, float]]
 
 
@@ -124,18 +122,18 @@ def timings_there(case: calibrate.Case, tables: Tables) -> dict[str, timeline.Ti
 
 def describe(cases: Sequence[Measured], found: Fitted) -> list[dict[str, object]]:
     """What each session was like, as a card shows it: how fast its hosts were, how much longer its replays took."""
-    speeds: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
+    sessions: dict[tuple[int, str], list[calibrate.Case]] = defaultdict(list)
     for case, one in zip(cases, found.there, strict=True):
-        speeds[case.environment, str(case.record.get("session", ""))].append((one.host_speed, one.replay))
+        sessions[case.environment, case.record.get("session") or ""].append(one)
     return [
         {
             "environment": environment,
             "session": session,
-            "cases": len(told),
-            "host_speed": float(np.median([host for host, _ in told])),
-            "replay": told[0][1],
+            "cases": len(there),
+            "host_speed": float(np.median([one.host_speed for one in there])),
+            "replay": there[0].replay,
         }
-        for (environment, session), told in sorted(speeds.items())
+        for (environment, session), there in sorted(sessions.items(), key=lambda item: item[0])
     ]
 
 
