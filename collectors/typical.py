@@ -95,6 +95,14 @@ def _depthwise(rng: random.Random, layer: ConvUnit, _halvings: int) -> ConvUnit:
     return replace(layer, kernel=kernel, padding=kernel // 2, stride=stride, groups=layer.in_channels)
 
 
+def _multiplied(rng: random.Random, layer: ConvUnit, _halvings: int) -> ConvUnit:
+    """Several outputs of each channel, as stages of few channels begin."""
+    kernel, stride = rng.choices((3, 5, 7), (50, 20, 30))[0], rng.choices((1, 2), (35, 65))[0]
+    groups = layer.in_channels
+    made = groups * rng.choices((2, 3, 4), (80, 10, 10))[0]
+    return replace(layer, kernel=kernel, padding=kernel // 2, stride=stride, groups=groups, out_channels=made)
+
+
 def _large(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
     kernel = rng.choices((5, 7), (70, 30))[0]
     other = rng.choice((layer.in_channels, map_width(rng, halvings)))
@@ -115,10 +123,11 @@ def _stem(rng: random.Random, layer: ConvUnit, _halvings: int) -> ConvUnit:
 
 
 KINDS: Mapping[Callable[[random.Random, ConvUnit, int], ConvUnit], int] = {
-    _plain: 38,
+    _plain: 36,
     _pointwise: 26,
     _grouped: 14,
     _depthwise: 7,
+    _multiplied: 2,
     _large: 6,
     _patch: 5,
     _stem: 4,

@@ -57,3 +57,5 @@ def test_the_smaller_the_map_the_more_channels_it_has():
     assert all(unit.in_channels % unit.groups == 0 == unit.out_channels % unit.groups for unit in grouped)
     assert any(unit.groups == unit.in_channels for unit in units)
     assert any(unit.in_channels == 3 and unit.stride > 1 for unit in units)
+    multiplied = {unit.out_channels / unit.in_channels for unit in units if 3 < unit.groups == unit.in_channels}
+    assert multiplied == {1.0, 2.0, 3.0, 4.0}
