@@ -95,12 +95,11 @@ def _depthwise(rng: random.Random, layer: ConvUnit, _halvings: int) -> ConvUnit:
     return replace(layer, kernel=kernel, padding=kernel // 2, stride=stride, groups=layer.in_channels)
 
 
-def _multiplied(rng: random.Random, layer: ConvUnit, _halvings: int) -> ConvUnit:
+def _multiplied(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
     """Several outputs of each channel, as stages of few channels begin."""
-    kernel, stride = rng.choices((3, 5, 7), (50, 20, 30))[0], rng.choices((1, 2), (35, 65))[0]
-    groups = layer.in_channels
-    made = groups * rng.choices((2, 3, 4), (80, 10, 10))[0]
-    return replace(layer, kernel=kernel, padding=kernel // 2, stride=stride, groups=groups, out_channels=made)
+    made = layer.in_channels * rng.choices((2, 3, 4), (80, 10, 10))[0]
+    stride = rng.choices((1, 2), (35, 65))[0]
+    return replace(_depthwise(rng, layer, halvings), stride=stride, out_channels=made)
 
 
 def _large(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
