@@ -22,8 +22,9 @@ from costmodel.timeline import TimedProgram
 OUTLIER = 0.08
 PRIORS: Mapping[str, Mapping[str, float]] = {
     "eager_host": {
-        "dispatch": 0.6,
-        "variety": 0.1,
+        "dispatch": 0.5,
+        "kinds": 0.005,
+        "calls": 0.03,
         "cold": 0.1,
         "call": -1.0,
         "convolution": -4.0,
@@ -31,6 +32,7 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
         "batch_norm": 2.0,
         "view": 2.5,
         "idle": 2.5,
+        "write": 15.0,
         "module": 1.5,
         "start": 50.0,
     },
@@ -39,6 +41,7 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
         "extern": -1.0,
         "product": 18.0,
         "triton": 7.0,
+        "distinct": 2.0,
         "output": 3.0,
         "parameter": 1.0,
         "module": 1.0,

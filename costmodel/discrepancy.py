@@ -31,23 +31,28 @@ PROPERTIES = (
     "calls",
     "eager_host_share",
     "compiled_host_share",
-    "variety",
+    "kinds",
+    "classes",
     "views",
     "modules",
     "queries",
     "parameters",
     "device_us",
+    "concentration",
+    "fused",
     "footprint",
 )
 """What models are alike by; `properties_of` says what each is."""
 
 
 def properties_of(eager: TimedProgram, compiled: TimedProgram) -> Array:
-    """A model's PROPERTIES, (properties,): logarithms, but for the variety of its eager calls, which is an entropy.
+    """A model's PROPERTIES, (properties,): logarithms, but for the fused kernels' share.
 
-    The number of eager calls; what calls take the host over what they take the device, eager and compiled; views, calls
-    of modules, queries of tensors and parameters for each eager call; its device time; and the bytes that every pass
-    comes back to. All of it holds for any host.
+    The number of eager calls; what calls take the host over what they take the device, eager and compiled; kinds of
+    kernels among the eager calls, and dispatch classes, which tell sizes of convolutions apart; views, calls of
+    modules, queries of tensors and parameters for each eager call; its device time; how much of the compiled device
+    time is in few kernels (the sum of squared shares, the inverse of as many kernels alike: Herfindahl's index); the
+    share of it that is in fused kernels; and the bytes that every pass comes back to. All of it holds for any host.
 
     Args:
         eager: what is issued eagerly.
@@ -58,8 +63,13 @@ def properties_of(eager: TimedProgram, compiled: TimedProgram) -> Array:
     counts = program.views, program.calls.modules, program.calls.queries, compiled.program.parameters
     each = [(1 + count) / calls for count in counts]
     device_us = sum(eager.device_us) / calls
-    logs = [math.log(max(LEAST_US, ratio)) for ratio in (*shares, *each, device_us, program.footprint)]
-    return np.array([math.log(calls), *logs[:2], eager.variety, *logs[2:]], dtype=np.float32)
+    whole_us = max(LEAST_US, sum(compiled.device_us))
+    kernels = list(zip(compiled.program.kernels, compiled.device_us, strict=True))
+    concentration = sum((us / whole_us) ** 2 for _, us in kernels)
+    fused = sum(us for kernel, us in kernels if kernel.backend == "triton") / whole_us
+    before = calls, *shares, eager.kinds, eager.classes, *each, device_us, concentration
+    logs = [math.log(max(LEAST_US, amount)) for amount in (*before, program.footprint)]
+    return np.array([*logs[:-1], fused, logs[-1]], dtype=np.float32)
 
 
 LEAST_US = 1e-3

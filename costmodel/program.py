@@ -119,16 +119,6 @@ MANY_PARTS = 8
 """Concatenations of more parts are not told apart."""
 
 
-def variety(kernels: Iterable[Kernel]) -> float:
-    """How many kinds of calls there are: the entropy of their dispatch classes, 0 if all are alike; in nats.
-
-    A CPU that has just issued such a call has its code and data at hand; one that issues many kinds in turn has not.
-    """
-    counts = Counter(map(dispatch_class, kernels))
-    calls = counts.total()
-    return sum(-count / calls * math.log(count / calls) for count in counts.values())
-
-
 CODE_US = 40.0
 """Calls of other kinds that take the host so long alone push a kind's code and data out of its nearest caches."""
 
@@ -189,9 +179,13 @@ def _weight_shape(graph: Graph, op: Op) -> tuple[int, ...]:
 def compile_counts(kernels: Iterable[Kernel]) -> dict[str, float]:
     """What compile time is a sum of: operators to trace and lower, distinct fused kernels to generate."""
     kernels = tuple(kernels)
-    distinct = {str(kernel.graph) for kernel in kernels if kernel.backend == "triton"}
     operators = sum(len(kernel.graph.ops) for kernel in kernels)
-    return {"operator": operators, "distinct_kernel": len(distinct), "start": 1.0}
+    return {"operator": operators, "distinct_kernel": distinct_fused(kernels), "start": 1.0}
+
+
+def distinct_fused(kernels: Iterable[Kernel]) -> int:
+    """How many fused kernels there are that are not alike: each is generated, loaded and called by code of its own."""
+    return len({str(kernel.graph) for kernel in kernels if kernel.backend == "triton"})
 
 
 def main_input(graph: Graph) -> TensorType:

@@ -7,13 +7,14 @@ On a CPU the host is the device: it runs what it issues before it goes on, and w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from costmodel.kernels import Kernel
 from costmodel.predictor import Estimate
-from costmodel.program import Program, cold_us, variety
+from costmodel.program import Program, cold_us, dispatch_class, distinct_fused
 from costmodel.serial import BETWEEN, SERIAL_MODES, kernel_counts
 
 CACHE_BYTES = 50e6
@@ -49,9 +50,19 @@ class TimedProgram:
         return cls(program, [one.us for one in estimates], [one.host_us for one in estimates])
 
     @cached_property
-    def variety(self) -> float:
-        """How many kinds of calls it issues, as `costmodel.program.variety` counts them."""
-        return variety(self.program.kernels)
+    def kinds(self) -> int:
+        """How many kinds of kernels it issues."""
+        return len({kernel.kind for kernel in self.program.kernels})
+
+    @cached_property
+    def classes(self) -> int:
+        """How many kinds of calls that is to the host, as `costmodel.program.dispatch_class` tells them apart."""
+        return len(set(map(dispatch_class, self.program.kernels)))
+
+    @cached_property
+    def distinct_fused(self) -> int:
+        """How many of its fused kernels are not alike."""
+        return distinct_fused(self.program.kernels)
 
     @cached_property
     def cold_us(self) -> float:
@@ -134,17 +145,23 @@ def device_times(timed: TimedProgram, costs: Costs) -> list[float]:
 
 
 def eager_counts(timed: TimedProgram) -> dict[str, float]:
-    """What eager host time is a sum of: the amounts that the costs of the same names multiply."""
+    """What eager host time is a sum of: the amounts that the costs of the same names multiply.
+
+    Every call takes longer in a pass that comes back to more: to more kinds of kernels, whose code has to be fetched
+    into the CPU's caches again (`kinds`), and to more modules and tensors, of which each call has its own (`calls`).
+    """
     program, alone = timed.program, sum(timed.host_us)
     return {
         "dispatch": alone,
-        "variety": alone * timed.variety,
+        "kinds": alone * timed.kinds,
+        "calls": alone * math.log(max(1, len(program.kernels))),
         "cold": timed.cold_us,
         "call": len(program.kernels),
         "convolution": sum(kernel.anchor.base == "convolution" for kernel in program.kernels),
         "product": sum(kernel.kind in PRODUCTS for kernel in program.kernels),
         "view": program.calls.views,
         "idle": program.calls.idle,
+        "write": program.calls.writes,
         "module": program.calls.modules,
         "batch_norm": sum(kernel.kind == "batch_norm" for kernel in program.kernels),
         "start": 1.0,
@@ -156,7 +173,8 @@ def default_counts(timed: TimedProgram) -> dict[str, float]:
     program = timed.program
     calls = [_call_counts(*call) for call in zip(program.kernels, timed.host_us, strict=True)]
     counts = {name: sum(call.get(name, 0.0) for call in calls) for name in CALL_COSTS}
-    return counts | {"parameter": program.parameters, "module": program.checked_modules, "start": program.fragments}
+    once = {"distinct": timed.distinct_fused, "start": program.fragments}
+    return counts | once | {"parameter": program.parameters, "module": program.checked_modules}
 
 
 CALL_COSTS = ("dispatch", "extern", "product", "triton", "output")
@@ -202,11 +220,13 @@ def eager_queue(timed: TimedProgram, tables: Mapping[str, Costs]) -> Queue:
 def default_queue(timed: TimedProgram, tables: Mapping[str, Costs]) -> Queue:
     """torch.compile's default mode: guards and arguments first, then a launch a kernel.
 
-    A pass that was cut enters its graphs one after another: all but the first entry are spread over the calls.
+    A pass that was cut enters its graphs one after another: all but the first entry are spread over the calls, and so
+    is what fused kernels that are not alike take more than as many that are.
     """
     program, costs = timed.program, tables["default_host"]
-    entry = (program.fragments - 1) * costs["start"] / max(1, len(program.kernels))
-    calls = [total(_call_counts(*call), costs) + entry for call in zip(program.kernels, timed.host_us, strict=True)]
+    beside = (program.fragments - 1) * costs["start"] + timed.distinct_fused * costs["distinct"]
+    each = beside / max(1, len(program.kernels))
+    calls = [total(_call_counts(*call), costs) + each for call in zip(program.kernels, timed.host_us, strict=True)]
     prologue = program.parameters * costs["parameter"] + program.checked_modules * costs["module"] + costs["start"]
     return Queue(prologue, calls, device_times(timed, tables["default_device"]))
 

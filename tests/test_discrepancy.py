@@ -46,11 +46,13 @@ def told(found: Discrepancy, properties: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def test_properties_by_hand():
-    found = discrepancy.properties_of(TIMED, TIMED)
-    # two calls alike: no variety; the host 12 us of each, the device 8; for each call (1 + 5) / 2 views, (1 + 1) / 2
-    # modules, (1 + 7) / 2 queries and (1 + 3) / 2 parameters
-    by_hand = [math.log(x) for x in (2, 1.5, 1.5, 1, 3, 1, 4, 2, 4, 1000)]
-    assert found == pytest.approx(by_hand)
+    fused = Kernel("triton", parse(RELU), ("0",))
+    compiled = TimedProgram(replace(PROGRAM, kernels=(fused, CALL)), [6.0, 2.0], [5.0, 7.0])
+    found = discrepancy.properties_of(TIMED, compiled)
+    # two calls of one kind and class; the host 12 us of both, the device 8; for each call (1 + 5) / 2 views,
+    # (1 + 1) / 2 modules, (1 + 7) / 2 queries and (1 + 3) / 2 parameters; 4 us a call; the fused kernel has 3/4 of it
+    logs = [math.log(x) for x in (2, 1.5, 1.5, 1, 1, 3, 1, 4, 2, 4, 0.75**2 + 0.25**2)]
+    assert found == pytest.approx([*logs, 0.75, math.log(1000)])
     assert len(found) == len(PROPERTIES)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -21,10 +20,10 @@ from costmodel.program import (
     compile_counts,
     compiled_program,
     dispatch_class,
+    distinct_fused,
     eager_program,
     fragments_of,
     origin_of,
-    variety,
 )
 
 UNIT = ConvUnit(2, 8, 12, 10, kernel=3, padding=1)
@@ -126,12 +125,15 @@ def test_calls_whose_kind_was_pushed_out_of_the_caches_are_cold():
     assert calls("acaca", {"a": 1.0, "c": CODE_US}) == 3 * 1.0 + CODE_US  # c returns after 1 us, a after CODE_US
 
 
-def test_the_variety_of_calls_is_the_entropy_of_their_classes():
-    spatial, linear = convolution(UNIT), Kernel("aten", linear_graph(4, 8, 8, "float32", bias=True), ())
-    assert variety([]) == 0.0
-    assert variety([spatial] * 7) == 0.0
-    assert variety([spatial, linear] * 5) == pytest.approx(math.log(2))
-    assert variety([spatial] * 3 + [linear]) == pytest.approx(0.75 * math.log(4 / 3) + 0.25 * math.log(4))
+def test_equal_fused_kernels_are_one_and_those_of_libraries_none():
+    relu, sigmoid = (
+        f"graph _ {{\n  input %a0: float32[8]\n  %0 = {name}(self=%a0) : float32[8]\n  return %0\n}}"
+        for name in ("relu", "sigmoid")
+    )
+    fused = [Kernel("triton", parse(text), (str(place),)) for place, text in enumerate((relu, sigmoid, relu, relu))]
+    assert distinct_fused([]) == 0
+    assert distinct_fused(fused) == 2
+    assert distinct_fused([*fused[:1], Kernel("aten", parse(sigmoid), ("4",))]) == 1
 
 
 def test_compile_time_counts_equal_kernels_once():

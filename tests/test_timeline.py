@@ -20,17 +20,19 @@ from costmodel.timeline import CACHE_BYTES, Queue, TimedProgram, coldness, devic
 RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
 CALL = Kernel("aten", parse(RELU), ("0",))
 FUSED = Kernel("triton", parse(RELU), ("1",), launches=2)
-CALLS = Calls(modules=4, views=3, idle=5, queries=9)
+CALLS = Calls(modules=4, views=3, idle=5, queries=9, writes=2)
 PROGRAM = Program((CALL, FUSED), (0.0, 1.0), views=6, calls=CALLS, parameters=10, footprint=0, checked_modules=4)
 TABLES = {
     "eager_host": dict.fromkeys(PRIORS["eager_host"], 9.0)
     | {
         "dispatch": 2.0,
-        "variety": 0.1,
+        "kinds": 0.1,
+        "calls": 0.3,
         "cold": 0.0,
         "call": 1.0,
         "view": 0.5,
         "idle": 0.2,
+        "write": 3.0,
         "module": 0.25,
         "start": 20.0,
     },
@@ -41,6 +43,7 @@ TABLES = {
         "extern": 1.0,
         "product": 6.0,
         "triton": 5.5,
+        "distinct": 3.0,
         "output": 1.0,
         "parameter": 0.5,
         "module": 1.5,
@@ -118,8 +121,9 @@ def test_every_launch_costs_more_in_a_model_and_most_with_a_cold_cache():
 
 
 def test_eager_by_hand():
-    # dispatch 2 x (4 + 7), of two kinds, 2 calls, 3 views, 5 idle calls, 4 modules, start
-    host = 2 * 11 + 0.1 * 11 * math.log(2) + 2 * 1 + 3 * 0.5 + 5 * 0.2 + 4 * 0.25 + 20
+    # dispatch 4 + 7, of one kind, in 2 calls; 2 calls, 3 views, 5 idle calls, 2 writes, 4 modules,
+    # start
+    host = 11 * (2 + 0.1 * 1 + 0.3 * math.log(2)) + 2 * 1 + 3 * 0.5 + 5 * 0.2 + 2 * 3 + 4 * 0.25 + 20
     timing = timeline.eager_timing(timed(3.0, 3.0), TABLES)
     assert timing.host_us == pytest.approx(host)
     assert timing.device_us == 6.0
@@ -127,10 +131,11 @@ def test_eager_by_hand():
 
 
 def test_default_by_hand():
-    # start, 10 parameters and 4 modules; a library call of 2 x 4 + 1; two launches of 5.5 and their output
+    # start, 10 parameters and 4 modules; a library call of 2 x 4 + 1; two launches of 5.5 and their output; and 3 for a
+    # fused kernel unlike others, half of it with each call
     timing = timeline.default_timing(timed(100.0, 50.0), TABLES)
-    assert timing.host_us == pytest.approx(30 + 5 + 6 + 9 + 11 + 1)
-    assert timing.latency_us == pytest.approx(41 + 9 + 150 + 8)
+    assert timing.host_us == pytest.approx(30 + 5 + 6 + 9 + 11 + 1 + 3)
+    assert timing.latency_us == pytest.approx(41 + 9 + 1.5 + 150 + 8)
 
 
 def test_every_graph_that_a_pass_is_cut_into_is_entered_anew():
