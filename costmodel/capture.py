@@ -77,13 +77,21 @@ def trace(
     if any(map(torch.is_autocast_enabled, ("cuda", "cpu"))):
         refuse_autocast(type(module).__name__)
     with untouched(module) as has_changed, torch.random.fork_rng(devices=[]):
-        first = _traced(module, inputs, exact, training, partial)
-        if exact or training or not has_changed():
+        state = _state_on_meta(module, training)
+        before = dict(state)
+        first = _traced(module, state, inputs, exact, training, partial)
+        if exact or training or not (has_changed() | _is_other(before, state)):
             return first
         with contextlib.suppress(CaptureError):
-            second = _traced(module, inputs, exact, training, partial)
-            return first if has_changed() else second
+            before = dict(state)
+            second = _traced(module, state, inputs, exact, training, partial)
+            return first if has_changed() | _is_other(before, state) else second
         return first
+
+
+def _is_other(before: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> bool:
+    """Whether a pass has put other tensors in the place of parameters or buffers."""
+    return any(state[key] is not tensor for key, tensor in before.items())
 
 
 def _check_is_module(module: object) -> None:
@@ -92,8 +100,10 @@ def _check_is_module(module: object) -> None:
         raise CaptureError(f"a model is an instance of nn.Module, and this is {said}")
 
 
-def _traced(module: nn.Module, inputs: Inputs, exact: bool, training: bool, partial: bool) -> fx.Graph:
-    state = _state_on_meta(module, training)
+def _traced(
+    module: nn.Module, state: dict[str, torch.Tensor], inputs: Inputs, exact: bool, training: bool, partial: bool
+) -> fx.Graph:
+    """One pass, with `state` in place of parameters and buffers; what the pass puts in their place is in it then."""
     recorder = Recorder(module, {id(tensor): key for key, tensor in state.items()}, exact, training, partial)
     names: list[str] = []
 

@@ -48,7 +48,7 @@ class Recorder(TorchDispatchMode):
     Tensors are not kept alive: what the program lets go of is noted, as eager execution would free it then.
 
     With `exact`, what is written into constants is recorded too: the graph can then be run; without, such writes are
-    folded away as a compiler does, for they cost a pass nothing.
+    folded away as a compiler does, and only counted: eager execution issues them.
 
     Attributes:
         graph: the nodes so far; `meta["types"]` holds what a node returns, `meta["module"]` where it ran,
@@ -276,9 +276,13 @@ class Recorder(TorchDispatchMode):
         given = {id(leaf) for leaf in tree_leaves((args, kwargs))}
         for tensor in results:
             node = self._nodes[id(tensor)]
-            if id(tensor) not in given or (not self.exact and _is_constant(node)):
+            if id(tensor) not in given:
                 continue
             memory = self._memories[memory_of(tensor)]
+            if not self.exact and _is_constant(node):
+                apart = geometry_of(tensor) != memory.geometry  # else the graph goes on with what was written
+                self.calls = replace(self.calls, writes=self.calls.writes + apart)
+                continue
             memory.writes.append((geometry_of(tensor), tensor.dtype, node))
             self._seen[id(tensor)] = len(memory.writes)
 

@@ -143,6 +143,21 @@ class TestRecords:
         graph = captured(forward, idle=nn.Dropout())
         assert graph.calls == ir.Calls(modules=2, views=4, idle=3, queries=1)
 
+    def test_writes_of_constants_into_parts_of_constants(self) -> None:
+        def forward(_: nn.Module, x: torch.Tensor) -> torch.Tensor:
+            mask = x.new_zeros(4, 4)
+            mask[:2, 2:] = 1.0  # as Swin makes its masks
+            mask[2:] = 2.0
+            mask += 1.0  # all of it: an operator of its own
+            weighted = x[..., :4, :4] * mask
+            weighted[0] = 0.0  # no constant
+            return weighted
+
+        graph = captured(forward)
+        assert graph.calls.writes == 2
+        assert bases(graph).count("add") == 1
+        assert "copy" not in bases(graph)[: bases(graph).index("mul")]
+
     def test_multi_head_attention_asks_nothing_that_a_pass_does_not(self) -> None:
         layer = nn.MultiheadAttention(32, 4, batch_first=True).eval()
         graph = captured(lambda m, x: m.heads(x, x, x, need_weights=False)[0], torch.empty(2, 5, 32), heads=layer)
@@ -528,6 +543,20 @@ class TestModuleIsUntouched:
         assert bases(capture_exactly(module, (X,), "g").graph) == ["mul", "add"]  # a plan needs its value
         assert module.cache is cache
         assert not cache
+
+    def test_what_the_first_pass_puts_in_place_of_a_buffer_is_there_too(self) -> None:
+        def forward(module: Any, x: torch.Tensor) -> torch.Tensor:
+            if module.grid.shape[0] != x.shape[-1]:  # as ConViT keeps positions for one size of image
+                module.grid = torch.arange(x.shape[-1], dtype=x.dtype, device=x.device) * 2
+            result: torch.Tensor = x + module.grid
+            return result
+
+        module = Calls(forward)
+        module.register_buffer("grid", torch.zeros(1), persistent=False)
+        graph = capture(module, (X,))
+        assert bases(graph) == ["add"]
+        assert [(value.name, value.type.shape) for value in graph.values[1:]] == [("grid", X.shape[-1:])]
+        assert module.grid.tolist() == [0.0]
 
     def test_a_module_without_a_steady_state_is_recorded_in_its_first_pass(self) -> None:
         def grow(module: Any, x: torch.Tensor) -> torch.Tensor:

@@ -120,7 +120,7 @@ def test_users_are_in_order_and_each_once() -> None:
 
 
 class TestParse:
-    TEXT = """graph tiny calls 2 views 3 idle 4 queries 5 checks 1 {
+    TEXT = """graph tiny calls 2 views 3 idle 4 queries 5 writes 6 checks 1 {
   input %x: float32[1,3,8,8]
   param %w: float32[4,3,3,3] nhwc
   %c = convolution(input=%x, weight=%w, bias=None, stride=[1, 1], transposed=False) : float32[1,4,6,6] @conv
@@ -131,7 +131,7 @@ class TestParse:
     def test_reads_what_is_printed(self) -> None:
         tiny = parse(self.TEXT)
         assert str(tiny) == self.TEXT
-        assert (tiny.calls, tiny.checked_modules) == (Calls(modules=2, views=3, idle=4, queries=5), 1)
+        assert (tiny.calls, tiny.checked_modules) == (Calls(modules=2, views=3, idle=4, queries=5, writes=6), 1)
         assert tiny.ops[0].arg("stride") == (1, 1)
         assert tiny.ops[0].module == "conv"
 

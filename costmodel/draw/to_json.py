@@ -25,6 +25,7 @@ def to_json(graph: Graph, units: Sequence[Unit]) -> str:
         "view_calls": graph.calls.views,
         "idle_calls": graph.calls.idle,
         "queries": graph.calls.queries,
+        "writes": graph.calls.writes,
         "checked_modules": graph.checked_modules,
         "values": [{"name": value.name, "role": value.role, "type": _type(value.type)} for value in graph.values],
         "ops": [_op(op) for op in graph.ops],

@@ -34,7 +34,7 @@ DTYPE_BYTES: Mapping[str, int] = {
     "complex64": 8,
 }
 LAYOUTS = ("nchw", "nhwc", "strided")
-COUNTS = ("calls", "views", "idle", "queries", "checks")
+COUNTS = ("calls", "views", "idle", "queries", "writes", "checks")
 """What a graph's first line tells after its name, where there are any: the counts of `Calls`, and checked modules."""
 _QUOTED_IF = re.compile(r"[\s'\"]")
 """What a word cannot hold."""
@@ -182,12 +182,15 @@ class Calls:
         views: functions that make views and nothing else.
         idle: functions that issue nothing: a dropout in evaluation mode, a conversion to the type that a tensor has.
         queries: of a tensor's shape, type or device.
+        writes: of constants into parts of constants, as masks are made; compilers fold them, and no operator of the
+            graph tells of them.
     """
 
     modules: int = 0
     views: int = 0
     idle: int = 0
     queries: int = 0
+    writes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
