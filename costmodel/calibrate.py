@@ -31,6 +31,7 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
         "product": -4.0,
         "batch_norm": 2.0,
         "view": 2.5,
+        "view_again": -2.4,
         "idle": 2.5,
         "write": 15.0,
         "module": 1.5,

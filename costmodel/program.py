@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from costmodel import ops
+from costmodel.attention import fast_path
 from costmodel.compile import compiled_kernels
 from costmodel.ir import Calls, Graph, Op, Ref, TensorType
 from costmodel.kernels import Kernel, eager_kernels, grouping
@@ -27,6 +28,7 @@ class Program:
         checked_modules: modules that a compiled call checks one by one; 0 where nothing is compiled.
         footprint: bytes that every pass comes back to: parameters, inputs, and the memory that results take turns in.
         fragments: into how many graphs the pass was cut, each of which is entered by itself.
+        views_again: how often a view leads to a further kernel: isolated, each kernel makes all that lead to it.
     """
 
     kernels: tuple[Kernel, ...]
@@ -37,12 +39,20 @@ class Program:
     footprint: int
     checked_modules: int = 0
     fragments: int = 1
+    views_again: int = 0
 
 
 def eager_program(graph: Graph, on_cpu: bool = False) -> Program:
     """Operator after operator, as written."""
-    views = sum(ops.lookup(op).role is Role.VIEW for op in graph.ops)
-    return _program(graph, eager_kernels(graph, on_cpu), views, graph.calls)
+    program = _program(graph, eager_kernels(graph, on_cpu), count_views(graph), graph.calls)
+    made = sum(count_views(kernel.graph) for kernel in program.kernels)
+    once = count_views(graph if on_cpu else fast_path(graph))
+    return replace(program, views_again=max(0, made - once))
+
+
+def count_views(graph: Graph) -> int:
+    """How many of its operators launch nothing."""
+    return sum(ops.lookup(op).role is Role.VIEW for op in graph.ops)
 
 
 def compiled_program(graph: Graph, on_cpu: bool = False) -> Program:

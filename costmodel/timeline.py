@@ -160,6 +160,7 @@ def eager_counts(timed: TimedProgram) -> dict[str, float]:
         "convolution": sum(kernel.anchor.base == "convolution" for kernel in program.kernels),
         "product": sum(kernel.kind in PRODUCTS for kernel in program.kernels),
         "view": program.calls.views,
+        "view_again": program.views_again,
         "idle": program.calls.idle,
         "write": program.calls.writes,
         "module": program.calls.modules,

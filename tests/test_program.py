@@ -125,6 +125,20 @@ def test_calls_whose_kind_was_pushed_out_of_the_caches_are_cold():
     assert calls("acaca", {"a": 1.0, "c": CODE_US}) == 3 * 1.0 + CODE_US  # c returns after 1 us, a after CODE_US
 
 
+def test_views_that_lead_to_several_kernels_count_once():
+    class Halves(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            turned = x.transpose(0, 1)
+            left, right = turned.chunk(2)
+            return left.relu() + left.sigmoid() * right  # two views lead to three kernels
+
+    program = eager_program(capture(Halves(), (torch.empty(4, 6),)))
+    made = [sum(op.base in ("transpose", "split", "chunk") for op in kernel.graph.ops) for kernel in program.kernels]
+    assert sum(made) == 6
+    assert program.views_again == 4
+    assert eager_program(capture(nn.ReLU(), (torch.empty(4, 6),))).views_again == 0
+
+
 def test_equal_fused_kernels_are_one_and_those_of_libraries_none():
     relu, sigmoid = (
         f"graph _ {{\n  input %a0: float32[8]\n  %0 = {name}(self=%a0) : float32[8]\n  return %0\n}}"
