@@ -80,12 +80,12 @@ def trace(
         state = _state_on_meta(module, training)
         before = dict(state)
         first = _traced(module, state, inputs, exact, training, partial)
-        if exact or training or not (has_changed() | _is_other(before, state)):
+        if exact or training or not (has_changed() or _is_other(before, state)):
             return first
         with contextlib.suppress(CaptureError):
             before = dict(state)
             second = _traced(module, state, inputs, exact, training, partial)
-            return first if has_changed() | _is_other(before, state) else second
+            return first if has_changed() or _is_other(before, state) else second
         return first
 
 

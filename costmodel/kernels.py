@@ -62,12 +62,25 @@ class Kernel:
 
 
 def eager_kernels(graph: Graph, on_cpu: bool = False) -> tuple[Kernel, ...]:
-    """One kernel call for each operator that is not a view, in execution order; on a CPU, as it was captured.
+    """One kernel call for each operator that is not a view, in execution order."""
+    return kernels_of(as_issued(graph, on_cpu))
+
+
+def as_issued(graph: Graph, on_cpu: bool = False) -> Graph:
+    """The operators as eager execution gets to them: on a GPU, as ATen dispatches them; on a CPU, as captured."""
+    return graph if on_cpu else choose_libraries(fast_path(graph))
+
+
+def count_views(graph: Graph) -> int:
+    """How many operators launch nothing."""
+    return sum(ops.lookup(op).role is Role.VIEW for op in graph.ops)
+
+
+def kernels_of(graph: Graph) -> tuple[Kernel, ...]:
+    """One kernel call for each operator of a graph `as_issued` that is not a view, in execution order.
 
     An `as_strided_scatter` is none either: it says where an operator that wrote through a view has left its result.
     """
-    if not on_cpu:
-        graph = choose_libraries(fast_path(graph))
     extractor = Extractor(graph)
     return tuple(
         Kernel("aten", extractor.extract([op.name]), (op.name,))

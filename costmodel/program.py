@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from costmodel import ops
-from costmodel.attention import fast_path
 from costmodel.compile import compiled_kernels
 from costmodel.ir import Calls, Graph, Op, Ref, TensorType
-from costmodel.kernels import Kernel, eager_kernels, grouping
+from costmodel.kernels import Kernel, as_issued, count_views, grouping, kernels_of
 from costmodel.ops import Role
 
 
@@ -44,15 +43,10 @@ class Program:
 
 def eager_program(graph: Graph, on_cpu: bool = False) -> Program:
     """Operator after operator, as written."""
-    program = _program(graph, eager_kernels(graph, on_cpu), count_views(graph), graph.calls)
+    issued = as_issued(graph, on_cpu)
+    program = _program(graph, kernels_of(issued), count_views(graph), graph.calls)
     made = sum(count_views(kernel.graph) for kernel in program.kernels)
-    once = count_views(graph if on_cpu else fast_path(graph))
-    return replace(program, views_again=max(0, made - once))
-
-
-def count_views(graph: Graph) -> int:
-    """How many of its operators launch nothing."""
-    return sum(ops.lookup(op).role is Role.VIEW for op in graph.ops)
+    return replace(program, views_again=max(0, made - count_views(issued)))
 
 
 def compiled_program(graph: Graph, on_cpu: bool = False) -> Program:

@@ -149,6 +149,7 @@ def eager_counts(timed: TimedProgram) -> dict[str, float]:
 
     Every call takes longer in a pass that comes back to more: to more kinds of kernels, whose code has to be fetched
     into the CPU's caches again (`kinds`), and to more modules and tensors, of which each call has its own (`calls`).
+    Measured alone, a kernel makes all views that lead to it, others' too: `view_again` takes those off.
     """
     program, alone = timed.program, sum(timed.host_us)
     return {

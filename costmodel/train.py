@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from costmodel import ops
 from costmodel.dataset import TRUSTED, WORKSPACE
 from costmodel.features import CONVOLUTIONS, GROUPS, Roofline, anchor_flops, featurize, group_of
 from costmodel.grow_trees import grow_device_trees, grow_host_trees
-from costmodel.kernels import Kernel
+from costmodel.kernels import Kernel, count_views
 from costmodel.predictor import (
     UNMEASURED,
     Array,
@@ -185,8 +184,7 @@ LEAST_HOST_US = 0.5
 
 def issue_alone_us(kernel: Kernel, host_us: float) -> float:
     """What the host takes to issue a kernel without the views that lead to its operands, microseconds."""
-    views = sum(ops.lookup(op).role is ops.Role.VIEW for op in kernel.graph.ops)
-    return max(LEAST_HOST_US, host_us - VIEW_US * views)
+    return max(LEAST_HOST_US, host_us - VIEW_US * count_views(kernel.graph))
 
 
 def shape_group(graph_text: str) -> int:
