@@ -7,7 +7,9 @@ to end. So a model is prepared in a process of its own, many of them side by sid
 device measures, in short rounds, a reference pass, eager and, with `--mode`, compiled calls in turn, while the others
 wait. Records are like those of `collectors.models`, one for each process, with all rounds and `probes_us`: what the
 host was found to be before each round and after the last. With `--modules` each has `modules_us` too, what its modules
-take the host (`collectors.module_times`).
+take the host (`collectors.module_times`). With `--launch-us` records of a host that needs longer for a launch are not
+kept: calls on a disturbed host, replays of graphs among them, take up to twice as long, which the probe does not make
+up for. If it is so for most of a block, no more are begun.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -61,6 +63,7 @@ class Settings:
         held: how many processes prepare side by side and then wait for their turn.
         mode: of torch.compile, which is measured too; none if it is None.
         modules: whether the host time of each module is taken too.
+        launch_us: records are kept if the probe said at most this, in the median; all of them if it is None.
     """
 
     devices: tuple[str, ...] = ("cuda",)
@@ -69,6 +72,7 @@ class Settings:
     held: int = 24
     mode: str | None = None
     modules: bool = False
+    launch_us: float | None = None
 
 
 def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
@@ -91,13 +95,19 @@ def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
         start = time.monotonic()
         if start + took - begin > settings.seconds:
             break
-        records = []
+        records, disturbed = [], 0
         for record in _measured(block, settings, context):
-            counts[case_key(record)] += 1
             records.append(record)
+            if _is_disturbed(record, settings.launch_us):
+                disturbed += 1
+                continue
+            counts[case_key(record)] += 1
             append(out, record | {"session": session, "process": counts[case_key(record)]})
         took = time.monotonic() - start
-        print(_said(records, took), flush=True)
+        print(_said(records, disturbed, took), flush=True)
+        if disturbed > len(block) / 2:
+            print(f"stopped: a launch takes more than {settings.launch_us} us on this host", flush=True)
+            break
 
 
 def _can_import(name: str) -> bool:
@@ -109,14 +119,20 @@ def _can_import(name: str) -> bool:
     return True
 
 
-def _said(records: Sequence[dict[str, Any]], seconds: float) -> str:
+def _is_disturbed(record: Mapping[str, Any], launch_us: float | None) -> bool:
+    """Whether a record was taken on a host that needed longer than that for a launch."""
+    return launch_us is not None and record.get("probe_us", 0.0) > launch_us
+
+
+def _said(records: Sequence[dict[str, Any]], disturbed: int, seconds: float) -> str:
     """A line about a block."""
     probes = [us for record in records for us in record.get(PROBES, [])]
     failed = [f"{case_key(record)}: {record['error']}" for record in records if "error" in record]
     host = (
         f"a launch {min(probes):.1f} to {max(probes):.1f} us, mostly {statistics.median(probes):.1f}" if probes else ""
     )
-    return "; ".join([f"{len(records)} from {case_key(records[0])} on in {seconds:.0f} s", host, *failed])
+    left_out = f", {disturbed} of them not kept" if disturbed else ""
+    return "; ".join([f"{len(records)} from {case_key(records[0])} on in {seconds:.0f} s{left_out}", host, *failed])
 
 
 def _blocks(cases: Sequence[Case], done: Counter[str], settings: Settings) -> list[Sequence[Case]]:
@@ -249,6 +265,7 @@ def main() -> None:
     parser.add_argument("--held", type=int, default=24)
     parser.add_argument("--mode", choices=MODES, help="of torch.compile, measured too")
     parser.add_argument("--modules", action="store_true", help="the host time of each module too")
+    parser.add_argument("--launch-us", type=float, help="not on a host that needs longer for a launch, microseconds")
     args = vars(parser.parse_args())
     cases, out = args.pop("cases"), args.pop("out")
     args["devices"] = tuple(args["devices"])

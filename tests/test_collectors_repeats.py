@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -62,6 +63,25 @@ def test_what_a_model_raises_is_its_record():
     here, there = multiprocessing.Pipe()
     repeats.hold(case("resnet81"), "cpu", None, False, there)
     assert here.recv()["error"].startswith("UnknownModelError: unknown model 'resnet81'")
+
+
+def test_a_disturbed_host_leaves_no_record_and_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    launches = {"a": 7.0, "b": 8.5, "c": 8.1, "d": 9.0, "e": 6.0}
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(
+        repeats, "_measured", lambda block, *_: [one | {"probe_us": launches[one["model"]]} for one in block]
+    )
+    out = tmp_path / "models.jsonl"
+    settings = Settings(devices=("cpu",), times=1, held=2, launch_us=8.0)
+    repeats.collect([case(name) for name in launches], out, settings)
+    assert [json.loads(line)["model"] for line in out.read_text().splitlines()] == ["a"]  # half a block ends nothing
+    said = capsys.readouterr().out
+    assert "2 from a@1 float32 nchw 32px on in 0 s, 1 of them not kept" in said
+    assert "stopped: a launch takes more than 8.0 us on this host" in said
+    repeats.collect([case(name) for name in launches], out, replace(settings, launch_us=None))
+    assert count_records(out).total() == len(launches)
 
 
 def test_a_process_that_ends_without_a_word():
