@@ -118,6 +118,10 @@ class Recorder(TorchDispatchMode):
             self.calls = replace(self.calls, **{kind: getattr(self.calls, kind) + 1})
         return result
 
+    def count_views(self, views: int) -> None:
+        """Counts functions that make views where they are called out of sight, or others that take as long."""
+        self.calls = replace(self.calls, views=self.calls.views + views)
+
     def stop(self, error: BaseException) -> None:
         """The forward pass ended for want of a tensor's values: notes where, and what did not run for it."""
         frames = reversed(list(traceback.walk_tb(error.__traceback__)))
