@@ -95,15 +95,14 @@ def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
         start = time.monotonic()
         if start + took - begin > settings.seconds:
             break
-        records, disturbed = [], 0
+        records = []
         for record in _measured(block, settings, context):
             records.append(record)
-            if _is_disturbed(record, settings.launch_us):
-                disturbed += 1
-                continue
-            counts[case_key(record)] += 1
-            append(out, record | {"session": session, "process": counts[case_key(record)]})
+            if not _is_disturbed(record, settings.launch_us):
+                counts[case_key(record)] += 1
+                append(out, record | {"session": session, "process": counts[case_key(record)]})
         took = time.monotonic() - start
+        disturbed = sum(_is_disturbed(record, settings.launch_us) for record in records)
         print(_said(records, disturbed, took), flush=True)
         if disturbed > len(block) / 2:
             print(f"stopped: a launch takes more than {settings.launch_us} us on this host", flush=True)

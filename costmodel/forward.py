@@ -167,7 +167,7 @@ def _native_multi_head(module: nn.MultiheadAttention, recorder: Recorder, x: tor
 
     A graph that is to be run gets what its operator does on a GPU: linear layers around fused attention.
     """
-    recorder.count_views(_FAST_PATH_VIEWS)
+    recorder.count("views", _FAST_PATH_VIEWS)
     weights = (module.in_proj_weight, module.in_proj_bias, module.out_proj.weight, module.out_proj.bias)
     if recorder.exact:
         heads = (*x.shape[:2], module.num_heads, module.head_dim)

@@ -101,7 +101,7 @@ class Recorder(TorchDispatchMode):
     def enter(self, child: nn.Module) -> None:
         """A submodule starts to run."""
         self._running.enter(child)
-        self.calls = replace(self.calls, modules=self.calls.modules + 1)
+        self.count("modules")
         self._called.add(child)
 
     def leave(self, child: nn.Module) -> None:
@@ -115,12 +115,12 @@ class Recorder(TorchDispatchMode):
         if computing == self._computing:
             views, made = issued < self._issued, any(map(_is_tensor, tree_leaves(result)))
             kind = "views" if views else "idle" if made else "queries"
-            self.calls = replace(self.calls, **{kind: getattr(self.calls, kind) + 1})
+            self.count(kind)
         return result
 
-    def count_views(self, views: int) -> None:
-        """Counts functions that make views where they are called out of sight, or others that take as long."""
-        self.calls = replace(self.calls, views=self.calls.views + views)
+    def count(self, kind: str, more: int = 1) -> None:
+        """Counts so many more among `calls`: of `modules`, `views`, `idle`, `queries` or `writes`."""
+        self.calls = replace(self.calls, **{kind: getattr(self.calls, kind) + more})
 
     def stop(self, error: BaseException) -> None:
         """The forward pass ended for want of a tensor's values: notes where, and what did not run for it."""
@@ -285,7 +285,7 @@ class Recorder(TorchDispatchMode):
             memory = self._memories[memory_of(tensor)]
             if not self.exact and _is_constant(node):
                 apart = geometry_of(tensor) != memory.geometry  # else the graph goes on with what was written
-                self.calls = replace(self.calls, writes=self.calls.writes + apart)
+                self.count("writes", apart)
                 continue
             memory.writes.append((geometry_of(tensor), tensor.dtype, node))
             self._seen[id(tensor)] = len(memory.writes)
