@@ -25,6 +25,7 @@ tables: $(VENV)/.test
 	$(BIN)/python scripts/blind_test.py --write docs/accuracy.md
 	$(BIN)/python scripts/blind_test.py -o docs/unseen_h200.csv --section unseen --write docs/accuracy.md
 	$(BIN)/python scripts/blind_kernels.py --write docs/accuracy.md
+	$(BIN)/python scripts/blind_kernels.py -o docs/float16_kernels_h200.csv --section "float16 kernels" --write docs/accuracy.md
 	$(BIN)/python scripts/layer_accuracy.py --rows docs/layers_h200.csv --write docs/accuracy.md
 	$(BIN)/python scripts/repeatability.py --write docs/accuracy.md
 	$(BIN)/python scripts/module_times.py --write docs/accuracy.md

@@ -1,11 +1,13 @@
-"""Kernels measured after a profile was made, as that profile had predicted them; with --write, into docs/accuracy.md.
+r"""Kernels measured after a profile was made, as it had predicted them; with --write, into docs/accuracy.md.
 
 git worktree add before 3eddb0a
 PYTHONPATH=before python scripts/blind_kernels.py before/trained_models/nvidia-h200 -o docs/blind_kernels_h200.csv
 python scripts/blind_kernels.py --write docs/accuracy.md
+python scripts/blind_kernels.py trained_models/nvidia-h200 --units docs/float16_kernels_h200.parquet \
+    -o docs/float16_kernels_h200.csv --section "float16 kernels" --write docs/accuracy.md
 
-Those kernels of a newer dataset are taken that the older one never measured. The older profile predicts them with the
-program as it was then: of the package, this uses only what was there already.
+Those kernels of newer measurements are taken that the older dataset does not have. The older profile predicts them with
+the program as it was then: of the package, this uses only what was there already.
 """
 
 from __future__ import annotations
@@ -25,15 +27,15 @@ from costmodel.predictor import Predictor
 from costmodel.scores import markdown_table, percent, replace_section
 from costmodel.train import trusted
 
-BEGIN, END = "<!-- blind kernels: made by scripts/blind_kernels.py -->", "<!-- end of blind kernels -->"
 HEAD = ("group", "kernels", "mean error", "median", "intervals hold", "constant")
 NAMES = ("mean_error", "median_error", "held", "constant_error")
 UNITS = Path("trained_models/nvidia-h200/units.parquet")
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("before", type=Path, nargs="?", help="the older profile's directory; none: show the file")
-parser.add_argument("--units", type=Path, default=UNITS, help="kernels that the newer profile knows")
+parser.add_argument("--units", type=Path, default=UNITS, help="the newer measurements: a dataset of kernels")
 parser.add_argument("-o", "--output", type=Path, default=Path("docs/blind_kernels_h200.csv"))
+parser.add_argument("--section", default="blind kernels", help="the name of the marks between which it is put")
 parser.add_argument("--write", type=Path, metavar="FILE", help="put the table there")
 
 
@@ -95,6 +97,11 @@ def table_markdown(scores: pd.DataFrame) -> str:
     return markdown_table(HEAD, rows)
 
 
+def marks(section: str) -> tuple[str, str]:
+    """What a table stands between."""
+    return f"<!-- {section}: made by scripts/blind_kernels.py -->", f"<!-- end of {section} -->"
+
+
 def main(args: argparse.Namespace) -> None:
     """Predicts, or reads the scores of what was predicted, and shows them."""
     if args.before:
@@ -102,7 +109,7 @@ def main(args: argparse.Namespace) -> None:
     text = table_markdown(pd.read_csv(args.output))
     print(text)
     if args.write:
-        args.write.write_text(replace_section(args.write, text, BEGIN, END), encoding="utf-8")
+        args.write.write_text(replace_section(args.write, text, *marks(args.section)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Kernels that a profile had never measured, as it predicts them; docs/accuracy.md's table is that of the file."""
+"""Kernels that a profile had never measured, as it predicts them; docs/accuracy.md's tables are those of the files."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def test_errors_by_hand(script: ModuleType):
     ]
 
 
-def test_the_table_on_the_page_is_that_of_the_file(script: ModuleType):
+@pytest.mark.parametrize("section", ["blind kernels", "float16 kernels"])
+def test_the_tables_on_the_page_are_those_of_the_files(script: ModuleType, section: str):
     page = ROOT / "docs" / "accuracy.md"
-    table = script.table_markdown(pd.read_csv(ROOT / "docs" / "blind_kernels_h200.csv"))
-    assert replace_section(page, table, script.BEGIN, script.END) == page.read_text(encoding="utf-8")
+    table = script.table_markdown(pd.read_csv(ROOT / "docs" / f"{section.replace(' ', '_')}_h200.csv"))
+    assert replace_section(page, table, *script.marks(section)) == page.read_text(encoding="utf-8")
