@@ -29,20 +29,22 @@ STEMS = ((3, 2, 1), (3, 1, 1), (7, 2, 3), (4, 4, 0), (7, 4, 3), (16, 16, 0), (6,
 GROUP_WIDTHS = (4, 8, 8, 16, 16, 24, 32, 40, 48, 56, 64, 72, 88, 112, 120, 168)
 
 
-def sample(count: int, seed: int) -> list[Case]:
+def sample(count: int, seed: int, dtype: str | None = None) -> list[Case]:
     """`count` different kernels, repeatably: single convolutions in both layouts, and cuDNN's fused ones.
 
     Args:
         count: of cases.
         seed: of the lots.
+        dtype: of all of them; by lot, mostly float32, if it is None.
     """
     rng = random.Random(seed)  # noqa: S311 - repeatable is what it should be
-    return draw_distinct(count, lambda: _drawn(rng))
+    return draw_distinct(count, lambda: _drawn(rng, dtype))
 
 
-def _drawn(rng: random.Random) -> list[Case]:
+def _drawn(rng: random.Random, dtype: str | None) -> list[Case]:
     """One kernel; none if it is too large, too small or impossible."""
     unit = _draw(rng)
+    unit = replace(unit, dtype=dtype or unit.dtype)
     if unit.out_size < 1 or unit.elements > MOST_ELEMENTS or not LEAST_WORK <= unit.work <= MOST_WORK:
         return []
     return [_case(unit, rng)]

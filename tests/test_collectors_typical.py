@@ -32,6 +32,15 @@ def test_the_same_seed_draws_the_same_and_more_of_them_begin_alike():
     assert typical.sample(40, seed=4) != some
 
 
+def test_all_are_of_the_precision_that_is_asked_for():
+    cases = typical.sample(60, seed=3, dtype="float16")
+    assert {value.type.dtype for case in cases for value in parse(case.graph).values} == {"float16"}
+    assert [case.graph for case in cases[:20]] == [
+        case.graph.replace("bfloat16", "float16").replace("float32", "float16")
+        for case in typical.sample(60, seed=3)[:20]
+    ]  # the same kernels otherwise
+
+
 def test_layouts_and_precisions_are_those_of_models():
     cases = typical.sample(2000, seed=1)
     first = [parse(case.graph).values[0].type for case in cases]

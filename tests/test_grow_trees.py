@@ -34,3 +34,19 @@ def test_device_times_that_leap_are_told_to_either_side_of_the_leap():
     again = grow_device_trees(x, target.astype(np.float32), 50)
     assert len(again.roots) == 50
     assert (again.forward(fresh) == grow_device_trees(x, target.astype(np.float32), 50).forward(fresh)).all()
+
+
+def test_calls_that_launch_a_kernel_for_each_group_are_told_though_they_are_rare():
+    rng = np.random.default_rng(0)
+    half, multiplied, groups = rng.random(6000) < 0.3, rng.random(6000) < 0.04, rng.uniform(2, 10, 6000)
+    looped = half & multiplied
+    host_us = np.where(looped, 20 + 4.8 * 2**groups, 25.0) * np.exp(rng.normal(0, 0.1, 6000))
+    x = np.stack([half, multiplied, groups], axis=1).astype(np.float32)
+    learnt, told = np.arange(6000) < 4500, looped & (np.arange(6000) >= 4500)
+    assert 15 <= told.sum() <= 30  # some 1 % of the calls
+    errors = [
+        np.abs(trees.forward(x[told]) - np.log(host_us[told])).mean()
+        for way in (False, True)
+        if (trees := grow_host_trees(x[learnt], host_us[learnt].astype(np.float32), looped=way))
+    ]
+    assert errors[1] < 0.2 < 0.3 < errors[0]
