@@ -3,8 +3,9 @@ r"""Kernels measured after a profile was made, as it had predicted them; with --
 git worktree add before 3eddb0a
 PYTHONPATH=before python scripts/blind_kernels.py before/trained_models/nvidia-h200 -o docs/blind_kernels_h200.csv
 python scripts/blind_kernels.py --write docs/accuracy.md
-python scripts/blind_kernels.py trained_models/nvidia-h200 --units docs/float16_kernels_h200.parquet \
-    -o docs/float16_kernels_h200.csv --section "float16 kernels" --write docs/accuracy.md
+git worktree add before cc1884c
+PYTHONPATH=before python scripts/blind_kernels.py before/trained_models/nvidia-h200 -o docs/float16_kernels_h200.csv
+python scripts/blind_kernels.py -o docs/float16_kernels_h200.csv --section "float16 kernels" --write docs/accuracy.md
 
 Those kernels of newer measurements are taken that the older dataset does not have. The older profile predicts them with
 the program as it was then: of the package, this uses only what was there already.
