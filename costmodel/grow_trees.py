@@ -13,7 +13,8 @@ from costmodel.trees import Trees, of_regressors
 HOST_TREES = 2
 """So many boosted models tell host times together; features are chosen by lot at every split, each time others."""
 LOOPED: Mapping[str, Any] = {"loss": "squared_error", "max_leaf_nodes": 127, "min_samples_leaf": 10}
-"""Of trees for calls of which a few take many times as long as the others, and not by chance."""
+"""Of trees for calls of which a few take many times as long as the others, and not by chance. One model of so many
+leaves is enough."""
 
 
 def grow_host_trees(x: Array, host_us: Array, seed: int = 0, looped: bool = False) -> Trees | None:
@@ -28,7 +29,7 @@ def grow_host_trees(x: Array, host_us: Array, seed: int = 0, looped: bool = Fals
         seed: of the features that are tried at a split.
         looped: whether some calls launch a kernel for each group of channels, as cuDNN does for some convolutions in
             half precision, 4.8 us each: trees under absolute loss pass over such rare ones (their logarithms are 0.85
-            off, and 0.23 under squared loss), which tells all others 5 % worse where there are none.
+            off, and 0.23 under squared loss). Where there are none, squared loss is up to a quarter worse.
     """
     known = host_us != UNMEASURED
     if not known.any():

@@ -178,8 +178,6 @@ HOST = "host_us_p25"
 VIEW_US = 2.0
 """Taken off the host time of an isolated call for each view that leads to its operands, as eager models' views are
 counted apart. There a view takes 4.4; the rest stands for what it takes compiled, where nothing else counts it."""
-GROUPS_OF_CHANNELS = "grouped"
-"""A feature that kernels of convolutions alone have."""
 LEAST_HOST_US = 0.5
 """No call takes the host less, whatever is taken off."""
 
@@ -239,6 +237,10 @@ def train_networks(table: Table, mean: Array, scale: Array, settings: Settings) 
     return tuple(train_network(x, table.target, settings, settings.seed + i) for i in range(settings.ensemble))
 
 
+CONVOLUTIONS_HAVE = "grouped"
+"""A feature that no other kernels have: of theirs, the library runs some group after group."""
+
+
 def assemble(
     table: Table,
     mean: Array,
@@ -260,7 +262,7 @@ def assemble(
     x = scaled(table.raw, mean, scale)
     far = 2.0 * float(np.quantile(gaps(x, settings.seed), 0.98))
     edges = np.array(EDGES_US, dtype=np.float32)
-    host_trees = grow_host_trees(x, table.host_us, settings.seed, looped=GROUPS_OF_CHANNELS in table.names)
+    host_trees = grow_host_trees(x, table.host_us, settings.seed, looped=CONVOLUTIONS_HAVE in table.names)
     sizes, limits = limits_by_size(size_of(x, table.names), table.target)
     unfitted = GroupModel(
         names=table.names,

@@ -3,8 +3,8 @@ r"""Kernels measured after a profile was made, as it had predicted them; with --
 git worktree add before 3eddb0a
 PYTHONPATH=before python scripts/blind_kernels.py before/trained_models/nvidia-h200 -o docs/blind_kernels_h200.csv
 python scripts/blind_kernels.py --write docs/accuracy.md
-git worktree add before cc1884c
-PYTHONPATH=before python scripts/blind_kernels.py before/trained_models/nvidia-h200 -o docs/float16_kernels_h200.csv
+git worktree add later cc1884c
+PYTHONPATH=later python scripts/blind_kernels.py later/trained_models/nvidia-h200 -o docs/float16_kernels_h200.csv
 python scripts/blind_kernels.py -o docs/float16_kernels_h200.csv --section "float16 kernels" --write docs/accuracy.md
 
 Those kernels of newer measurements are taken that the older dataset does not have. The older profile predicts them with
