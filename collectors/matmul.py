@@ -55,12 +55,19 @@ def sample(count: int, seed: int) -> Iterator[Case]:
         yield Case(str(graph), "aten", source="matmul")
 
 
+TOKENS = (1, 49, 50, 64, 196, 197, 256, 784, 1024, 3136)
+"""What a model makes of an image, as many in each."""
+MIXED_TOKENS = 0.08
+"""So many widths are numbers of tokens, as where a layer mixes tokens and not channels."""
+
+
 def _rows(rng: random.Random) -> int:
-    tokens = rng.choice((1, 49, 50, 64, 196, 197, 256, 784, 1024, 3136))
-    return tokens * rng.choice((1, 1, 2, 4, 8, 16, 32, 32, 64))
+    return rng.choice(TOKENS) * rng.choice((1, 1, 2, 4, 8, 16, 32, 32, 64))
 
 
 def _width(rng: random.Random) -> int:
+    if rng.random() < MIXED_TOKENS:
+        return rng.choice(TOKENS[1:])
     raw = 2 ** rng.uniform(4, 12.5)
-    step = rng.choices((8, 32, 64, 1), (30, 30, 35, 5))[0]
+    step = rng.choices((8, 32, 64, 4, 1), (30, 30, 30, 5, 5))[0]
     return max(step, round(raw / step) * step)

@@ -87,8 +87,9 @@ def _pointwise(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
 def _grouped(rng: random.Random, layer: ConvUnit, _halvings: int) -> ConvUnit:
     stride, per_group = rng.choices((1, 2), (75, 25))[0], rng.choice(GROUP_WIDTHS)
     groups = max(2, min(64, round(layer.in_channels / per_group)))
-    width = groups * per_group
-    return replace(layer, stride=stride, groups=groups, in_channels=width, out_channels=width)
+    width, kernel = groups * per_group, rng.choices((3, 1, 5), (80, 15, 5))[0]
+    there = replace(layer, kernel=kernel, padding=kernel // 2, stride=stride if kernel > 1 else 1)
+    return replace(there, groups=groups, in_channels=width, out_channels=width)
 
 
 def _depthwise(rng: random.Random, layer: ConvUnit, _halvings: int) -> ConvUnit:

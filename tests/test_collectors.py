@@ -188,6 +188,12 @@ def test_sampled_products_stay_within_reason(seed: int):
         assert max(value.type.numel for value in graph.values) <= 1 << 27
 
 
+def test_some_products_mix_tokens():
+    widths = [parse(case.graph).ops[-1].type.shape[-1] for case in matmul.sample(400, 1)]
+    mixed = sum(width in (49, 50, 196, 197) for width in widths)  # four of nine, of 8 in a hundred; seldom by chance
+    assert 0.015 < mixed / 400 < 0.06
+
+
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_linear_graph_computes_what_the_functional_does(bias: bool):
     graph = matmul.linear_graph(5, 16, 7, "float32", bias)

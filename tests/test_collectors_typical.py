@@ -64,6 +64,8 @@ def test_the_smaller_the_map_the_more_channels_it_has():
     grouped = [unit for unit in units if 1 < unit.groups < unit.in_channels]
     assert grouped
     assert all(unit.in_channels % unit.groups == 0 == unit.out_channels % unit.groups for unit in grouped)
+    assert {(unit.kernel, unit.padding) for unit in grouped} == {(1, 0), (3, 1), (5, 2)}
+    assert {unit.stride for unit in grouped if unit.kernel == 1} == {1}
     assert any(unit.groups == unit.in_channels for unit in units)
     assert any(unit.in_channels == 3 and unit.stride > 1 for unit in units)
     multiplied = {unit.out_channels / unit.in_channels for unit in units if 3 < unit.groups == unit.in_channels}

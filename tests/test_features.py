@@ -242,6 +242,32 @@ def test_a_convolution_in_words():
     assert named["log_out_pixels"] == math.log2(26)
 
 
+@pytest.mark.parametrize(
+    ("seen", "channels_last"),
+    [
+        ("slice.Tensor(self=%a0, dim=1, start=1, end=9223372036854775807) : float16[2,9,16] strided", 1.0),
+        ("slice.Tensor(self=%a0, dim=2, start=0, end=16) : float16[2,9,16] strided", 1.0),
+        ("transpose.int(self=%a0, dim0=1, dim1=2) : float16[2,9,16] strided", 0.0),
+    ],
+)
+def test_a_map_made_of_tokens_is_channels_last(seen, channels_last):
+    source = {"1": "[2,10,16]", "2": "[2,9,20]", "s": "[2,16,9]"}[seen.partition("dim=")[2][:1] or "s"]
+    graph = parse(
+        f"""graph _ {{
+          input %a0: float16{source}
+          param %p0: float16[32,1,3,3]
+          %0 = {seen}
+          %1 = transpose.int(self=%0, dim0=1, dim1=2) : float16[2,16,9] strided
+          %2 = view(self=%1, size=[2, 16, 3, 3]) : float16[2,16,3,3] strided
+          %3 = convolution(input=%2, weight=%p0, bias=None, stride=[2, 2], padding=[1, 1], dilation=[1, 1], \
+transposed=False, output_padding=[0, 0], groups=16) : float16[2,32,2,2] nhwc
+          return %3
+        }}"""
+    )
+    named = featurize(Kernel("aten", graph, ()), ROOFLINE, 132)
+    assert (named["in_nhwc"], named["in_strided"], named["in_viewed"]) == (channels_last, 1.0 - channels_last, 1.0)
+
+
 def convolution_text(height: int, width: int, groups: int) -> str:
     """Eight channels to eight on one image of 14 x 14 pixels, which is a view of a sequence of pixels."""
     padding = f"[{height // 2}, {width // 2}]"

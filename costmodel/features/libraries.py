@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from costmodel.features.numbers import log2_of, number, odd, operand, side, tiling
-from costmodel.ir import Ref
+from costmodel.ir import Graph, Op, Ref
 from costmodel.kernels import Kernel, grouping
+from costmodel.strides import strides_of
 
 
 def conv_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
@@ -19,6 +20,7 @@ def conv_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
     columns = op.type.shape[1] // groups
     kernel_sizes = weight.shape[2:] or (1,)
     kind = grouping(groups, weight.shape[1], columns)
+    tokens = source.layout == "strided" and _channels_last(graph, op)
     return {
         "log_weight_bytes": log2_of(weight.nbytes),
         "fused": float(op.base != "convolution"),
@@ -41,8 +43,8 @@ def conv_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         "multiplied": float(kind == "multiplied"),
         "transposed": float(bool(op.arg("transposed"))),
         "bias": float(isinstance(op.arg("bias"), Ref)),
-        "in_nhwc": float(source.layout == "nhwc"),
-        "in_strided": float(source.layout == "strided"),
+        "in_nhwc": float(source.layout == "nhwc" or tokens),
+        "in_strided": float(source.layout == "strided" and not tokens),
         "in_viewed": float(any(op.arg(name) == Ref(view.name) for view in graph.ops for name in ("input", "self"))),
         "out_nhwc": float(op.type.layout == "nhwc"),
         "weight_nhwc": float(weight.layout == "nhwc"),
@@ -52,6 +54,13 @@ def conv_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         "out_pixels_odd": odd(spatial),
         **tiling(source.shape[0] * spatial, columns, inner, groups, multiprocessors),
     }
+
+
+def _channels_last(graph: Graph, op: Op) -> bool:
+    """Whether a view that is convolved lies channels last, as a map made of tokens does: cuDNN takes it for nhwc."""
+    source = op.arg("input") or op.arg("self")
+    strides = strides_of(graph, source) if isinstance(source, Ref) else None
+    return strides is not None and len(strides) > 2 and strides[1] == 1
 
 
 def gemm_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
