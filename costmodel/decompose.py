@@ -85,9 +85,16 @@ def peel_convolution_bias(site: Site) -> list[Op] | None:
     return site.finish("add.Tensor", self=bare, other=view)
 
 
+HALF_PRECISION = ("float16", "bfloat16")
+"""In these a bias stays with its product, which would be rounded before it (Inductor's
+`keep_addmm_fused_for_half_dtypes`)."""
+
+
 def unfuse_addmm(site: Site) -> list[Op] | None:
     """addmm(b, x, w) = mm(x, w) + b where every use is pointwise: Inductor's `unfuse_bias_add_to_pointwise`."""
     op = site.op
+    if op.type.dtype in HALF_PRECISION:
+        return None
     bias = site.ref("self")
     scaled = any(op.arg(factor, 1) != 1 for factor in ("alpha", "beta"))
     if bias is None or scaled or not only_pointwise_uses(site):

@@ -98,6 +98,12 @@ class TestAddmm:
         graph = graph_of(nn.Sequential(nn.Linear(8, 5), after), (3, 8))
         assert bases(decompose(graph))[1] == "addmm"
 
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+    def test_stays_in_half_precision(self, dtype: torch.dtype) -> None:
+        module = nn.Sequential(nn.Linear(8, 5), nn.GELU()).to(dtype).eval()
+        graph = capture(module, [torch.empty((3, 8), dtype=dtype, device="meta")])
+        assert bases(decompose(graph)) == ["t", "addmm", "gelu"]
+
     def test_stays_if_it_is_returned_too(self) -> None:
         graph = graph_of(nn.Sequential(nn.Linear(8, 5), nn.ReLU()), (3, 8))
         both = Graph("", graph.values, graph.ops, (*graph.outputs, Ref("1")))
