@@ -56,11 +56,12 @@ def predict_new(before: Path, records: Path) -> pd.DataFrame:
 
 
 def table_markdown(frame: pd.DataFrame) -> str:
-    """A line a mode, and one a library of models: how far predicted speedups were from measured ones."""
+    """A line a mode, a library of models, and a precision if there are several: how far predicted speedups were off."""
     rows = []
     library = frame["model"].str.extract("^(.*):")[0].fillna("torchvision")
+    precisions = frame.groupby("precision") if frame["precision"].nunique() > 1 else ()
     for mode in MODES:
-        for name, chosen in (("all", frame), *frame.groupby(library)):
+        for name, chosen in (("all", frame), *frame.groupby(library), *precisions):
             found = score(chosen, mode, "probed_speedup")
             rows.append([f"`{mode}`", name, str(int(found["cases"])), *(percent(found[column]) for column in NAMES)])
     return markdown_table(HEAD, rows)

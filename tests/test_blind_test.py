@@ -45,15 +45,20 @@ def test_only_models_that_the_older_profile_was_not_told_of_are_predicted(script
 def test_errors_by_hand(script: ModuleType):
     rows = [("timm:a1", "a", 2.0, 2.1), ("b1", "b", 3.0, 3.0)]
     frame = pd.DataFrame(rows, columns=["model", "family", "measured_speedup/default", "probed_speedup/default"])
+    frame["precision"] = ["float16", "float32"]
     frame["measured_speedup/reduce-overhead"] = 4.0
     frame["probed_speedup/reduce-overhead"] = [3.0, 5.0]
     assert script.table_markdown(frame).splitlines()[2:] == [
         "| `default` | all | 2 | 2.5 % | 2.5 % | 100.0 % | 41.7 % |",  # constants 3 and 2: errors 1/2 and 1/3
         "| `default` | timm | 1 | 5.0 % | 5.0 % | 100.0 % | 50.0 % |",  # of no other family a constant is 1
         "| `default` | torchvision | 1 | 0.0 % | 0.0 % | 100.0 % | 66.7 % |",
+        "| `default` | float16 | 1 | 5.0 % | 5.0 % | 100.0 % | 50.0 % |",
+        "| `default` | float32 | 1 | 0.0 % | 0.0 % | 100.0 % | 66.7 % |",
         "| `reduce-overhead` | all | 2 | 25.0 % | 25.0 % | 0.0 % | 0.0 % |",
         "| `reduce-overhead` | timm | 1 | 25.0 % | 25.0 % | 0.0 % | 75.0 % |",
         "| `reduce-overhead` | torchvision | 1 | 25.0 % | 25.0 % | 0.0 % | 75.0 % |",
+        "| `reduce-overhead` | float16 | 1 | 25.0 % | 25.0 % | 0.0 % | 75.0 % |",
+        "| `reduce-overhead` | float32 | 1 | 25.0 % | 25.0 % | 0.0 % | 75.0 % |",
     ]
 
 
