@@ -19,7 +19,7 @@ from collectors.worker import size_bytes
 from costmodel import ops
 from costmodel.errors import DatasetError, RequestError
 from costmodel.files import read_json
-from costmodel.ir import parse
+from costmodel.ir import HALF_PRECISION, parse
 
 UNIT_WORKLOADS = ("conv", "matmul", "layer")
 WORKLOADS = (*UNIT_WORKLOADS, "models", "host")
@@ -97,7 +97,7 @@ def fits_cpu(case: Case) -> bool:
     import torch
 
     graph = parse(case.graph)
-    half = any(value.type.dtype in ("float16", "bfloat16") for value in graph.values)
+    half = any(value.type.dtype in HALF_PRECISION for value in graph.values)
     work = sum(ops.flops(graph, op) for op in graph.ops) / 2
     return not half and work <= CPU_WORK * torch.get_num_threads() and size_bytes(graph) <= CPU_BYTES
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from costmodel import ops
-from costmodel.ir import Arg, Graph, Op, Ref, TensorType
+from costmodel.ir import HALF_PRECISION, Arg, Graph, Op, Ref, TensorType
 from costmodel.ops import Role
 
 POINTWISE_CAT_INPUTS = 8
@@ -85,13 +85,12 @@ def peel_convolution_bias(site: Site) -> list[Op] | None:
     return site.finish("add.Tensor", self=bare, other=view)
 
 
-HALF_PRECISION = ("float16", "bfloat16")
-"""In these a bias stays with its product, which would be rounded before it (Inductor's
-`keep_addmm_fused_for_half_dtypes`)."""
-
-
 def unfuse_addmm(site: Site) -> list[Op] | None:
-    """addmm(b, x, w) = mm(x, w) + b where every use is pointwise: Inductor's `unfuse_bias_add_to_pointwise`."""
+    """addmm(b, x, w) = mm(x, w) + b where every use is pointwise: Inductor's `unfuse_bias_add_to_pointwise`.
+
+    In half precision the product would be rounded before the bias is added: there they stay together (Inductor's
+    `keep_addmm_fused_for_half_dtypes`).
+    """
     op = site.op
     if op.type.dtype in HALF_PRECISION:
         return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from costmodel import ops
 from costmodel.compile import compiled_kernels
-from costmodel.ir import Calls, Graph, Op, Ref, TensorType
+from costmodel.ir import HALF_PRECISION, Calls, Graph, Op, Ref, TensorType
 from costmodel.kernels import Kernel, as_issued, count_views, grouping, kernels_of
 from costmodel.ops import Role
 
@@ -149,7 +149,7 @@ def cold_us(kernels: Sequence[Kernel], host_us: Sequence[float]) -> float:
 
 
 def _width(op: Op) -> str:
-    return "16" if op.type.dtype in ("float16", "bfloat16") else "32"
+    return "16" if op.type.dtype in HALF_PRECISION else "32"
 
 
 def _layout(graph: Graph, op: Op) -> str:

@@ -1,10 +1,24 @@
 """The project's intermediate representation: a graph of ATen operators on typed tensors, printed and parsed."""
 
 from costmodel.ir.parser import parse, parse_types
-from costmodel.ir.types import DTYPE_BYTES, LAYOUTS, Arg, Break, Calls, Graph, Op, Ref, TensorType, Value, refs_in
+from costmodel.ir.types import (
+    DTYPE_BYTES,
+    HALF_PRECISION,
+    LAYOUTS,
+    Arg,
+    Break,
+    Calls,
+    Graph,
+    Op,
+    Ref,
+    TensorType,
+    Value,
+    refs_in,
+)
 
 __all__ = [
     "DTYPE_BYTES",
+    "HALF_PRECISION",
     "LAYOUTS",
     "Arg",
     "Break",

@@ -33,6 +33,7 @@ DTYPE_BYTES: Mapping[str, int] = {
     "bool": 1,
     "complex64": 8,
 }
+HALF_PRECISION = ("float16", "bfloat16")
 LAYOUTS = ("nchw", "nhwc", "strided")
 COUNTS = ("calls", "views", "idle", "queries", "writes", "checks")
 """What a graph's first line tells after its name, where there are any: the counts of `Calls`, and checked modules."""
