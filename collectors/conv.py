@@ -6,9 +6,11 @@ depthwise, 1-4096 channels, 1-512 pixels, batch 1-256), log-uniformly, and kept 
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from collectors.cases import Case, Runner
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType, Value
@@ -17,10 +19,16 @@ MOST_ELEMENTS = 1 << 27
 LEAST_WORK, MOST_WORK = 1 << 14, 1 << 38
 MOST_CHANNELS = 1 << 12
 
+Outline = Literal["square", "wide", "tall"]
+
 
 @dataclass(frozen=True, slots=True)
 class ConvUnit:
-    """A convolution layer and what follows it. Sizes in elements; `size` is the height and the width of the input."""
+    """A convolution layer and what follows it. Sizes in elements; `size` is the height and the width of the input.
+
+    A `wide` kernel is one high and `kernel` wide, a `tall` one the other way round, and such a layer pads along the
+    kernel's length alone.
+    """
 
     batch: int
     in_channels: int
@@ -35,22 +43,41 @@ class ConvUnit:
     batch_norm: bool = True
     residual: bool = False
     activation: bool = True
+    outline: Outline = "square"
 
     @property
-    def out_size(self) -> int:
+    def kernel_shape(self) -> tuple[int, int]:
+        """Height and width of the kernel."""
+        return self._along(self.kernel, 1)
+
+    @property
+    def paddings(self) -> tuple[int, int]:
+        """Rows added above and below, columns added left and right."""
+        return self._along(self.padding, 0)
+
+    def _along(self, length: int, across: int) -> tuple[int, int]:
+        """Height and width where the kernel has a length, and where it has none."""
+        return (across if self.outline == "wide" else length, across if self.outline == "tall" else length)
+
+    @property
+    def out_shape(self) -> tuple[int, int]:
         """Height and width of the output."""
-        return (self.size + 2 * self.padding - self.dilation * (self.kernel - 1) - 1) // self.stride + 1
+        height, width = (
+            (self.size + 2 * padding - self.dilation * (kernel - 1) - 1) // self.stride + 1
+            for kernel, padding in zip(self.kernel_shape, self.paddings, strict=True)
+        )
+        return height, width
 
     @property
     def elements(self) -> int:
         """Of the input or of the output, whichever has more."""
-        return self.batch * max(self.in_channels * self.size**2, self.out_channels * self.out_size**2)
+        return self.batch * max(self.in_channels * self.size**2, self.out_channels * math.prod(self.out_shape))
 
     @property
     def work(self) -> int:
         """Multiply-accumulates of the convolution."""
-        made = self.batch * self.out_channels * self.out_size**2
-        return made * self.in_channels // self.groups * self.kernel**2
+        made = self.batch * self.out_channels * math.prod(self.out_shape)
+        return made * self.in_channels // self.groups * math.prod(self.kernel_shape)
 
     @property
     def name(self) -> str:
@@ -59,7 +86,9 @@ class ConvUnit:
 
 
 def _fields(unit: ConvUnit) -> tuple[int | str | bool, ...]:
-    return tuple(getattr(unit, name) for name in unit.__dataclass_fields__)
+    """What tells the unit from others; that a kernel is square goes without saying."""
+    named = {name: getattr(unit, name) for name in unit.__dataclass_fields__}
+    return tuple(value for name, value in named.items() if (name, value) != ("outline", "square"))
 
 
 def unit_cases(unit: ConvUnit, source: str = "conv", position: float | None = None) -> Iterator[Case]:
@@ -98,8 +127,7 @@ def bare_graph(unit: ConvUnit, layout: str) -> Graph:
 
 def unit_graph(unit: ConvUnit, layout: str, weight_layout: str) -> Graph:
     """The unit as ATen operators; without batch norm the convolution has a bias."""
-    shape = (unit.batch, unit.out_channels, unit.out_size, unit.out_size)
-    result = TensorType(unit.dtype, shape, layout)
+    result = TensorType(unit.dtype, (unit.batch, unit.out_channels, *unit.out_shape), layout)
     values, convolution = _convolution(unit, layout, weight_layout, result)
     made = [convolution]
 
@@ -133,7 +161,7 @@ def unit_graph(unit: ConvUnit, layout: str, weight_layout: str) -> Graph:
 
 def _convolution(unit: ConvUnit, layout: str, weight_layout: str, result: TensorType) -> tuple[list[Value], Op]:
     source = TensorType(unit.dtype, (unit.batch, unit.in_channels, unit.size, unit.size), layout)
-    weight_shape = (unit.out_channels, unit.in_channels // unit.groups, unit.kernel, unit.kernel)
+    weight_shape = (unit.out_channels, unit.in_channels // unit.groups, *unit.kernel_shape)
     weight = TensorType(unit.dtype, weight_shape, _layout_of(weight_shape, weight_layout))
     values = [Value("a0", source), Value("p0", weight, "param")]
     bias: Ref | None = None
@@ -145,7 +173,7 @@ def _convolution(unit: ConvUnit, layout: str, weight_layout: str, result: Tensor
         ("weight", Ref("p0")),
         ("bias", bias),
         ("stride", (unit.stride,) * 2),
-        ("padding", (unit.padding,) * 2),
+        ("padding", unit.paddings),
         ("dilation", (unit.dilation,) * 2),
         ("transposed", False),
         ("output_padding", (0, 0)),
@@ -161,7 +189,7 @@ def _layout_of(shape: tuple[int, ...], layout: str) -> str:
 
 def fused_graph(unit: ConvUnit) -> Graph:
     """The fused convolution, bias, optional addition and ReLU of cuDNN, channels last."""
-    result = TensorType(unit.dtype, (unit.batch, unit.out_channels, unit.out_size, unit.out_size), "nhwc")
+    result = TensorType(unit.dtype, (unit.batch, unit.out_channels, *unit.out_shape), "nhwc")
     values, convolution = _convolution(unit, "nhwc", "nhwc", result)
     geometry = tuple((key, convolution.arg(key)) for key in ("stride", "padding", "dilation", "groups"))
     if not unit.residual:
@@ -185,7 +213,7 @@ def sample(count: int, seed: int) -> list[ConvUnit]:
     units: list[ConvUnit] = []
     while len(units) < count:
         unit = _draw(rng)
-        if unit.out_size >= 1 and unit.elements <= MOST_ELEMENTS and LEAST_WORK <= unit.work <= MOST_WORK:
+        if min(unit.out_shape) >= 1 and unit.elements <= MOST_ELEMENTS and LEAST_WORK <= unit.work <= MOST_WORK:
             units.append(unit)
     return units
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from collectors.cases import Case, draw_distinct
-from collectors.conv import LEAST_WORK, MOST_ELEMENTS, ConvUnit, bare_graph, fused_graph
+from collectors.conv import LEAST_WORK, MOST_ELEMENTS, ConvUnit, Outline, bare_graph, fused_graph
 
 MOST_WORK = 1 << 37
 """Multiply-accumulates at most: some 7 ms on an H200 in float32."""
@@ -24,8 +24,10 @@ STEPS = {8: 35, 16: 25, 32: 14, 64: 20, 2: 6}
 """Widths are multiples of these, as often of a hundred."""
 RATIOS = (1 / 6, 1 / 4, 1 / 4, 1 / 2, 1 / 2, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 6.0)
 """Channels out over channels in of pointwise convolutions: bottlenecks and what undoes them."""
-STEMS = ((3, 2, 1), (3, 1, 1), (7, 2, 3), (4, 4, 0), (7, 4, 3), (16, 16, 0), (6, 2, 2))
+STEMS = ((3, 2, 1), (3, 1, 1), (7, 2, 3), (4, 4, 0), (7, 4, 3), (16, 16, 0), (6, 2, 2), (11, 4, 2), (5, 2, 2), (8, 8, 0))
 """Kernel, stride and padding of convolutions of images."""
+OUTLINES: tuple[Outline, ...] = ("wide", "tall")
+DEPTHWISE_OBLONG = 0.2
 GROUP_WIDTHS = (4, 8, 8, 16, 16, 24, 32, 40, 48, 56, 64, 72, 88, 112, 120, 168)
 
 
@@ -45,7 +47,7 @@ def _drawn(rng: random.Random, dtype: str | None) -> list[Case]:
     """One kernel; none if it is too large, too small or impossible."""
     unit = _draw(rng)
     unit = replace(unit, dtype=dtype or unit.dtype)
-    if unit.out_size < 1 or unit.elements > MOST_ELEMENTS or not LEAST_WORK <= unit.work <= MOST_WORK:
+    if min(unit.out_shape) < 1 or unit.elements > MOST_ELEMENTS or not LEAST_WORK <= unit.work <= MOST_WORK:
         return []
     return [_case(unit, rng)]
 
@@ -111,6 +113,16 @@ def _large(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
     return replace(layer, kernel=kernel, padding=kernel // 2, out_channels=other)
 
 
+def _oblong(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
+    """A row or a column of weights, of which two make a large kernel."""
+    length, outline = rng.choices((7, 3, 5, 11, 21), (50, 30, 8, 8, 4))[0], rng.choice(OUTLINES)
+    there = replace(layer, kernel=length, padding=length // 2, outline=outline)
+    if rng.random() < DEPTHWISE_OBLONG:
+        return replace(there, groups=layer.in_channels)
+    other = rng.choices((layer.in_channels, map_width(rng, halvings)), (70, 30))[0]
+    return replace(there, out_channels=other)
+
+
 def _patch(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
     kernel, width = rng.choices((2, 4), (80, 20))[0], layer.in_channels
     other = rng.choice((2 * width, width, map_width(rng, halvings)))
@@ -125,13 +137,14 @@ def _stem(rng: random.Random, layer: ConvUnit, _halvings: int) -> ConvUnit:
 
 
 KINDS: Mapping[Callable[[random.Random, ConvUnit, int], ConvUnit], int] = {
-    _plain: 36,
+    _plain: 35,
     _pointwise: 26,
     _grouped: 14,
     _depthwise: 7,
     _multiplied: 2,
-    _large: 6,
-    _patch: 5,
+    _large: 5,
+    _oblong: 3,
+    _patch: 4,
     _stem: 4,
 }
 """What makes each kind of a 3x3 layer that is as wide out as in, and how many of a hundred are of it."""

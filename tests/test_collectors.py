@@ -33,6 +33,8 @@ UNITS = [
     replace(UNIT, in_channels=8, out_channels=8, groups=8),
     replace(UNIT, dilation=2, padding=2, stride=1),
     replace(UNIT, kernel=1, padding=0, stride=1),
+    replace(UNIT, kernel=7, padding=3, stride=1, outline="wide"),
+    replace(UNIT, kernel=5, padding=1, outline="tall"),
 ]
 
 
@@ -44,9 +46,9 @@ class Layer(nn.Module):
         self.conv = nn.Conv2d(
             unit.in_channels,
             unit.out_channels,
-            unit.kernel,
+            {"square": unit.kernel, "wide": (1, unit.kernel), "tall": (unit.kernel, 1)}[unit.outline],
             unit.stride,
-            unit.padding,
+            {"square": unit.padding, "wide": (0, unit.padding), "tall": (unit.padding, 0)}[unit.outline],
             unit.dilation,
             unit.groups,
             bias=not unit.batch_norm,
@@ -160,7 +162,7 @@ def test_sampled_convolutions_stay_in_the_documented_ranges(seed: int):
         assert unit.dtype in ("float32", "float16", "bfloat16")
         assert unit.in_channels % unit.groups == 0
         assert unit.out_channels % unit.groups == 0
-        assert unit.out_size >= 1
+        assert min(unit.out_shape) >= 1
         assert unit.activation or not unit.residual
         assert unit.work <= 1 << 38
 

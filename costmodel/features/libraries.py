@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from costmodel.features.numbers import log2_of, number, odd, operand, side, tiling
+from costmodel.features.numbers import elongation, largest, log2_of, number, odd, operand, side, tiling
 from costmodel.ir import Graph, Op, Ref
 from costmodel.kernels import Kernel, grouping
 from costmodel.strides import strides_of
@@ -31,10 +31,10 @@ def conv_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         "log_in_pixels": log2_of(math.prod(source.shape[2:])),
         "log_out_pixels": log2_of(spatial),
         "kernel_size": side(kernel_sizes),
-        "oblong": float(kind == "depthwise" and kernel_sizes[0] != kernel_sizes[-1]),
+        "elongation": elongation(kernel_sizes),
         "pointwise": float(math.prod(kernel_sizes) == 1),
         "stride": number(op.arg("stride"), 1),
-        "padding": number(op.arg("padding")),
+        "padding": largest(op.arg("padding")),
         "dilation": number(op.arg("dilation"), 1),
         "log_groups": log2_of(groups),
         "depthwise": float(kind in ("depthwise", "multiplied")),

@@ -7,9 +7,6 @@ from collections.abc import Sequence
 
 from costmodel.ir import Graph, Op, Ref, TensorType
 
-TILT = 0.02
-"""How much more a flat kernel's width counts than its height."""
-
 
 def log2_of(value: float) -> float:
     """Binary logarithm of one more, so that nothing is 0."""
@@ -32,19 +29,25 @@ def number(value: object, default: float = 0.0) -> float:
     return float(value) if isinstance(value, (int, float)) else default
 
 
+def largest(value: object) -> float:
+    """The largest of an argument's numbers; 0 where it has none."""
+    return max((number(item) for item in value), default=0.0) if isinstance(value, tuple) else number(value)
+
+
 def odd(size: int) -> float:
     """How far rows of so many elements keep a kernel from loads of several at once: 0 for multiples of 8, 3 if odd."""
     return float(size % 8 != 0) + float(size % 4 != 0) + float(size % 2 != 0)
 
 
 def side(sizes: Sequence[int]) -> float:
-    """The side of a square kernel of the same area; a wide one counts a little more than a tall one, to be told apart.
+    """The side of a square kernel of the same area."""
+    length: float = math.prod(sizes) ** (1 / len(sizes))
+    return length
 
-    A little, because only few families have kernels that are not square, and what a network has not seen it guesses.
-    """
-    height, width = sizes[0], sizes[-1]
-    side: float = math.prod(sizes) ** (1 / len(sizes))
-    return side * (1 + TILT * (width - height) / (width + height))
+
+def elongation(sizes: Sequence[int]) -> float:
+    """How much wider a kernel is than high, as a binary logarithm: 0 for a square, below 0 for a tall one."""
+    return math.log2(sizes[-1] / sizes[0])
 
 
 def tiling(rows: int, columns: int, inner: int, batch: int, multiprocessors: int) -> dict[str, float]:
