@@ -24,7 +24,18 @@ STEPS = {8: 35, 16: 25, 32: 14, 64: 20, 2: 6}
 """Widths are multiples of these, as often of a hundred."""
 RATIOS = (1 / 6, 1 / 4, 1 / 4, 1 / 2, 1 / 2, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 6.0)
 """Channels out over channels in of pointwise convolutions: bottlenecks and what undoes them."""
-STEMS = ((3, 2, 1), (3, 1, 1), (7, 2, 3), (4, 4, 0), (7, 4, 3), (16, 16, 0), (6, 2, 2), (11, 4, 2), (5, 2, 2), (8, 8, 0))
+STEMS = (
+    (3, 2, 1),
+    (3, 1, 1),
+    (7, 2, 3),
+    (4, 4, 0),
+    (7, 4, 3),
+    (16, 16, 0),
+    (6, 2, 2),
+    (11, 4, 2),
+    (5, 2, 2),
+    (8, 8, 0),
+)
 """Kernel, stride and padding of convolutions of images."""
 OUTLINES: tuple[Outline, ...] = ("wide", "tall")
 DEPTHWISE_OBLONG = 0.2

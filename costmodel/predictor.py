@@ -73,6 +73,8 @@ class GroupModel:
         memory: scaled features of the measured kernels in steps of STEP, (rows, features).
         residual: measured minus predicted logarithm of each, (rows,).
         known: measured logarithm of each, (rows,); empty in files of earlier versions.
+        places: what `places_of` tells of the memory, (rows,), so that little of it need be read; empty in files of
+            earlier versions.
         reach: distance in scaled features at which a measured kernel's residual has lost its weight.
         edges, widths: half-widths of the 90 % interval of the logarithm, by predicted time: `widths[i]` holds for
             times below `edges[i]` microseconds, the last for all above.
@@ -101,6 +103,7 @@ class GroupModel:
     workspace: Array = field(default_factory=none_measured)
     host_us: Array = field(default_factory=none_measured)
     known: Array = field(default_factory=none_measured)
+    places: Array = field(default_factory=none_measured)
     trees: Trees | None = None
     host_trees: Trees | None = None
     sizes: Array = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
@@ -132,7 +135,7 @@ class GroupModel:
     @property
     def measured(self) -> Array:
         """Scaled features of the measured kernels, (rows, features)."""
-        return np.asarray(self.memory * np.float32(STEP), dtype=np.float32)
+        return np.asarray(self.memory * STEP32, dtype=np.float32)
 
     def log_ratio(self, x: Array) -> tuple[Array, Array]:
         """Logarithm of time over bound for scaled vectors, and each one's distance to the nearest measured kernel."""
@@ -143,7 +146,8 @@ class GroupModel:
         """What is told of scaled vectors; of one equal to a measured kernel what was measured, without computing."""
         host_us = self.host_us if len(self.host_us) else np.full(len(self.memory), USUAL_HOST_US, dtype=np.float32)
         remembered = self.known if len(self.known) else self.residual
-        (log_ratio, own), nearest = recall(x, self.memory, (remembered, host_us))
+        places = self.places if len(self.places) else places_of(self.memory)
+        (log_ratio, own), nearest = recall(x, self.memory, places, (remembered, host_us))
         if not len(self.known):
             log_ratio += self.expected(x)
         new = np.flatnonzero(np.isnan(nearest))
@@ -199,6 +203,7 @@ OUTLYING = 6.0
 STEP = OUTLYING / np.iinfo(np.int16).max
 """The measured kernels' scaled features are kept as whole multiples of this, in 16 bits: half the room, and a fiftieth
 of the distance below which two kernels are equal."""
+STEP32 = np.float32(STEP)
 
 
 def in_steps(x: Array) -> Steps:
@@ -206,24 +211,32 @@ def in_steps(x: Array) -> Steps:
     return np.round(np.clip(x, -OUTLYING, OUTLYING) / STEP).astype(np.int16)
 
 
-def recall(x: Array, memory: Steps, values: Sequence[Array]) -> tuple[list[Array], Array]:
+def places_of(memory: Steps) -> Array:
+    """Where measured kernels lie along one direction of scaled features, (rows,)."""
+    parts = portions(np.arange(len(memory)), memory.shape[1])
+    return np.concatenate([memory[rows].astype(np.float32) @ _direction(memory.shape[1]) for rows in parts]) * STEP32
+
+
+def _direction(features: int) -> Array:
+    """A vector of length 1 that is no feature's own, (features,)."""
+    direction = np.cos(np.arange(features, dtype=np.float32))
+    return np.asarray(direction / np.linalg.norm(direction), dtype=np.float32)
+
+
+def recall(x: Array, memory: Steps, places: Array, values: Sequence[Array]) -> tuple[list[Array], Array]:
     """The means of values of the measured kernels equal to each row of x, and the distance to the nearest of them.
 
     NaN for all where none is equal. Along any one direction two vectors are no further apart than they are, so those
     that are equal are sought among the few that a projection puts close by; the other distances need not be computed.
     """
-    direction = np.cos(np.arange(x.shape[1], dtype=np.float32))
-    direction /= np.linalg.norm(direction)
-    parts = portions(np.arange(len(memory)), x.shape[1])
-    places = np.concatenate([memory[rows].astype(np.float32) @ direction for rows in parts]) * np.float32(STEP)
-    asked = x @ direction
+    asked = x @ _direction(x.shape[1])
     order = np.argsort(places)
     reach = 1.01 * EXACT  # a projection is rounded
     first, last = (np.searchsorted(places[order], asked + side) for side in (-reach, reach))
     *means, nearest = (np.full(len(x), np.nan, dtype=np.float32) for _ in (*values, "nearest"))
     for row, (start, stop) in enumerate(zip(first, last, strict=True)):
         close = order[start:stop]
-        distance = np.linalg.norm(memory[close] * np.float32(STEP) - x[row], axis=1)
+        distance = np.linalg.norm(memory[close] * STEP32 - x[row], axis=1)
         equal = close[distance < EXACT]
         if len(equal):
             nearest[row] = distance.min()

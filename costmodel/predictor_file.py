@@ -22,7 +22,7 @@ TENSORS = ("mean", "scale", "residual", "edges", "widths")
 """The other fields of a GroupModel that every predictor file has, all float32."""
 LATER_TENSORS = ("sizes", "limits")
 """Those that files of earlier versions lack."""
-PER_KERNEL = ("workspace", "host_us", "known")
+PER_KERNEL = ("workspace", "host_us", "known", "places")
 """Those of groups in which it was measured: a number for each measured kernel."""
 TREES = ("trees", "host_trees")
 """The fields that are trees, or None."""

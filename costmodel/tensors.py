@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import mmap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,20 +46,25 @@ def read_tensors(
         ProfileError: the file is missing, damaged, of another hash or schema, or not what it should be.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest() if sha256 is not None else None
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
     except OSError as error:
         raise ProfileError(f"{path}: cannot be read: {error.strerror}") from error
-    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
+    if digest != sha256:
         raise ProfileError(f"{path}: its SHA-256 is not the one in card.json; the profile is damaged, install it again")
     try:
-        return parse(*_parse(data))
+        content = parse(*_parse(data))
     except ProfileError as error:
         raise ProfileError(f"{path}: {error}") from error
     except Exception as error:  # whatever a hostile file raises, it is refused in one line
         raise ProfileError(f"{path}: not a {what} file: {type(error).__name__}") from error
+    if isinstance(data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        data.madvise(mmap.MADV_DONTNEED)  # verified whole, it is wanted in parts: what is read again is mapped again
+    return content
 
 
-def _parse(data: bytes) -> tuple[dict[str, Any], Tensors]:
+def _parse(data: bytes | mmap.mmap) -> tuple[dict[str, Any], Tensors]:
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
     metadata = header.pop("__metadata__")
@@ -72,11 +78,13 @@ DTYPES = {"F32": np.float32, "F64": np.float64, "I8": np.int8, "I16": np.int16, 
 """Of arrays in a file, by the format's names."""
 
 
-def _in_place(data: bytes, start: int, dtype: str, shape: list[int], data_offsets: tuple[int, int]) -> npt.NDArray[Any]:
-    """An array of a safetensors file that is in memory, not copied, as the format's own library would.
+def _in_place(
+    data: bytes | mmap.mmap, start: int, dtype: str, shape: list[int], data_offsets: tuple[int, int]
+) -> npt.NDArray[Any]:
+    """An array of a safetensors file where it lies, not copied, as the format's own library would.
 
-    Predicting has little room beside what importing torch takes. Wherever a damaged file says that an array lies,
-    numpy reads within the file or refuses.
+    Predicting has little room beside what importing torch takes: of a mapped file only what is looked at is read.
+    Wherever a damaged file says that an array lies, numpy reads within the file or refuses.
     """
     begin, end = data_offsets
     kind = np.dtype(DTYPES[dtype])

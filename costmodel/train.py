@@ -29,6 +29,7 @@ from costmodel.predictor import (
     host_us_of,
     in_steps,
     none_measured,
+    places_of,
     scaled,
     size_of,
 )
@@ -260,6 +261,7 @@ def assemble(
         out_of_fold: predictions of the target by what did not see the row, for the intervals; (rows,).
     """
     x = scaled(table.raw, mean, scale)
+    memory = in_steps(x)
     far = 2.0 * float(np.quantile(gaps(x, settings.seed), 0.98))
     edges = np.array(EDGES_US, dtype=np.float32)
     host_trees = grow_host_trees(x, table.host_us, settings.seed, looped=CONVOLUTIONS_HAVE in table.names)
@@ -270,7 +272,8 @@ def assemble(
         scale=scale,
         networks=networks,
         trees=grow_device_trees(x, table.target, settings.trees, settings.seed),
-        memory=in_steps(x),
+        memory=memory,
+        places=places_of(memory),
         residual=np.zeros(len(x), dtype=np.float32),
         reach=settings.reach,
         edges=edges,

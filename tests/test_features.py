@@ -235,7 +235,7 @@ def test_a_convolution_in_words():
     assert named["grouped"] == 0.0
     assert (named["kernel_size"], named["stride"], named["padding"]) == (3.0, 2.0, 1.0)
     assert (named["in_pixels_odd"], named["out_pixels_odd"]) == (3.0, 3.0)  # 9 x 9 and 5 x 5
-    assert (named["uneven_groups"], named["multiplied"], named["elongation"]) == (0.0, 0.0, 0.0)
+    assert (named["uneven_groups"], named["multiplied"], named["oblong"]) == (0.0, 0.0, 0.0)
     assert (named["in_viewed"], named["out_nhwc"]) == (0.0, 1.0)
     assert (named["log_batch"], named["log_groups"]) == (math.log2(3), math.log2(13))
     assert (named["bias"], named["in_nhwc"], named["dims"], named["pointwise"]) == (1.0, 1.0, 2.0, 0.0)
@@ -282,7 +282,7 @@ transposed=False, output_padding=[0, 0], groups={groups}) : float32[1,8,14,14]
 
 
 @pytest.mark.parametrize(
-    ("kernel", "size", "elongation"),
+    ("kernel", "size", "oblong"),
     [
         ((1, 7, 1), math.sqrt(7), math.log2(7)),
         ((7, 1, 1), math.sqrt(7), -math.log2(7)),
@@ -290,10 +290,10 @@ transposed=False, output_padding=[0, 0], groups={groups}) : float32[1,8,14,14]
         ((3, 3, 8), 3.0, 0.0),
     ],
 )
-def test_kernels_that_are_not_square(kernel: tuple[int, int, int], size: float, elongation: float):
+def test_kernels_that_are_not_square(kernel: tuple[int, int, int], size: float, oblong: float):
     named = featurize(aten(convolution_text(*kernel)), ROOFLINE, 132)
     assert named["kernel_size"] == pytest.approx(size)
-    assert named["elongation"] == pytest.approx(elongation)
+    assert named["oblong"] == pytest.approx(oblong)
     assert (named["in_viewed"], named["out_nhwc"]) == (1.0, 0.0)
     assert named["in_pixels_odd"] == 1.0  # 196 is a multiple of 4, and not of 8
 
@@ -312,7 +312,7 @@ COMMON = (
 GOLDEN = {
     "conv": (
         "log_weight_bytes fused residual log_batch log_in_channels log_out_channels log_in_pixels log_out_pixels "
-        "kernel_size elongation pointwise stride padding dilation log_groups depthwise grouped uneven_groups multiplied "
+        "kernel_size oblong pointwise stride padding dilation log_groups depthwise grouped uneven_groups multiplied "
         "transposed bias in_nhwc in_strided in_viewed out_nhwc weight_nhwc dims in_channels_odd in_pixels_odd "
         "out_pixels_odd log_m log_n log_k log_products log_waves_64 "
         "wave_loss_64 log_waves_128 wave_loss_128 n_odd n_by_32 k_odd k_by_32"

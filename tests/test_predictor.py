@@ -27,6 +27,7 @@ from costmodel.predictor import (
     distances,
     in_steps,
     none_measured,
+    places_of,
     portions,
     recall,
     scaled,
@@ -97,7 +98,8 @@ def test_an_equal_kernel_recalls_what_was_left_unexplained():
     measured = np.array([[1.0, 2.0], [1.0, 2.005], [1.0, 2.4], [-3.0, 0.0]], dtype=np.float32)
     x = np.array([[1.0, 2.0], [1.0, 2.4], [1.0, 2.38], [5.0, 5.0]], dtype=np.float32)
     values = np.array([[0.5, 0.1, -0.5, 0.2], [8.0, 9.0, 20.0, 30.0]], dtype=np.float32)
-    (correction, host_us), nearest = recall(x, in_steps(measured), tuple(values))
+    steps = in_steps(measured)
+    (correction, host_us), nearest = recall(x, steps, places_of(steps), tuple(values))
     # two are within a hundredth of the first and one is the second; the third is as far from it as makes another kernel
     np.testing.assert_allclose(correction, [0.3, -0.5, np.nan, np.nan], rtol=1e-5)
     np.testing.assert_allclose(host_us, [8.5, 20.0, np.nan, np.nan], rtol=1e-5)
@@ -114,7 +116,7 @@ def test_kernels_are_recalled_as_all_distances_tell(seed: int, features: int):
     measured = (in_steps(measured) * STEP).astype(np.float32)
     x = (measured + apart).astype(np.float32)
     residual = rng.normal(size=40).astype(np.float32)
-    (correction,), nearest = recall(x, in_steps(measured), (residual,))
+    (correction,), nearest = recall(x, in_steps(measured), places_of(in_steps(measured)), (residual,))
     distance = np.linalg.norm(x[:, None] - measured[None], axis=2)
     for row, of in enumerate(distance):
         equal = of < EXACT

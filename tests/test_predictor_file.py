@@ -18,7 +18,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from costmodel.errors import ProfileError
-from costmodel.predictor import Array, Predictor
+from costmodel.predictor import Array, Predictor, places_of
 from costmodel.predictor_file import load_predictor, save_predictor
 from costmodel.tensors import read_tensors
 from tests.predictors import KERNELS, POSITIONS, one_leaf, small_predictor
@@ -65,6 +65,17 @@ def test_a_file_holds_the_trees(predictor: Predictor, tmp_path: Path):
     refused(path, "the nodes of conv/host_trees are not where whole numbers say")
     changed(path, _drop("conv/host_trees/feature"))
     refused(path, "not a predictor file")
+
+
+def test_a_file_holds_where_the_measured_kernels_lie(predictor: Predictor, tmp_path: Path):
+    model, path = predictor.groups["conv"], tmp_path / "p.safetensors"
+    placed = replace(predictor, groups={"conv": replace(model, places=places_of(model.memory))})
+    save_predictor(placed, path)
+    again = load_predictor(path)
+    assert (again.groups["conv"].places == places_of(model.memory)).all()
+    assert again.predict(KERNELS, POSITIONS) == predictor.predict(KERNELS, POSITIONS)
+    changed(path, _set("conv/places", np.zeros(3, np.float32)))
+    refused(path, "the tensors of group conv do not fit together")
 
 
 def test_a_file_from_before_networks_were_held_within_limits_is_read(predictor: Predictor, saved: Path):

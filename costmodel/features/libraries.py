@@ -31,7 +31,7 @@ def conv_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         "log_in_pixels": log2_of(math.prod(source.shape[2:])),
         "log_out_pixels": log2_of(spatial),
         "kernel_size": side(kernel_sizes),
-        "elongation": elongation(kernel_sizes),
+        "oblong": elongation(kernel_sizes),
         "pointwise": float(math.prod(kernel_sizes) == 1),
         "stride": number(op.arg("stride"), 1),
         "padding": largest(op.arg("padding")),
