@@ -19,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.errors import ProfileError
+from costmodel.ir import HALF_PRECISION
+from costmodel.kernels import Kernel
 from costmodel.predictor import Array, scaled
 from costmodel.tensors import Tensors, finite_float32, read_tensors, write_tensors
 from costmodel.timeline import TimedProgram, Timing
@@ -41,18 +43,23 @@ PROPERTIES = (
     "concentration",
     "fused",
     "footprint",
+    "half",
 )
 """What models are alike by; `properties_of` says what each is."""
+EARLIER = 13
+"""So many of them had files of earlier versions: their models count as having nothing of the others."""
 
 
 def properties_of(eager: TimedProgram, compiled: TimedProgram) -> Array:
-    """A model's PROPERTIES, (properties,): logarithms, but for the fused kernels' share.
+    """A model's PROPERTIES, (properties,): logarithms, but for two shares.
 
     The number of eager calls; what calls take the host over what they take the device, eager and compiled; kinds of
     kernels among the eager calls, and dispatch classes, which tell sizes of convolutions apart; views, calls of
     modules, queries of tensors and parameters for each eager call; its device time; how much of the compiled device
     time is in few kernels (the sum of squared shares, the inverse of as many kernels alike: Herfindahl's index); the
-    share of it that is in fused kernels; and the bytes that every pass comes back to. All of it holds for any host.
+    share of it that is in fused kernels; the bytes that every pass comes back to; and the share of compiled device time
+    in half-precision calls of libraries, which take less among other kernels than timed alone over and over. All of it
+    holds for any host.
 
     Args:
         eager: what is issued eagerly.
@@ -67,9 +74,15 @@ def properties_of(eager: TimedProgram, compiled: TimedProgram) -> Array:
     kernels = list(zip(compiled.program.kernels, compiled.device_us, strict=True))
     concentration = sum((us / whole_us) ** 2 for _, us in kernels)
     fused = sum(us for kernel, us in kernels if kernel.backend == "triton") / whole_us
+    half = sum(us for kernel, us in kernels if kernel.backend != "triton" and in_half(kernel)) / whole_us
     before = calls, *shares, eager.kinds, eager.classes, *each, device_us, concentration
     logs = [math.log(max(LEAST_US, amount)) for amount in (*before, program.footprint)]
-    return np.array([*logs[:-1], fused, logs[-1]], dtype=np.float32)
+    return np.array([*logs[:-1], fused, logs[-1], half], dtype=np.float32)
+
+
+def in_half(kernel: Kernel) -> bool:
+    """Whether what a kernel computes is in half precision."""
+    return kernel.anchor.type.dtype in HALF_PRECISION
 
 
 LEAST_US = 1e-3
@@ -154,10 +167,14 @@ class Discrepancy:
 
     @classmethod
     def _parse(cls, about: Mapping[str, object], loaded: Tensors) -> Discrepancy:
-        if about["properties"] != list(PROPERTIES):
+        if about["properties"] not in (list(PROPERTIES), list(PROPERTIES[:EARLIER])):
             raise ProfileError("whole models are told apart by other properties than this version's; train it again")
         tensors = {name: finite_float32(name, tensor) for name, tensor in loaded.items()}
         mean, scale, models = (tensors[name] for name in ("mean", "scale", "models"))
+        if about["properties"] != list(PROPERTIES):
+            added = (0, len(PROPERTIES) - EARLIER)
+            mean, scale = np.pad(mean, added), np.pad(scale, added, constant_values=1.0)
+            models = np.pad(models, ((0, 0), added))
         modes = [name.partition("/")[0] for name in tensors if name.endswith("/weights")]
         processes = {}
         for mode in modes:

@@ -73,8 +73,6 @@ class GroupModel:
         memory: scaled features of the measured kernels in steps of STEP, (rows, features).
         residual: measured minus predicted logarithm of each, (rows,).
         known: measured logarithm of each, (rows,); empty in files of earlier versions.
-        places: what `places_of` tells of the memory, (rows,), so that little of it need be read; empty in files of
-            earlier versions.
         reach: distance in scaled features at which a measured kernel's residual has lost its weight.
         edges, widths: half-widths of the 90 % interval of the logarithm, by predicted time: `widths[i]` holds for
             times below `edges[i]` microseconds, the last for all above.
@@ -88,6 +86,8 @@ class GroupModel:
         sizes: scaled logarithms of the bound, ascending, that part small kernels from large ones.
         limits: (len(sizes) + 1, 2), the least and the largest logarithm that networks and trees are believed for
             kernels of such a size: what was measured of that size, whatever its operators.
+        places: what `places_of` tells of the memory, (rows,), so that little of it need be read; empty in files of
+            earlier versions.
     """
 
     names: tuple[str, ...]
@@ -103,11 +103,11 @@ class GroupModel:
     workspace: Array = field(default_factory=none_measured)
     host_us: Array = field(default_factory=none_measured)
     known: Array = field(default_factory=none_measured)
-    places: Array = field(default_factory=none_measured)
     trees: Trees | None = None
     host_trees: Trees | None = None
     sizes: Array = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     limits: Array = field(default_factory=lambda: np.array([LARGEST_RANGE], dtype=np.float32))
+    places: Array = field(default_factory=none_measured)
 
     def vectors(self, features: Sequence[Mapping[str, float]]) -> Array:
         """Scaled feature vectors, (rows, features).

@@ -52,8 +52,16 @@ def test_properties_by_hand():
     # two calls of one kind and class; the host 12 us of both, the device 8; for each call (1 + 5) / 2 views,
     # (1 + 1) / 2 modules, (1 + 7) / 2 queries and (1 + 3) / 2 parameters; 4 us a call; the fused kernel has 3/4 of it
     logs = [math.log(x) for x in (2, 1.5, 1.5, 1, 1, 3, 1, 4, 2, 4, 0.75**2 + 0.25**2)]
-    assert found == pytest.approx([*logs, 0.75, math.log(1000)])
+    assert found == pytest.approx([*logs, 0.75, math.log(1000), 0.0])
     assert len(found) == len(PROPERTIES)
+
+
+@pytest.mark.parametrize(("dtype", "share"), [("float32", 0.0), ("float16", 0.25), ("bfloat16", 0.25)])
+def test_the_share_of_half_precision_is_that_of_library_calls(dtype: str, share: float):
+    text = RELU.replace("float32", dtype)
+    fused, call = Kernel("triton", parse(text), ("0",)), Kernel("aten", parse(text), ("0",))
+    compiled = TimedProgram(replace(PROGRAM, kernels=(fused, call)), [6.0, 2.0], [5.0, 7.0])
+    assert discrepancy.properties_of(TIMED, compiled)[PROPERTIES.index("half")] == pytest.approx(share)
 
 
 def test_equal_to_scikit_learns_process():
@@ -148,6 +156,17 @@ def test_a_file_holds_it_all(tmp_path: Path):
         assert again.describe()[mode] == pytest.approx(numbers)
 
 
+def test_a_file_from_before_precisions_were_told_apart_is_read(tmp_path: Path):
+    path, before = tmp_path / WHOLE_MODELS, len(PROPERTIES) - 1
+    kept = {name: np.ones((*some.shape[:-1], before), np.float32) for name, some in _tensors(lambda _: None).items()}
+    kept |= {"eager/weights": np.zeros(2, np.float32), "eager/kernel": np.ones(3, np.float32)}
+    write_tensors(path, kept, {"properties": PROPERTIES[:-1]})
+    found = Discrepancy.load(path)
+    assert found.mean.tolist() == [1.0] * before + [0.0]
+    assert found.scale.tolist() == [1.0] * len(PROPERTIES)
+    assert found.models.tolist() == [[1.0] * before + [0.0]] * 2
+
+
 def test_a_profile_of_before_tells_nothing(tmp_path: Path):
     assert Profile("old", tmp_path, {}).discrepancy.processes == {}
 
@@ -191,7 +210,7 @@ def test_a_file_that_does_not_fit_is_refused(
 
 def test_a_file_of_other_properties_or_another_hash_is_refused(tmp_path: Path):
     path = tmp_path / WHOLE_MODELS
-    write_tensors(path, _tensors(lambda _: None), {"properties": PROPERTIES[:-1]})
+    write_tensors(path, _tensors(lambda _: None), {"properties": PROPERTIES[:-2]})
     with pytest.raises(ProfileError, match="other properties than this version's; train it again"):
         Discrepancy.load(path)
     with pytest.raises(ProfileError, match="SHA-256"):
