@@ -42,11 +42,12 @@ def sample(count: int, seed: int) -> Iterator[Case]:
     made = 0
     while made < count:
         dtype = rng.choices(("float32", "float16", "bfloat16"), (50, 35, 15))[0]
-        rows, inner, columns = _classifier(rng) if (last := rng.random() < CLASSIFIERS) else _layer(rng)
+        last = rng.random() < CLASSIFIERS
+        rows, inner, columns = _classifier(rng) if last else (_rows(rng), _width(rng), _width(rng))
         batch = 1 if last or rng.random() < 0.67 else round(2 ** rng.uniform(1, 11))
-        if batch * rows * inner * columns > MOST_WORK or batch * rows * max(inner, columns) > MOST_ELEMENTS:
+        if batch * rows * inner * columns > MOST_WORK:
             continue
-        if inner * columns > MOST_ELEMENTS:
+        if max(batch * rows * max(inner, columns), inner * columns) > MOST_ELEMENTS:
             continue
         if batch > 1 and batch * min(inner, 1024) * min(columns, 4096) > MOST_ELEMENTS:
             continue
@@ -62,23 +63,19 @@ TOKENS = (1, 49, 50, 64, 196, 197, 256, 784, 1024, 3136)
 """What a model makes of an image, as many in each."""
 MIXED_TOKENS = 0.08
 """So many widths are numbers of tokens, as where a layer mixes tokens and not channels."""
-
-
 CLASSIFIERS = 0.1
 """So many products are of a classifier, which has a row an image and may be as wide as a feature map is large."""
 IMAGES = (1, 1, 8, 16, 32, 32, 64, 128)
 CLASSES = (1000, 1000, 1000, 4096, 10, 100, 512, 1280, 2048, 21841)
+"""What comes out of such a layer: classes, or features where another follows."""
 WIDEST = 1 << 15
+"""Elements of a feature map that a classifier takes, at most."""
 
 
 def _classifier(rng: random.Random) -> tuple[int, int, int]:
     """Rows, inner size and columns of a product that ends a model."""
     inner = 2 ** rng.uniform(7, math.log2(WIDEST))
     return rng.choice(IMAGES), max(64, round(inner / 64) * 64), rng.choice(CLASSES)
-
-
-def _layer(rng: random.Random) -> tuple[int, int, int]:
-    return _rows(rng), _width(rng), _width(rng)
 
 
 def _rows(rng: random.Random) -> int:

@@ -39,6 +39,7 @@ STEMS = (
 """Kernel, stride and padding of convolutions of images."""
 OUTLINES: tuple[Outline, ...] = ("wide", "tall")
 DEPTHWISE_OBLONG = 0.2
+"""So many kernels that are not square are depthwise."""
 GROUP_WIDTHS = (4, 8, 8, 16, 16, 24, 32, 40, 48, 56, 64, 72, 88, 112, 120, 168)
 
 
