@@ -43,24 +43,25 @@ class Apply(nn.Module):
         return self.function(*inputs)
 
 
-def sample(count: int, seed: int) -> list[Case]:
+def sample(count: int, seed: int, dtype: torch.dtype | None = None) -> list[Case]:
     """`count` different kernels, repeatably, float32 and float16.
 
     Args:
         count: of cases.
         seed: of the lots.
+        dtype: of all of them; by lot, mostly float32, if it is None.
     """
     rng = random.Random(seed)  # noqa: S311 - repeatable is what it should be
-    return draw_distinct(count, lambda: _drawn(rng))
+    return draw_distinct(count, lambda: _drawn(rng, dtype))
 
 
-def _drawn(rng: random.Random) -> list[Case]:
+def _drawn(rng: random.Random, precision: torch.dtype | None) -> list[Case]:
     """The kernels of one draw; none if it is too large, too small or impossible."""
     draw = rng.choices(tuple(KINDS), tuple(KINDS.values()))[0]
     halvings = rng.choices((1, 2, 3, 4, 5), (14, 25, 25, 22, 14))[0]
     size = -(-rng.choice(IMAGES) >> halvings)
     batch = rng.choices((32, 1, 8, 64, 128), (50, 25, 10, 5, 10))[0]
-    dtype = rng.choices((torch.float32, torch.float16), (85, 15))[0]
+    dtype = precision or rng.choices((torch.float32, torch.float16), (85, 15))[0]
     module, shapes = draw(rng, (batch, map_width(rng, halvings), size, size))
     channels_last = len(shapes[0]) == 4 and rng.random() < 0.12
     inputs = [torch.empty(shape, dtype=dtype, device="meta") for shape in shapes]
@@ -123,6 +124,14 @@ def _pool(rng: random.Random, shape: Shape) -> Drawn:
     return nn.AvgPool2d(kernel, stride, padding, count_include_pad=rng.random() < 0.5), (shape,)
 
 
+def _resize(rng: random.Random, shape: Shape) -> Drawn:
+    """To the size that a head is made for, often that which the map has; or to a multiple, as decoders do."""
+    if rng.random() < 0.5:
+        return nn.AdaptiveAvgPool2d(rng.choice((shape[2], shape[2], 7, 6, 14))), (shape,)
+    way = rng.choice(("nearest", "bilinear"))
+    return nn.Upsample(scale_factor=2, mode=way, align_corners=False if way == "bilinear" else None), (shape,)
+
+
 def _mean(rng: random.Random, shape: Shape) -> Drawn:
     if rng.random() < 0.3:
         return Apply(lambda x: x.mean(1)), ((shape[0], shape[2] * shape[3], shape[1]),)
@@ -172,6 +181,32 @@ def _copy(rng: random.Random, shape: Shape) -> Drawn:
     return Apply(lambda x: x.transpose(1, 2).contiguous()), (heads,)
 
 
+def _window(rng: random.Random, shape: Shape) -> Drawn:
+    """A map whose channels are last, rolled, cut into windows or put together from them."""
+    window, way = rng.choice((7, 7, 8, 4, 12)), rng.choice(("roll", "cut", "cut and roll", "join", "join and roll"))
+    across = max(1, round(shape[2] / window))
+    batch, size, width = shape[0], across * window, shape[1]
+    whole, cut = (batch, size, size, width), (batch, across, window, across, window, width)
+    parts = (batch, across, across, window, window, width)
+    shift = window // 2
+    back = rng.choice((shift, -shift))
+
+    def roll(x: Tensor, by: int) -> Tensor:
+        return x.roll((by, by), (1, 2)) if "roll" in way else x
+
+    if way == "roll":
+        return Apply(lambda x: roll(x, back)), (whole,)
+    if "cut" in way:
+        return Apply(lambda x: roll(x, -shift).view(cut).permute(0, 1, 3, 2, 4, 5).contiguous()), (whole,)
+    return Apply(lambda x: roll(x.permute(0, 1, 3, 2, 4, 5).reshape(whole), shift)), (parts,)
+
+
+def _corners(_rng: random.Random, shape: Shape) -> Drawn:
+    """Every other pixel of a map whose channels are last, joined with its neighbours."""
+    whole = (shape[0], shape[2] // 2 * 2, shape[3] // 2 * 2, shape[1])
+    return Apply(lambda x: torch.cat([x[:, a::2, b::2] for b in (0, 1) for a in (0, 1)], -1)), (whole,)
+
+
 KINDS: Mapping[Draw, int] = {
     _batch_norm: 13,
     _group_norm: 6,
@@ -185,5 +220,8 @@ KINDS: Mapping[Draw, int] = {
     _softmax: 4,
     _copy: 6,
     _attention: 14,
+    _window: 5,
+    _corners: 2,
+    _resize: 3,
 }
-"""How many of a hundred draws are of each kind."""
+"""How often each kind is drawn."""

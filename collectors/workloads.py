@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from collectors import conv, joins, maps, matmul, typical
+from collectors import conv, joins, maps, matmul, mixers, typical
 from collectors.cases import Case, distinct, read_cases, write_cases, write_whole
 from collectors.harvest import harvest
 from collectors.pool import ONE_THREAD, default_processes, in_parallel
@@ -29,6 +29,7 @@ TYPICAL_CONVOLUTIONS = 8000
 TYPICAL_MAPS = 3000
 MATMUL_CASES = 500
 JOINED_BLOCKS = 60
+MIXED_PAIRS = 120
 TORCHVISION = (
     "alexnet", "vgg16", "vgg11_bn", "resnet18", "resnet50", "resnext50_32x4d", "wide_resnet50_2", "densenet121",
     "googlenet", "inception_v3", "squeezenet1_1", "mobilenet_v2", "mobilenet_v3_large", "mnasnet1_0",
@@ -118,7 +119,8 @@ def _layer(device: str, quick: bool, end: float) -> list[Case]:
     uses = Counter(case.key for case in cases)
     if not quick:
         cases += joins.sample(JOINED_BLOCKS, SEED, device)
-        cases += maps.sample(TYPICAL_MAPS, SEED) if device.startswith("cuda") else ()
+        if device.startswith("cuda"):
+            cases += [*mixers.sample(MIXED_PAIRS, SEED, device), *maps.sample(TYPICAL_MAPS, SEED)]
     cases = [replace(case, uses=max(1, uses[case.key])) for case in distinct(cases)]
     cases = sorted(cases, key=lambda case: case.key)  # in no order that the processes' speed decides
     if not quick:

@@ -43,7 +43,7 @@ class Network:
 
 
 TREES_SHARE = 0.4
-"""Of 0.3 to 0.6 about as good as any, for convolutions whose shapes and families neither has seen."""
+"""Of files of earlier versions, which do not say."""
 BOUND = "log_bound_us"
 """The feature by which kernels are large or small."""
 LARGEST_RANGE = (-3.0, 6.0)
@@ -69,7 +69,7 @@ class GroupModel:
         names: features, in the order of the vectors.
         mean, scale: of the features in training; vectors are centred and divided by them.
         networks: the ensemble, averaged.
-        trees: which tell the same as the networks, and have TREES_SHARE of a say; None in files of earlier versions.
+        trees: which tell the same as the networks; None in files of earlier versions.
         memory: scaled features of the measured kernels in steps of STEP, (rows, features).
         residual: measured minus predicted logarithm of each, (rows,).
         known: measured logarithm of each, (rows,); empty in files of earlier versions.
@@ -86,6 +86,7 @@ class GroupModel:
         sizes: scaled logarithms of the bound, ascending, that part small kernels from large ones.
         limits: (len(sizes) + 1, 2), the least and the largest logarithm that networks and trees are believed for
             kernels of such a size: what was measured of that size, whatever its operators.
+        trees_share: how much of a say the trees have beside the networks, 0 to 1.
         places: what `places_of` tells of the memory, (rows,), so that little of it need be read; empty in files of
             earlier versions.
     """
@@ -108,6 +109,7 @@ class GroupModel:
     sizes: Array = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     limits: Array = field(default_factory=lambda: np.array([LARGEST_RANGE], dtype=np.float32))
     places: Array = field(default_factory=none_measured)
+    trees_share: float = TREES_SHARE
 
     def vectors(self, features: Sequence[Mapping[str, float]]) -> Array:
         """Scaled feature vectors, (rows, features).
@@ -128,7 +130,7 @@ class GroupModel:
         """What networks and trees say of scaled vectors, held within what kernels of such sizes took when measured."""
         mean = np.mean([network.forward(x) for network in self.networks], axis=0)
         if self.trees is not None:
-            mean = (1.0 - TREES_SHARE) * mean + TREES_SHARE * self.trees.forward(x)
+            mean = (1.0 - self.trees_share) * mean + self.trees_share * self.trees.forward(x)
         low, high = self.limits[np.searchsorted(self.sizes, size_of(x, self.names))].T
         return np.asarray(np.clip(mean, low, high), dtype=np.float32)
 

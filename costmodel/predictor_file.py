@@ -12,7 +12,7 @@ import numpy as np
 
 from costmodel.errors import ProfileError
 from costmodel.features import Roofline
-from costmodel.predictor import Array, GroupModel, Network, Predictor, Steps, in_steps, none_measured
+from costmodel.predictor import TREES_SHARE, Array, GroupModel, Network, Predictor, Steps, in_steps, none_measured
 from costmodel.tensors import Tensors, finite_float32, read_tensors, write_tensors
 from costmodel.trees import Trees
 
@@ -24,7 +24,9 @@ LATER_TENSORS = ("sizes", "limits")
 """Those that files of earlier versions lack."""
 PER_KERNEL = ("workspace", "host_us", "known", "places")
 """Those of groups in which it was measured: a number for each measured kernel."""
-TREES = ("trees", "host_trees")
+NUMBERS = ("reach", "far", "trees_share")
+"""A number for each group; the last is not in files of earlier versions."""
+GROWN = ("trees", "host_trees")
 """The fields that are trees, or None."""
 NUMBER, PLACES = "number", {"feature": np.int8, "right": np.int16, "roots": np.int32}
 """Their fields."""
@@ -37,14 +39,16 @@ def save_predictor(predictor: Predictor, path: Path) -> str:
     tensors: dict[str, Array | Steps] = {}
     about: dict[str, object] = {}
     for name, model in predictor.groups.items():
-        about[name] = {"names": model.names, "networks": len(model.networks), "reach": model.reach, "far": model.far}
+        about[name] = {"names": model.names, "networks": len(model.networks)} | {
+            key: getattr(model, key) for key in NUMBERS
+        }
         tensors[f"{name}/{MEMORY}"] = model.memory
         for key in (*TENSORS, *LATER_TENSORS):
             tensors[f"{name}/{key}"] = getattr(model, key).astype(np.float32)
         for key in PER_KERNEL:
             if len(getattr(model, key)):
                 tensors[f"{name}/{key}"] = getattr(model, key).astype(np.float32)
-        for kind, key in itertools.product(TREES, (NUMBER, *PLACES)):
+        for kind, key in itertools.product(GROWN, (NUMBER, *PLACES)):
             if (grown := getattr(model, kind)) is not None:
                 tensors[f"{name}/{kind}/{key}"] = getattr(grown, key)
         for number, network in enumerate(model.networks):
@@ -95,6 +99,7 @@ def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Any]
         memory=memory if memory.dtype == np.int16 else in_steps(memory),
         reach=float(about["reach"]),
         far=float(about["far"]),
+        trees_share=float(about.get("trees_share", TREES_SHARE)),
         trees=_parse_trees(f"{name}/trees", tensors, len(names)),
         host_trees=_parse_trees(f"{name}/host_trees", tensors, len(names)),
         **{key: tensors.get(f"{name}/{key}", none_measured()) for key in PER_KERNEL},
@@ -115,7 +120,7 @@ def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Any]
         and all(network.weights[0].shape[0] == width and network.weights[-1].shape[1] == 1 for network in networks)
     )
     numbers_fit = model.reach > 0 and model.far > 0 and math.isfinite(model.reach + model.far)
-    numbers_fit &= bool((model.host_us >= 0).all())
+    numbers_fit &= 0 <= model.trees_share <= 1 and bool((model.host_us >= 0).all())
     if not shapes_fit or not numbers_fit or rows == 0 or (model.scale <= 0).any():
         raise ProfileError(f"the tensors of group {name} do not fit together")
     return model

@@ -47,8 +47,9 @@ EDGES_US = (4.0, 10.0, 40.0, 200.0)
 class Settings:
     """How networks and trees are trained; chosen by cross-validation on shape groups.
 
-    `ensemble` is how many networks learn from the same rows, `trees` how many boosted trees do; `most_cases` is how
-    many whole models are captured and predicted for costs, intervals and scores.
+    `ensemble` is how many networks learn from the same rows, `trees` how many boosted trees do; `trees_share` is what
+    these have of a say beside the networks; `reach` is how far what a measured kernel has left unexplained tells of
+    others; `most_cases` is how many whole models are captured and predicted for costs, intervals and scores.
     """
 
     hidden: tuple[int, ...] = (256, 128, 64)
@@ -58,7 +59,8 @@ class Settings:
     batch: int = 256
     ensemble: int = 1
     trees: int = 200
-    reach: float = 0.8
+    trees_share: float = 0.5
+    reach: float = 0.2
     seed: int = 0
     most_cases: int = 70
 
@@ -70,7 +72,7 @@ class Settings:
         return tuple(stage for stage in (*stages, (self.learning_rate / 25, last)) if stage[1])
 
 
-THOROUGH = Settings(epochs=60, ensemble=4, trees=800, most_cases=10**6)
+THOROUGH = Settings(epochs=60, ensemble=4, trees=400, most_cases=10**6)
 """For a profile that ships: some ten times the work of the default. Four networks of 60 epochs tell shapes that none of
 them saw 4 % better than two of 80."""
 
@@ -240,6 +242,10 @@ def train_networks(table: Table, mean: Array, scale: Array, settings: Settings) 
 
 CONVOLUTIONS_HAVE = "grouped"
 """A feature that no other kernels have: of theirs, the library runs some group after group."""
+PRECISION = "dtype_bytes"
+"""The feature on whose either side other trees are grown."""
+CONVOLUTIONS_TREES_SHARE = 0.65
+"""Of convolutions left out trees tell more than networks do, as which kernel the library takes leaps with sizes."""
 
 
 def assemble(
@@ -261,18 +267,20 @@ def assemble(
         out_of_fold: predictions of the target by what did not see the row, for the intervals; (rows,).
     """
     x = scaled(table.raw, mean, scale)
-    memory = in_steps(x)
+    precision = table.names.index(PRECISION) if PRECISION in table.names else None
+    memory, of_convolutions = in_steps(x), CONVOLUTIONS_HAVE in table.names
     far = 2.0 * float(np.quantile(gaps(x, settings.seed), 0.98))
     edges = np.array(EDGES_US, dtype=np.float32)
-    host_trees = grow_host_trees(x, table.host_us, settings.seed, looped=CONVOLUTIONS_HAVE in table.names)
+    host_trees = grow_host_trees(x, table.host_us, settings.seed, looped=of_convolutions)
     sizes, limits = limits_by_size(size_of(x, table.names), table.target)
     unfitted = GroupModel(
         names=table.names,
         mean=mean,
         scale=scale,
         networks=networks,
-        trees=grow_device_trees(x, table.target, settings.trees, settings.seed),
+        trees=grow_device_trees(x, table.target, settings.trees, settings.seed, apart=precision),
         memory=memory,
+        trees_share=CONVOLUTIONS_TREES_SHARE if of_convolutions else settings.trees_share,
         places=places_of(memory),
         residual=np.zeros(len(x), dtype=np.float32),
         reach=settings.reach,

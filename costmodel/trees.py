@@ -70,6 +70,36 @@ class Trees:
         return self
 
 
+def joined(low: Trees, high: Trees, feature: int, number: float) -> Trees:
+    """As many trees as either has: each asks first whether a feature is at most a number, and goes on with that side.
+
+    Args:
+        low: what tells of rows whose feature is at most the number.
+        high: what tells of the others; as many trees.
+        feature: that is asked for.
+        number: likewise.
+    """
+    sides = (low, high)
+    starts = [one.roots for one in sides]
+    ends = [np.append(one.roots[1:], len(one.feature)) for one in sides]
+    parts = [[slice(*bounds) for bounds in zip(*pair, strict=True)] for pair in zip(starts, ends, strict=True)]
+    features, numbers, rights, roots = [], [], [], []
+    place = 0
+    for left, right in zip(*parts, strict=True):
+        behind = 1 + left.stop - left.start
+        features += [[feature], low.feature[left], high.feature[right]]
+        numbers += [[number], low.number[left], high.number[right]]
+        rights += [[behind], low.right[left], high.right[right]]
+        roots.append(place)
+        place += behind + right.stop - right.start
+    return Trees(
+        feature=np.concatenate(features).astype(np.int8),
+        number=np.concatenate(numbers).astype(np.float32),
+        right=np.concatenate(rights).astype(np.int16),
+        roots=np.array(roots, dtype=np.int32),
+    )
+
+
 def of_regressors(regressors: Sequence[Any]) -> Trees:
     """The mean of scikit-learn's HistGradientBoostingRegressors, which were fitted to finite features.
 

@@ -127,6 +127,7 @@ def test_layers_say_how_often_models_call_them(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(workloads.joins, "sample", lambda *_: blocks)
     drawn = Case(RELU.replace("relu", "silu"), "aten", source="map")
     monkeypatch.setattr(workloads.maps, "sample", lambda *_: [drawn])
+    monkeypatch.setattr(workloads.mixers, "sample", lambda *_: [replace(drawn, source="mixers")])
     found = workloads.unit_cases(["layer"], "cuda", quick=False, end=0.0)
     assert sorted((case.runner, case.uses, case.source) for case in found) == [
         ("aten", 1, "a"),

@@ -50,3 +50,19 @@ def test_calls_that_launch_a_kernel_for_each_group_are_told_though_they_are_rare
         if (trees := grow_host_trees(x[learnt], host_us[learnt].astype(np.float32), looped=way))
     ]
     assert errors[1] < 0.2 < 0.3 < errors[0]
+
+
+def test_trees_grown_apart_tell_each_side_by_its_own_rows_unless_one_has_few():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, (4000, 3)).astype(np.float32)
+    target = x[:, 1].copy()
+    changed = np.where(x[:, 0] > 0, target, target + 5)
+    apart, before = (grow_device_trees(x, some, 30, apart=0).forward(x) for some in (changed, target))
+    high = x[:, 0] > 0
+    assert (apart[high] == before[high]).all()  # what the low side learnt does not show
+    assert np.abs(apart - changed)[~high].mean() < 0.3
+    few = x.copy()
+    few[900:, 0] = 1.0
+    few[:900, 0] = -1.0
+    together = grow_device_trees(few, changed, 30)
+    assert (grow_device_trees(few, changed, 30, apart=0).forward(few) == together.forward(few)).all()

@@ -160,6 +160,12 @@ def _infinite_reach(_: dict[str, Array], metadata: dict[str, str]) -> None:
     metadata["groups"] = json.dumps(about)
 
 
+def _all_by_trees_and_more(_: dict[str, Array], metadata: dict[str, str]) -> None:
+    about = json.loads(metadata["groups"])
+    about["conv"]["trees_share"] = 1.01
+    metadata["groups"] = json.dumps(about)
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [
@@ -168,6 +174,7 @@ def _infinite_reach(_: dict[str, Array], metadata: dict[str, str]) -> None:
         pytest.param(_say("schema", "99"), "schema '99'", id="schema"),
         pytest.param(_say("groups", "{"), "not a predictor file", id="metadata"),
         pytest.param(_infinite_reach, "do not fit together", id="infinite-reach"),
+        pytest.param(_all_by_trees_and_more, "do not fit together", id="trees-share-above-1"),
         pytest.param(
             _say("device", '{"bytes_per_us": NaN, "peak": {}, "floor_us": 1, "multiprocessors": 1}'),
             "no positive number",
@@ -225,3 +232,18 @@ def test_tensors_are_those_that_the_library_of_the_format_reads(saved: Path):
     for name, tensor in expected.items():
         assert found[name].dtype == tensor.dtype
         assert np.array_equal(found[name], tensor)
+
+
+def test_the_say_of_the_trees_is_kept_and_of_earlier_files_is_what_it_was(predictor: Predictor, tmp_path: Path):
+    path = tmp_path / "p.safetensors"
+    told = replace(with_trees(predictor).groups["conv"], trees_share=0.7)
+    save_predictor(replace(predictor, groups={"conv": told}), path)
+    assert load_predictor(path).groups["conv"].trees_share == 0.7
+    changed(path, _without_share)
+    assert load_predictor(path).groups["conv"].trees_share == 0.4
+
+
+def _without_share(_: dict[str, Array], metadata: dict[str, str]) -> None:
+    about = json.loads(metadata["groups"])
+    del about["conv"]["trees_share"]
+    metadata["groups"] = json.dumps(about)

@@ -12,7 +12,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from costmodel import trees
 from costmodel.errors import ProfileError
-from costmodel.trees import Trees, of_regressors
+from costmodel.trees import Trees, joined, of_regressors
 
 # at most 1: 10; else, by the second feature, 20 or 30; and a tree that is one leaf
 BY_HAND = Trees(
@@ -27,6 +27,14 @@ def test_a_tree_by_hand():
     x = np.array([[1.0, 9.0], [1.5, -1.0], [1.5, -0.5]], np.float32)
     assert BY_HAND.verify(2).forward(x).tolist() == [10.5, 20.5, 30.5]
     assert BY_HAND.forward(x[:0]).shape == (0,)
+
+
+def test_trees_of_two_sides_joined_at_their_roots():
+    low = replace(BY_HAND, number=BY_HAND.number + np.where(BY_HAND.feature == -1, 100, 0).astype(np.float32))
+    whole = joined(low, BY_HAND, feature=2, number=0.5).verify(3)
+    assert (len(whole.roots), len(whole.feature)) == (2, 2 * len(BY_HAND.feature) + 2)
+    x = np.array([[1.5, -1.0, 0.5], [1.5, -1.0, 0.6], [1.0, 9.0, -3.0]], np.float32)
+    assert whole.forward(x).tolist() == [220.5, 20.5, 210.5]  # each of two trees adds 100 on the low side
 
 
 def test_rows_in_portions(monkeypatch: pytest.MonkeyPatch):
