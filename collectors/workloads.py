@@ -29,7 +29,7 @@ TYPICAL_CONVOLUTIONS = 8000
 TYPICAL_MAPS = 3000
 MATMUL_CASES = 500
 JOINED_BLOCKS = 60
-MIXED_PAIRS = 120
+MIXED_PAIRS = 60
 TORCHVISION = (
     "alexnet", "vgg16", "vgg11_bn", "resnet18", "resnet50", "resnext50_32x4d", "wide_resnet50_2", "densenet121",
     "googlenet", "inception_v3", "squeezenet1_1", "mobilenet_v2", "mobilenet_v3_large", "mnasnet1_0",

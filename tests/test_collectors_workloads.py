@@ -125,14 +125,15 @@ def test_layers_say_how_often_models_call_them(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(workloads, "in_parallel", lambda *_: outcomes)
     blocks = [replace(shared, source="joins"), Case(RELU.replace("relu", "sigmoid"), "aten", source="joins")] * 2
     monkeypatch.setattr(workloads.joins, "sample", lambda *_: blocks)
-    drawn = Case(RELU.replace("relu", "silu"), "aten", source="map")
+    drawn, mixed = (Case(RELU.replace("relu", name), "aten", source="map") for name in ("silu", "gelu"))
     monkeypatch.setattr(workloads.maps, "sample", lambda *_: [drawn])
-    monkeypatch.setattr(workloads.mixers, "sample", lambda *_: [replace(drawn, source="mixers")])
+    monkeypatch.setattr(workloads.mixers, "sample", lambda *_: [replace(mixed, source="mixers")])
     found = workloads.unit_cases(["layer"], "cuda", quick=False, end=0.0)
     assert sorted((case.runner, case.uses, case.source) for case in found) == [
         ("aten", 1, "a"),
         ("aten", 1, "joins"),  # blocks that no model is made of are no uses
         ("aten", 1, "map"),
+        ("aten", 1, "mixers"),
         ("inductor", 3, "a"),
     ]
 
