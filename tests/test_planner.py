@@ -73,7 +73,7 @@ def test_rounding_decides_nothing(monkeypatch):
 def test_no_other_strategy_is_predicted_faster(squeezenet, plan):
     for name in STRATEGIES:
         other = costmodel.plan(*squeezenet, hardware="nvidia-h200", strategy=name)
-        assert plan.latency_ms["plan"] <= other.latency_ms["plan"] * (1 + 1e-6)  # saved with seven digits
+        assert plan.latency_ms["plan"] <= other.latency_ms["plan"] * (1 + 1e-5)  # times are of float32
         assert other.strategy == name
     with pytest.raises(RequestError, match="choose one of theoretical"):
         costmodel.plan(*squeezenet, hardware="nvidia-h200", strategy="luck")
