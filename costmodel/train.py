@@ -48,8 +48,9 @@ class Settings:
     """How networks and trees are trained; chosen by cross-validation on shape groups.
 
     `ensemble` is how many networks learn from the same rows, `trees` how many boosted trees do; `trees_share` is what
-    these have of a say beside the networks; `reach` is how far what a measured kernel has left unexplained tells of
-    others; `most_cases` is how many whole models are captured and predicted for costs, intervals and scores.
+    these have of a say beside the networks, of convolutions CONVOLUTIONS_TREES_SHARE; `reach` is how far what a
+    measured kernel has left unexplained tells of others; `most_cases` is how many whole models are captured and
+    predicted for costs, intervals and scores.
     """
 
     hidden: tuple[int, ...] = (256, 128, 64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from costmodel.errors import ProfileError
 
 Array = npt.NDArray[np.float32]
+Values = npt.NDArray[Any]
 LEAF = -1
 """The feature that a leaf looks at."""
 AT_ONCE = 1 << 20
@@ -74,29 +75,24 @@ def joined(low: Trees, high: Trees, feature: int, number: float) -> Trees:
     """As many trees as either has: each asks first whether a feature is at most a number, and goes on with that side.
 
     Args:
-        low: what tells of rows whose feature is at most the number.
+        low: what tells of rows whose feature is at most the number; its trees one after another, as `of_regressors`
+            has them.
         high: what tells of the others; as many trees.
         feature: that is asked for.
         number: likewise.
     """
-    sides = (low, high)
-    starts = [one.roots for one in sides]
-    ends = [np.append(one.roots[1:], len(one.feature)) for one in sides]
-    parts = [[slice(*bounds) for bounds in zip(*pair, strict=True)] for pair in zip(starts, ends, strict=True)]
-    features, numbers, rights, roots = [], [], [], []
-    place = 0
-    for left, right in zip(*parts, strict=True):
-        behind = 1 + left.stop - left.start
-        features += [[feature], low.feature[left], high.feature[right]]
-        numbers += [[number], low.number[left], high.number[right]]
-        rights += [[behind], low.right[left], high.right[right]]
-        roots.append(place)
-        place += behind + right.stop - right.start
+    behind = 1 + np.diff(low.roots, append=len(low.feature))
+    sizes = behind + np.diff(high.roots, append=len(high.feature))
+
+    def woven(asked: Iterable[float], left: Values, right: Values) -> Values:
+        sides = np.split(left, low.roots[1:]), np.split(right, high.roots[1:])
+        return np.concatenate([part for first, *both in zip(asked, *sides, strict=True) for part in ([first], *both)])
+
     return Trees(
-        feature=np.concatenate(features).astype(np.int8),
-        number=np.concatenate(numbers).astype(np.float32),
-        right=np.concatenate(rights).astype(np.int16),
-        roots=np.array(roots, dtype=np.int32),
+        feature=woven([feature] * len(behind), low.feature, high.feature).astype(np.int8),
+        number=woven([number] * len(behind), low.number, high.number).astype(np.float32),
+        right=woven(behind, low.right, high.right).astype(np.int16),
+        roots=(np.cumsum(sizes) - sizes).astype(np.int32),
     )
 
 

@@ -5,21 +5,25 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from collectors import mixers
+from collectors import block_parts, mixers
 from costmodel.ir import parse
 
 
 def test_tokens_and_maps_keep_their_shape():
     x, tokens = torch.randn(2, 8, 6, 6), torch.randn(2, 36, 8)
-    for module in (mixers.Pooled(), mixers.ChannelNorm(8), mixers.Gate(8, 4, nn.ReLU, nn.Sigmoid)):
+    for module in (
+        block_parts.Pooled(),
+        block_parts.ChannelsLast(nn.LayerNorm(8)),
+        block_parts.Gate(8, 4, nn.ReLU, nn.Sigmoid),
+    ):
         assert module.eval()(x).shape == x.shape
-    for module in (mixers.Attention(8, 2, has_bias=True), mixers.Transposed(nn.Linear(36, 36))):
+    for module in (block_parts.Attention(8, 2, has_bias=True), block_parts.Transposed(nn.Linear(36, 36))):
         assert module(tokens).shape == tokens.shape
-    assert mixers.Merge(8)(x.permute(0, 2, 3, 1)).shape == (2, 3, 3, 16)
+    assert block_parts.Merge(8)(x.permute(0, 2, 3, 1)).shape == (2, 3, 3, 16)
 
 
 def test_channels_are_dealt_out_in_turn():
-    block = mixers.Shuffle(4, nn.Identity).eval()
+    block = block_parts.Shuffle(4, nn.Identity).eval()
     block.branch = nn.Identity()
     x = torch.arange(4.0).view(1, 4, 1, 1)
     assert block(x).flatten().tolist() == [0, 2, 1, 3]
@@ -29,7 +33,7 @@ def test_a_shifted_window_attends_to_what_is_in_it_after_the_shift():
     torch.manual_seed(0)
     x = torch.randn(1, 4, 4, 8)
     for shift in (0, 1):
-        block = mixers.Windows(8, heads=2, window=2, size=4, shift=shift).eval()
+        block = block_parts.Windows(8, heads=2, window=2, size=4, shift=shift).eval()
         changed = x.clone()
         changed[0, 1, 1] += 1.0
         moved = (block(changed) - block(x)).abs().amax(-1)[0] > 1e-6
@@ -39,7 +43,7 @@ def test_a_shifted_window_attends_to_what_is_in_it_after_the_shift():
 
 
 def test_a_scale_is_applied_along_its_axis():
-    block = mixers.Scaled(nn.Identity(), 3, 1, has_scale=True)
+    block = block_parts.Scaled(nn.Identity(), 3, 1, has_scale=True)
     assert block.scale is not None
     with torch.no_grad():
         block.scale.copy_(torch.tensor([0.0, 1.0, 2.0]).view(1, 3, 1, 1))
