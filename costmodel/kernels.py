@@ -6,13 +6,14 @@ the same type, so that one predictor serves both.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from costmodel import ops
 from costmodel.attention import fast_path
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
+from costmodel.memory_orders import Order, inverse, memory_orders, turned, undoes
 from costmodel.ops import Role
 from costmodel.realize import CUTTING
 
@@ -81,7 +82,7 @@ def kernels_of(graph: Graph) -> tuple[Kernel, ...]:
 
     An `as_strided_scatter` is none either: it says where an operator that wrote through a view has left its result.
     """
-    extractor = Extractor(graph)
+    extractor = Extractor(graph, memory_orders(graph))
     return tuple(
         Kernel("aten", extractor.extract([op.name]), (op.name,))
         for op in graph.ops
@@ -132,11 +133,13 @@ class Extractor:
 
     Views that lead from outside into a group come along, so that its inputs keep their strides; what lies before
     them becomes an input (`a0`, `a1`, ...) or a parameter (`p0`, ...). All that attention reads are inputs: the kernel
-    is the same whether its mask is computed or held.
+    is the same whether its mask is computed or held. What lies in memory in another order than its dimensions' is read
+    as it lies, through a view that turns it.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
+    def __init__(self, graph: Graph, orders: Mapping[str, Order] | None = None) -> None:
+        """Of a graph, and orders in memory of its operators' results where they are known and not plain."""
+        self._graph, self._orders = graph, orders or {}
         self._ops = {op.name: op for op in graph.ops}
         self._position = {op.name: index for index, op in enumerate(graph.ops)}
         self._values = {value.name: value for value in graph.values}
@@ -158,16 +161,25 @@ class Extractor:
         group = self._with_views(computed)
         order = sorted(group, key=self._position.__getitem__)
         renamed: dict[str, str] = {}
+        through: dict[str, str] = {}  # views that inputs which lie turned are read through
         values: list[Value] = []
         new_ops: list[Op] = []
         counts = {"input": 0, "param": 0}
         attends = any(self._ops[name].base == "scaled_dot_product_attention" for name in computed)
         for name in order:
             op = self._ops[name]
-            for ref in op.refs():
-                if ref.name not in group:
-                    self._add_value(ref, "input" if attends else self._role(ref), renamed, values, counts)
-            moved = op.reading(lambda ref: _renamed(ref, renamed))
+            outside = [ref for ref in op.refs() if ref.name not in group]
+            for ref in outside:
+                self._add_value(ref, "input" if attends else self._role(ref), renamed, values, counts)
+            if outside and self._shows_memory(op):
+                renamed[name] = renamed[_key(outside[0])]
+                continue
+            for ref in outside:
+                if self._order_of(ref) is not None and _key(ref) not in through:
+                    new_ops.append(self._turning(str(len(new_ops)), ref, renamed[_key(ref)]))
+                    through[_key(ref)] = new_ops[-1].name
+            names = renamed | through if through else renamed
+            moved = op.reading(lambda ref, names=names: _renamed(ref, names))
             renamed[name] = str(len(new_ops))
             new_ops.append(Op(renamed[name], op.op, moved.args, op.types))
         outputs = []
@@ -202,13 +214,29 @@ class Extractor:
     def _add_value(
         self, ref: Ref, role: str, renamed: dict[str, str], values: list[Value], counts: dict[str, int]
     ) -> None:
-        key = f"{ref.name}#{ref.index}"
+        key = _key(ref)
         if key in renamed:
             return
         name = f"{'p' if role == 'param' else 'a'}{counts[role]}"
         counts[role] += 1
         renamed[key] = name
-        values.append(Value(name, self._graph.type_of(ref), role))
+        kind, order = self._graph.type_of(ref), self._order_of(ref)
+        lies = kind if order is None else TensorType(kind.dtype, turned(kind.shape, order))
+        values.append(Value(name, lies, role))
+
+    def _order_of(self, ref: Ref) -> Order | None:
+        return None if ref.index else self._orders.get(ref.name)
+
+    def _shows_memory(self, op: Op) -> bool:
+        """Whether a view shows what it is a view of as that lies in memory."""
+        source = op.refs()[0]
+        order = self._order_of(source)
+        return order is not None and undoes(op, self._graph.type_of(source), order)
+
+    def _turning(self, name: str, ref: Ref, value: str) -> Op:
+        """The view of an input as it lies that has the dimensions of what it stands for."""
+        kind, order = self._graph.type_of(ref), self._orders[ref.name]
+        return Op(name, "permute", (("self", Ref(value)), ("dims", inverse(order))), (kind,))
 
     def _with_views(self, names: set[str]) -> set[str]:
         """The group and the views between it and what lies outside it, up to their first source."""
@@ -232,6 +260,10 @@ class Extractor:
         return set(self._users.get(name, ()))
 
 
+def _key(ref: Ref) -> str:
+    return f"{ref.name}#{ref.index}"
+
+
 def _renamed(ref: Ref, names: dict[str, str]) -> Ref:
-    key = f"{ref.name}#{ref.index}"
+    key = _key(ref)
     return Ref(names[key]) if key in names else Ref(names[ref.name], ref.index)
