@@ -91,19 +91,26 @@ def chain(width: int, widths: list[int], act: Callable[[], nn.Module], kernel: i
     return nn.Sequential(*parts)
 
 
-def sample(count: int, seed: int, device: str = "cuda") -> Iterator[Case]:
-    """The kernels of `count` blocks drawn repeatably, eager and compiled."""
+def sample(count: int, seed: int, device: str = "cuda", dtype: torch.dtype | None = None) -> Iterator[Case]:
+    """The kernels of `count` blocks drawn repeatably, eager and compiled.
+
+    Args:
+        count: of blocks.
+        seed: of the lots.
+        device: where they will be measured.
+        dtype: of all; by lot, mostly float32, if it is None.
+    """
     rng = random.Random(seed)  # noqa: S311 - repeatable is what it should be
     made = 0
     while made < count:
         width, size = _width(rng, 16, 512), rng.choice((7, 8, 14, 14, 20, 28, 28, 56))
         batch = rng.choice((1, 1, 1, 8, 32))
-        dtype = rng.choices((torch.float32, torch.float16), (75, 25))[0]
+        precision = dtype or rng.choices((torch.float32, torch.float16), (75, 25))[0]
         if 4 * width * size * size * batch > MOST_ELEMENTS:
             continue
         with torch.device("meta"):
-            block = _block(rng, width).eval().to(dtype)
-            inputs = (torch.empty(batch, width, size, size, dtype=dtype),)
+            block = _block(rng, width).eval().to(precision)
+            inputs = (torch.empty(batch, width, size, size, dtype=precision),)
         made += 1
         yield from harvest(capture(block, inputs, "block"), "joins", device)
 

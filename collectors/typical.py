@@ -20,7 +20,7 @@ MOST_WORK = 1 << 37
 """Multiply-accumulates at most: some 7 ms on an H200 in float32."""
 IMAGES = (224,) * 10 + (256,) * 4 + (288,) * 2 + (160, 192, 240, 299, 320, 384)
 """Heights and widths of images, as often as models are made for them."""
-STEPS = {8: 35, 16: 25, 32: 14, 64: 20, 2: 6}
+STEPS = {8: 32, 16: 23, 32: 13, 64: 18, 4: 10, 2: 4}
 """Widths are multiples of these, as often of a hundred."""
 RATIOS = (1 / 6, 1 / 4, 1 / 4, 1 / 2, 1 / 2, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 6.0)
 """Channels out over channels in of pointwise convolutions: bottlenecks and what undoes them."""
@@ -92,6 +92,11 @@ def _plain(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
     return replace(layer, stride=stride, out_channels=max(1, other))
 
 
+def _narrowing(rng: random.Random, layer: ConvUnit, _halvings: int) -> ConvUnit:
+    """What a dense block's layer adds: few channels of many."""
+    return replace(layer, out_channels=max(4, 4 * round(layer.in_channels * rng.uniform(1 / 16, 1 / 2) / 4)))
+
+
 def _pointwise(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
     stride, narrow = rng.choices((1, 2), (93, 7))[0], rng.random() < 0.6
     other = round(layer.in_channels * rng.choice(RATIOS)) if narrow else map_width(rng, halvings)
@@ -149,9 +154,10 @@ def _stem(rng: random.Random, layer: ConvUnit, _halvings: int) -> ConvUnit:
 
 
 KINDS: Mapping[Callable[[random.Random, ConvUnit, int], ConvUnit], int] = {
-    _plain: 35,
+    _plain: 33,
+    _narrowing: 3,
     _pointwise: 26,
-    _grouped: 14,
+    _grouped: 13,
     _depthwise: 7,
     _multiplied: 2,
     _large: 5,
