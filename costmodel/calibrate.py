@@ -7,6 +7,7 @@ isolation (a ridge around a prior): a few dozen models cannot tell apart causes 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from costmodel import timeline
 from costmodel.program import compile_counts
 from costmodel.serial import BETWEEN, KERNEL_KINDS, SERIAL_MODES, kernel_counts
-from costmodel.timeline import TimedProgram
+from costmodel.timeline import TimedProgram, queue_us
 
 OUTLIER = 0.08
 PRIORS: Mapping[str, Mapping[str, float]] = {
@@ -71,13 +72,15 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
 of kernels on a CPU. There a loop alone is called through a wrapper of its own, which a model has once."""
 LAUNCHES: Mapping[str, float] = dict(zip(timeline.LAUNCH_COSTS, (0.1, 0.45), strict=True))
 """Prior of what a launch takes inside a model beyond its kernel alone, microseconds."""
+WALL: Mapping[str, float] = dict(zip(timeline.WALL_COSTS, (1.0, 20.0, 0.0), strict=True))
+"""The same of a stream, for want of measurements."""
 CPU_COSTS: Mapping[str, tuple[str, ...]] = {name: tuple(PRIORS[name]) for name in (*SERIAL_MODES.values(), "compile")}
 """The tables of costs that a CPU's profile must have, and what each must tell."""
 COSTS: Mapping[str, tuple[str, ...]] = {
     "eager_device": timeline.LAUNCH_COSTS,
-    "eager_wall": ("gap", "synchronise"),
+    "eager_wall": timeline.WALL_COSTS,
     "default_device": timeline.LAUNCH_COSTS,
-    "default_wall": ("gap", "synchronise"),
+    "default_wall": timeline.WALL_COSTS,
     **{name: tuple(PRIORS[name]) for name in ("eager_host", "default_host", "graph_host", "compile")},
 }
 """The same for a GPU's."""
@@ -181,7 +184,7 @@ def _fit_launches(cases: Sequence[Case], way: str) -> dict[str, float]:
 
 
 def _fit_wall(cases: Sequence[Case], way: str, tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """The stream's gap and the constant that explain wall times best, host and device times being as measured."""
+    """The constants of a stream that explain wall times best, host and device times being as measured."""
     queue = timeline.eager_queue if way == "eager" else timeline.default_queue
     known = []
     for case in cases:
@@ -191,11 +194,17 @@ def _fit_wall(cases: Sequence[Case], way: str, tables: Mapping[str, Mapping[str,
             host = case.measured[f"{way}_host_us"] / model.host_total_us
             known.append((model.scaled(host, device / sum(model.device_us)), wall))
     if len(known) < 5:
-        return {"gap": 1.0, "synchronise": 20.0}
-    grid = [{"gap": gap, "synchronise": constant} for gap in np.arange(0, 3.1, 0.3) for constant in (0, 15, 30, 45, 60)]
-    errors = [np.mean([abs(np.log(model.timing(wall).latency_us / seen)) for model, seen in known]) for wall in grid]
-    best = grid[int(np.argmin(errors))]
-    return {name: float(value) for name, value in best.items()}
+        return dict(WALL)
+    seen, start = np.array([wall for _, wall in known]), np.array([model.start_us for model, _ in known])
+    tried: list[tuple[float, dict[str, float]]] = []
+    for gap in np.arange(0, 3.1, 0.3):
+        ends = [queue_us(model.host_us, model.device_us, model.prologue_us, gap) for model, _ in known]
+        issued, finished = np.array(ends).T
+        for constant, late in itertools.product((0, 15, 30, 45, 60), (0, 0.25, 0.5, 0.75)):
+            latency = np.maximum(issued, finished - start * late) + constant
+            error = float(np.mean(np.abs(np.log(latency / seen))))
+            tried.append((error, dict(zip(WALL, map(float, (gap, constant, late)), strict=True))))
+    return min(tried, key=lambda one: one[0])[1]
 
 
 def _fit_graph(cases: Sequence[Case]) -> dict[str, float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from costmodel import ops
 from costmodel.attention import fast_path
@@ -179,7 +179,7 @@ class Extractor:
                     new_ops.append(self._turning(str(len(new_ops)), ref, renamed[_key(ref)]))
                     through[_key(ref)] = new_ops[-1].name
             names = renamed | through if through else renamed
-            moved = op.reading(lambda ref, names=names: _renamed(ref, names))
+            moved = op.reading(partial(_renamed, names=names))
             renamed[name] = str(len(new_ops))
             new_ops.append(Op(renamed[name], op.op, moved.args, op.types))
         outputs = []

@@ -1,7 +1,8 @@
 """Host and device times of kernels -> wall time of one synchronised call, in each mode.
 
 The host issues calls one after another; the device starts a kernel once it is issued and the one before it has ended.
-Wall time is the end of the last kernel plus a constant for the synchronisation. In graph mode one launch replays all.
+Wall time is the end of the last kernel plus a constant for the synchronisation; a share of what a pass takes the host
+at all lies after its last call, beside the kernels. In graph mode one launch replays all.
 On a CPU the host is the device: it runs what it issues before it goes on, and wall time is a sum (`costmodel.serial`).
 """
 
@@ -22,6 +23,9 @@ CACHE_BYTES = 50e6
 
 LAUNCH_COSTS = ("warm_launch", "cold_launch")
 """What a launch takes in a model beyond its kernel alone, where the cache keeps all from pass to pass, or nothing."""
+
+WALL_COSTS = ("gap", "synchronise", "late")
+"""What the device idles between two kernels and a synchronisation takes, us, and the share of a start that is late."""
 
 Costs = Mapping[str, float]
 
@@ -85,8 +89,8 @@ class Timing:
 
 def queue_us(
     host_us: Sequence[float], device_us: Sequence[float], prologue_us: float = 0.0, gap_us: float = 0.0
-) -> float:
-    """When the device has finished, if the host starts at 0; microseconds.
+) -> tuple[float, float]:
+    """When the host has issued all and when the device has finished, if the host starts at 0; microseconds.
 
     Args:
         host_us: time to issue each call, in order.
@@ -99,16 +103,24 @@ def queue_us(
         issued += host
         if device:
             finished = max(finished + gap_us, issued) + device
-    return max(issued, finished)
+    return issued, finished
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The two sides of a stream: host time before and of each call, device time of each; microseconds."""
+    """The two sides of a stream, microseconds.
+
+    Attributes:
+        prologue_us: host time of the whole pass rather than of a call.
+        host_us: host time of each call.
+        device_us: device time of each call.
+        start_us: what a pass takes the host at all, the part of the prologue that may lie after the last call.
+    """
 
     prologue_us: float
     host_us: Sequence[float]
     device_us: Sequence[float]
+    start_us: float = 0.0
 
     @property
     def host_total_us(self) -> float:
@@ -117,13 +129,13 @@ class Queue:
 
     def scaled(self, host: float, device: float) -> Queue:
         """The same with every host and every device time multiplied."""
-        return Queue(
-            self.prologue_us * host, [us * host for us in self.host_us], [us * device for us in self.device_us]
-        )
+        calls, kernels = [us * host for us in self.host_us], [us * device for us in self.device_us]
+        return Queue(self.prologue_us * host, calls, kernels, self.start_us * host)
 
     def timing(self, wall: Costs) -> Timing:
-        """What a synchronised call takes."""
-        end = queue_us(self.host_us, self.device_us, self.prologue_us, wall["gap"])
+        """What a synchronised call takes: the share `late` of its start comes after the last call."""
+        issued, finished = queue_us(self.host_us, self.device_us, self.prologue_us, wall["gap"])
+        end = max(issued, finished - self.start_us * wall["late"])
         return Timing(end + wall["synchronise"], self.host_total_us, sum(self.device_us))
 
 
@@ -216,7 +228,8 @@ def eager_queue(timed: TimedProgram, tables: Mapping[str, Costs]) -> Queue:
     costs = tables["eager_host"]
     host = total(eager_counts(timed), costs)
     spread = (host - costs["start"]) / max(1e-9, sum(timed.host_us))
-    return Queue(costs["start"], [us * spread for us in timed.host_us], device_times(timed, tables["eager_device"]))
+    calls = [us * spread for us in timed.host_us]
+    return Queue(costs["start"], calls, device_times(timed, tables["eager_device"]), costs["start"])
 
 
 def default_queue(timed: TimedProgram, tables: Mapping[str, Costs]) -> Queue:
@@ -230,7 +243,7 @@ def default_queue(timed: TimedProgram, tables: Mapping[str, Costs]) -> Queue:
     each = beside / max(1, len(program.kernels))
     calls = [total(_call_counts(*call), costs) + each for call in zip(program.kernels, timed.host_us, strict=True)]
     prologue = program.parameters * costs["parameter"] + program.checked_modules * costs["module"] + costs["start"]
-    return Queue(prologue, calls, device_times(timed, tables["default_device"]))
+    return Queue(prologue, calls, device_times(timed, tables["default_device"]), costs["start"])
 
 
 def timings(eager: TimedProgram, compiled: TimedProgram, tables: Mapping[str, Costs]) -> dict[str, Timing]:

@@ -77,10 +77,10 @@ def timed(of: Program, us: float) -> TimedProgram:
 TABLES = {
     "eager_host": {**PRIORS["eager_host"], "call": 1.0, "start": 55.0},
     "eager_device": {"warm_launch": 0.0, "cold_launch": 0.0},
-    "eager_wall": {"gap": 0.6, "synchronise": 30.0},
+    "eager_wall": {"gap": 0.6, "synchronise": 30.0, "late": 0.5},
     "default_host": {**PRIORS["default_host"], "triton": 9.0},
     "default_device": {"warm_launch": 0.0, "cold_launch": 0.0},
-    "default_wall": {"gap": 0.0, "synchronise": 15.0},
+    "default_wall": {"gap": 0.0, "synchronise": 15.0, "late": 0.0},
     "graph_host": {"parameter": 0.5, "module": 1.0, "node": 0.1, "start": 90.0},
 }
 
@@ -114,6 +114,7 @@ def test_the_tables_reproduce_the_models_that_they_were_fitted_to():
         assert eager.latency_us == pytest.approx(case.measured["eager_us"], rel=0.05)
         assert default.latency_us == pytest.approx(case.measured["default_us"], rel=0.05)
     assert tables["eager_wall"]["gap"] == pytest.approx(0.6)
+    assert tables["eager_wall"]["late"] == 0.5
 
 
 def test_a_faster_host_at_the_time_is_taken_out():
@@ -144,7 +145,7 @@ def test_what_is_given_is_taken_from_the_target():
 def test_without_a_model_every_table_is_there():
     tables = fit_tables([])
     assert tables["graph_host"] == PRIORS["graph_host"]
-    assert tables["eager_wall"] == {"gap": 1.0, "synchronise": 20.0}
+    assert tables["eager_wall"] == {"gap": 1.0, "synchronise": 20.0, "late": 0.0}
     on_cpu = fit_tables([], on_cpu=True)
     assert {*tables, "compile"} == set(COSTS)
     assert {*on_cpu, "compile"} == set(CPU_COSTS)

@@ -16,7 +16,7 @@ from costmodel.kernels import Kernel
 from costmodel.measured import Measured
 from costmodel.program import Program
 from costmodel.sessions import DOUBT, FARTHEST, Fitted
-from costmodel.timeline import LAUNCH_COSTS, TimedProgram
+from costmodel.timeline import LAUNCH_COSTS, WALL_COSTS, TimedProgram
 
 RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
 PROGRAM = Program(
@@ -26,7 +26,7 @@ TABLES = {"eager_host": dict.fromkeys(COSTS["eager_host"], 0.0) | {"start": 100.
 TABLES |= {"default_host": dict.fromkeys(COSTS["default_host"], 0.0) | {"start": 10.0}}
 TABLES |= {"graph_host": dict.fromkeys(COSTS["graph_host"], 0.0) | {"start": 3.0}}
 for _way in ("eager", "default"):
-    TABLES |= {f"{_way}_device": dict.fromkeys(LAUNCH_COSTS, 0.0), f"{_way}_wall": {"gap": 0.0, "synchronise": 0.0}}
+    TABLES |= {f"{_way}_device": dict.fromkeys(LAUNCH_COSTS, 0.0), f"{_way}_wall": dict.fromkeys(WALL_COSTS, 0.0)}
 # 100 us of host, on a host as fast as the profile's own, and 2 of device after it
 EAGER_US = 102.0
 
@@ -127,7 +127,7 @@ def test_a_cpu_is_its_own_host(monkeypatch: pytest.MonkeyPatch):
 def test_what_is_left_unexplained_by_hand():
     tables = TABLES | {"eager_host": TABLES["eager_host"] | {"start": 10.0}}
     for way in ("eager", "default"):
-        tables |= {f"{way}_wall": {"gap": 0.0, "synchronise": 8.0}}
+        tables |= {f"{way}_wall": {"gap": 0.0, "synchronise": 8.0, "late": 0.0}}
     cases = [Measured("alexnet", 1, "float32", "nchw", {"eager_us": 40.0, "graph_us": 10.0}, {}) for _ in range(3)]
     slow = replace(known(), host_speed=0.5)
     found = sessions.unexplained(cases, [known(), known(replace(PROGRAM, fragments=3)), slow], tables)
