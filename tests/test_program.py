@@ -135,7 +135,9 @@ def test_views_that_lead_to_several_kernels_count_once():
     program = eager_program(capture(Halves(), (torch.empty(4, 6),)))
     made = [sum(op.base in ("transpose", "split", "chunk") for op in kernel.graph.ops) for kernel in program.kernels]
     assert sum(made) == 6
-    assert program.views_again == 4
+    turning = sum(op.base == "permute" for kernel in program.kernels for op in kernel.graph.ops)
+    assert turning == 3  # what relu, sigmoid and the product leave lies transposed, and is read through a view alone
+    assert program.views_again == 6 + 3 - 2
     assert eager_program(capture(nn.ReLU(), (torch.empty(4, 6),))).views_again == 0
 
 
