@@ -18,7 +18,7 @@ import numpy.typing as npt
 from costmodel import timeline
 from costmodel.program import compile_counts
 from costmodel.serial import BETWEEN, KERNEL_KINDS, SERIAL_MODES, kernel_counts
-from costmodel.timeline import TimedProgram, queue_us
+from costmodel.timeline import TimedProgram
 
 OUTLIER = 0.08
 PRIORS: Mapping[str, Mapping[str, float]] = {
@@ -195,15 +195,14 @@ def _fit_wall(cases: Sequence[Case], way: str, tables: Mapping[str, Mapping[str,
             known.append((model.scaled(host, device / sum(model.device_us)), wall))
     if len(known) < 5:
         return dict(WALL)
-    seen, start = np.array([wall for _, wall in known]), np.array([model.start_us for model, _ in known])
     tried: list[tuple[float, dict[str, float]]] = []
-    for gap in np.arange(0, 3.1, 0.3):
-        ends = [queue_us(model.host_us, model.device_us, model.prologue_us, gap) for model, _ in known]
-        issued, finished = np.array(ends).T
-        for constant, late in itertools.product((0, 15, 30, 45, 60), (0, 0.25, 0.5, 0.75)):
-            latency = np.maximum(issued, finished - start * late) + constant
-            error = float(np.mean(np.abs(np.log(latency / seen))))
-            tried.append((error, dict(zip(WALL, map(float, (gap, constant, late)), strict=True))))
+    for gap in np.arange(0, 3.1, 0.3).tolist():
+        ends = [model.ends_us(gap) for model, _ in known]
+        for constant, late in itertools.product((0.0, 15.0, 30.0, 45.0, 60.0), (0.0, 0.25, 0.5, 0.75)):
+            costs = dict(zip(WALL, (gap, constant, late), strict=True))
+            told = [model.latency_us(end, costs) for (model, _), end in zip(known, ends, strict=True)]
+            errors = [abs(math.log(us / seen)) for us, (_, seen) in zip(told, known, strict=True)]
+            tried.append((math.fsum(errors), costs))
     return min(tried, key=lambda one: one[0])[1]
 
 

@@ -8,13 +8,12 @@ other, as the view that undoes it tells.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from costmodel import ops
 from costmodel.ir import Graph, Op, TensorType
 from costmodel.ops import Role
-from costmodel.strides import Strides, dense, strides_through
+from costmodel.strides import Strides, dense, dense_in, strides_through
 
 Order = tuple[int, ...]
 """Dimensions, from the outermost in memory to the innermost."""
@@ -37,7 +36,7 @@ def memory_orders(graph: Graph) -> dict[str, Order]:
             continue
         order = undone.get(op.name) or _of_first_operand(graph, op, strides)
         if order is not None:
-            found[op.name], strides[op.name] = order, _lying(op.type.shape, order)
+            found[op.name], strides[op.name] = order, dense_in(op.type.shape, order)
     return found
 
 
@@ -83,9 +82,3 @@ def _of_first_operand(graph: Graph, op: Op, strides: Mapping[str, Strides | None
         return None
     order = tuple(sorted(range(len(before)), key=lambda axis: -before[axis]))
     return None if 0 in before else order
-
-
-def _lying(shape: Sequence[int], order: Order) -> Strides:
-    """Strides of a tensor that fills its memory in an order."""
-    sizes = turned(shape, order)
-    return turned([math.prod(sizes[place + 1 :]) for place in range(len(sizes))], inverse(order))

@@ -37,13 +37,18 @@ def dense(kind: TensorType) -> Strides | None:
     """Strides of a tensor that fills its memory in a named order; None for a view of unknown order."""
     if kind.layout == "strided":
         return None
-    order = list(range(len(kind.shape)))
+    order = tuple(range(len(kind.shape)))
     if kind.layout == "nhwc" and len(order) > 2:
-        order = [0, *order[2:], 1]
-    strides, step = [0] * len(order), 1
+        order = (0, *order[2:], 1)
+    return dense_in(kind.shape, order)
+
+
+def dense_in(shape: Sequence[int], order: Sequence[int]) -> Strides:
+    """Strides of a tensor that fills its memory, its dimensions in an order, from the outermost to the innermost."""
+    strides, step = [0] * len(shape), 1
     for axis in reversed(order):
         strides[axis] = step
-        step *= kind.shape[axis]
+        step *= shape[axis]
     return tuple(strides)
 
 

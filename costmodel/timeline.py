@@ -132,11 +132,19 @@ class Queue:
         calls, kernels = [us * host for us in self.host_us], [us * device for us in self.device_us]
         return Queue(self.prologue_us * host, calls, kernels, self.start_us * host)
 
+    def ends_us(self, gap_us: float) -> tuple[float, float]:
+        """When the host has issued all and when the device has finished, as `queue_us` has it."""
+        return queue_us(self.host_us, self.device_us, self.prologue_us, gap_us)
+
+    def latency_us(self, ends_us: tuple[float, float], wall: Costs) -> float:
+        """Wall time from both ends: of the start, the share `late` comes after the last call, beside the device."""
+        issued, finished = ends_us
+        return max(issued, finished - self.start_us * wall["late"]) + wall["synchronise"]
+
     def timing(self, wall: Costs) -> Timing:
-        """What a synchronised call takes: the share `late` of its start comes after the last call."""
-        issued, finished = queue_us(self.host_us, self.device_us, self.prologue_us, wall["gap"])
-        end = max(issued, finished - self.start_us * wall["late"])
-        return Timing(end + wall["synchronise"], self.host_total_us, sum(self.device_us))
+        """What a synchronised call takes."""
+        latency = self.latency_us(self.ends_us(wall["gap"]), wall)
+        return Timing(latency, self.host_total_us, sum(self.device_us))
 
 
 def coldness(footprint: float) -> float:

@@ -40,3 +40,10 @@ def test_the_sample_is_repeatable_and_holds_copies_of_one_tensor_into_several_co
     compiled = [case.graph for case in first if case.runner == "inductor"]
     assert any(text.count("clone(self=%a0)") >= 2 for text in compiled)
     assert all(case.source == "joins" for case in islice(first, 10))
+
+
+def test_a_sample_of_one_precision():
+    kernels = [case.graph for case in joins.sample(3, seed=5, dtype=torch.float16)]
+    convolved = [text for text in kernels if "= convolution(" in text]
+    assert convolved
+    assert all("input %a0: float16[" in text for text in convolved)

@@ -70,3 +70,10 @@ def test_the_smaller_the_map_the_more_channels_it_has():
     assert any(unit.in_channels == 3 and unit.stride > 1 for unit in units)
     multiplied = {unit.out_channels / unit.in_channels for unit in units if 3 < unit.groups == unit.in_channels}
     assert multiplied == {1.0, 2.0, 3.0, 4.0}
+
+
+def test_some_widths_are_multiples_of_4_and_no_more():
+    rng = random.Random(0)
+    widths = [typical.map_width(rng, 3) for _ in range(4000)]
+    share = sum(width % 8 == 4 for width in widths) / 4000
+    assert 0.04 < share < 0.08  # half of the 10 of 99 that go by fours, a quarter of the 4 that go by twos
