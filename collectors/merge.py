@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from collectors.cases import write_whole
 from collectors.whole_model import case_key
-from costmodel.dataset import TRUSTED, read_frame, write_frame
+from costmodel.dataset import ALIGNED, TRUSTED, read_frame, write_frame
 from costmodel.errors import CostmodelError, DatasetError
 
 if TYPE_CHECKING:
@@ -46,9 +46,11 @@ def merge_units(paths: Sequence[Path], out: Path) -> int:
     import pandas as pd
 
     frames, environments = [], []
+    aligned: dict[str, Any] = {}
     for path in paths:
         frame, about = read_frame(path)
         frames.append(frame)
+        aligned |= {ALIGNED: about[ALIGNED]} if ALIGNED in about else {}
         environments += about.get("environments", [about.get("environment", {})])
         check_same(path, environments[0], environments[-1])
     rows = pd.concat(frames, ignore_index=True)
@@ -64,6 +66,7 @@ def merge_units(paths: Sequence[Path], out: Path) -> int:
         "cases": len(rows),
         "statuses": dict(Counter(rows["status"])),
         "units": f"microseconds; quantiles of {'5 to 15 samples of wall time' if on_cpu else taken}",
+        **aligned,
     }
     write_frame(rows.drop(columns=["trusted", "run"]).reset_index(drop=True), out, about)
     return len(rows)

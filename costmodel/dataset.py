@@ -26,6 +26,8 @@ COLUMNS = (
 )
 NEEDED = ("key", "graph", "runner", "unit", "way", "position", "source", "status", f"device_us_{QUANTILES[2]}")
 """Columns without which a table tells nothing; later versions add others."""
+ALIGNED = "aligned"
+"""In what a table is about: the line by which host times of its first rows were brought to the others'."""
 TRUSTED = "ok"
 """The status of a row that may be trained on; noisy, failed and wrong ones are kept beside them, marked."""
 

@@ -1,0 +1,108 @@
+"""Host times that two ways of measuring told -> as the later way tells them, by kernels that were measured again.
+
+    python -m collectors.align units.parquet again.parquet --rows 121530 -o units.parquet
+
+Host times are told for a host of one speed, which is found by launches beside each call. Where a later version finds it
+in another way, what was measured before does not go with what is measured since. A sample of both, measured again on
+one host, tells how far each is from that: a line for each, and both lines together are how the first become like the
+rest. Device times are left as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from costmodel.dataset import ALIGNED, QUANTILES, TRUSTED, kernel_of, read_frame, write_frame
+from costmodel.errors import CostmodelError, DatasetError
+from costmodel.train import HOST
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEAST_KINDS = 5
+"""Kinds of kernels that must have been measured again of either part, to tell a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """after = offset + slope x before; microseconds."""
+
+    offset: float
+    slope: float
+
+    @classmethod
+    def through(cls, before: Sequence[float], after: Sequence[float], weights: Sequence[float]) -> Line:
+        """The line of least squared relative errors."""
+        slope, offset = np.polyfit(before, after, 1, w=np.sqrt(weights) / np.asarray(after))
+        return cls(float(offset), float(slope))
+
+    def then_back(self, other: Line) -> Line:
+        """This line, and then back along another: what `other` would lead to the same place."""
+        return Line((self.offset - other.offset) / other.slope, self.slope / other.slope)
+
+
+def align_hosts(frame: pd.DataFrame, again: pd.DataFrame, rows: int) -> tuple[pd.DataFrame, Line]:
+    """The dataset with the host times of its first rows as the others', and the line that leads there.
+
+    Kernels of a kind are taken together, by their means: single host times differ by a tenth from one measurement to
+    the next, and a line through points that are uncertain in both directions is too flat.
+
+    Args:
+        frame: a dataset.
+        again: kernels of it from before and behind `rows`, measured again on one host.
+        rows: so many of its rows were measured in the earlier way.
+
+    Raises:
+        DatasetError: too few kinds of kernels were measured again.
+    """
+    frame = frame.reset_index(drop=True)
+    frame["row"] = frame.index
+    both = frame.merge(again, on="key", suffixes=("", "_again"))
+    both = both[
+        (both[["status", "status_again"]] == TRUSTED).all(axis=1) & both[[HOST, f"{HOST}_again"]].notna().all(axis=1)
+    ]
+    both["kind"] = [
+        kernel_of(graph, runner).anchor.base for graph, runner in zip(both["graph"], both["runner"], strict=True)
+    ]
+    lines = []
+    for part, name in ((both["row"] < rows, "before"), (both["row"] >= rows, "from")):
+        kinds = both[part].groupby("kind")[[HOST, f"{HOST}_again"]].agg(["mean", "size"])
+        if len(kinds) < LEAST_KINDS:
+            found = f"{len(kinds)} kinds of kernels {name} row {rows} were measured again"
+            raise DatasetError(f"{found}; {LEAST_KINDS} are needed")
+        columns = (HOST, "mean"), (f"{HOST}_again", "mean"), (HOST, "size")
+        lines.append(Line.through(*(kinds[column].tolist() for column in columns)))
+    line = lines[0].then_back(lines[1])
+    for column in (f"host_us_{quantile}" for quantile in QUANTILES):
+        first = frame["row"] < rows
+        frame.loc[first, column] = (line.offset + line.slope * frame.loc[first, column]).astype("float32")
+    return frame.drop(columns="row"), line
+
+
+def main() -> None:
+    """Aligns the host times of a dataset's first rows."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("units", type=Path)
+    parser.add_argument("again", type=Path, help="kernels of it, measured again on one host")
+    parser.add_argument("--rows", type=int, required=True, help="so many rows were measured in the earlier way")
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    args = parser.parse_args()
+    try:
+        frame, about = read_frame(args.units)
+        if ALIGNED in about:
+            raise DatasetError(f"{args.units}: its host times are aligned already")
+        aligned, line = align_hosts(frame, read_frame(args.again)[0], args.rows)
+        write_frame(aligned, args.output, about | {ALIGNED: {"rows": args.rows, **asdict(line)}})
+        print(f"{args.rows} rows: {line.offset:+.2f} us, times {line.slope:.3f}")
+    except CostmodelError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Host times of two ways of measuring, brought to one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from collectors.align import Line, align_hosts, main
+from collectors.merge import merge_units
+from costmodel.dataset import QUANTILES, read_frame, units_frame, write_frame
+from costmodel.errors import DatasetError
+
+KINDS = ("relu", "sigmoid", "exp", "abs", "neg", "sqrt", "tanh")
+COUNT = 6
+FIRST = len(KINDS) * COUNT
+HERE = {"device": "NVIDIA H200"}
+
+
+def rows(start: int, host_us_of):
+    """COUNT kernels of each kind, by a size from `start` on, and the host time of the kind's number."""
+    for number, kind in enumerate(KINDS):
+        for size in range(start, start + COUNT):
+            graph = (
+                f"graph _ {{\n  input %a: float32[{size}]\n  %0 = {kind}(self=%a) : float32[{size}]\n  return %0\n}}"
+            )
+            host_us = [host_us_of(number) * (1 + 0.1 * place) for place in range(5)]
+            yield {"key": f"{kind}{size}", "unit": "", "graph": graph, "runner": "aten", "status": "ok"} | {
+                "device_us": [2.0] * 5,
+                "host_us": host_us,
+            }
+
+
+@pytest.fixture
+def measured():
+    """A dataset and some of it measured again: now = 1 + 2 x early and now = -3 + 1.5 x late."""
+    early, late = list(rows(1, lambda number: 4.0 + number)), list(rows(100, lambda number: 10.0 + number))
+    frame = units_frame([*early, *late])
+    again = frame.copy()
+    first = len(early)
+    again["host_us_p25"] = [*(1 + 2 * frame["host_us_p25"][:first]), *(-3 + 1.5 * frame["host_us_p25"][first:])]
+    return frame, again
+
+
+def test_the_first_rows_become_what_the_others_would_have_told(measured):
+    frame, again = measured
+    aligned, line = align_hosts(frame, again, FIRST)
+    assert (line.offset, line.slope) == (pytest.approx(4 / 1.5, rel=1e-5), pytest.approx(2 / 1.5, rel=1e-5))
+    for quantile in QUANTILES:
+        name = f"host_us_{quantile}"
+        assert np.allclose(aligned[name][:FIRST], (4 + 2 * frame[name][:FIRST]) / 1.5, rtol=1e-5)
+        assert (aligned[name][FIRST:] == frame[name][FIRST:]).all()
+    assert (aligned["device_us_p50"] == 2.0).all()
+    assert list(aligned) == list(frame)
+
+
+def test_it_is_done_once_and_merging_does_not_forget_it(measured, tmp_path, monkeypatch, capsys):
+    units, again = tmp_path / "units.parquet", tmp_path / "again.parquet"
+    for frame, path in zip(measured, (units, again), strict=True):
+        write_frame(frame, path, {"environment": HERE})
+    monkeypatch.setattr("sys.argv", ["align", str(units), str(again), "--rows", str(FIRST), "-o", str(units)])
+    main()
+    assert capsys.readouterr().out == "42 rows: +2.67 us, times 1.333\n"
+    merge_units([units, again], units)
+    assert read_frame(units)[1]["aligned"]["rows"] == FIRST
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    assert "its host times are aligned already" in capsys.readouterr().err
+
+
+def test_a_part_of_which_little_was_measured_again_tells_no_line():
+    frame = units_frame(rows(1, lambda number: 4.0 + number))
+    with pytest.raises(DatasetError, match="0 kinds of kernels from row 42 were measured again; 5 are needed"):
+        align_hosts(frame, frame, FIRST)
+
+
+def test_a_line_back_along_itself_leads_nowhere():
+    line = Line(3.0, 1.25)
+    assert line.then_back(line) == Line(0.0, 1.0)
