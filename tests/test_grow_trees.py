@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from costmodel import grow_trees
 from costmodel.grow_trees import grow_device_trees, grow_host_trees
 from costmodel.predictor import UNMEASURED
 
@@ -20,6 +21,22 @@ def test_host_times_are_told_by_those_of_calls_like_them():
     np.testing.assert_allclose(np.exp(trees.forward(x)), truth, rtol=0.03)  # 150 calls of a kind, 10 % noise
     assert grow_host_trees(x, np.full(900, UNMEASURED, dtype=np.float32)) is None
     assert grow_host_trees(x, np.zeros(0, dtype=np.float32)) is None
+
+
+def test_of_many_host_times_so_many_are_drawn_from_all(monkeypatch):
+    x = np.repeat(np.eye(4, dtype=np.float32), 500, axis=0)  # in order: the first few hundred are of one kind
+    truth = np.repeat(np.array([8.0, 12.0, 20.0, 30.0], dtype=np.float32), 500)
+    monkeypatch.setattr(grow_trees, "MOST_HOST_ROWS", 400)
+    trees = grow_host_trees(x, truth)
+    np.testing.assert_allclose(np.exp(trees.forward(x)), truth, rtol=0.01)
+    odd = truth.copy()
+    odd[::2] = UNMEASURED  # those are not among the drawn
+    np.testing.assert_allclose(np.exp(grow_host_trees(x, odd).forward(x)), truth, rtol=0.01)
+    few = np.full(2000, UNMEASURED, dtype=np.float32)
+    few[::5] = truth[::5]  # as many as may be: all are taken
+    taken = grow_host_trees(x, few).forward(x)
+    monkeypatch.setattr(grow_trees, "MOST_HOST_ROWS", 2000)
+    assert (grow_host_trees(x, few).forward(x) == taken).all()
 
 
 def test_device_times_that_leap_are_told_to_either_side_of_the_leap():
