@@ -25,6 +25,8 @@ from costmodel.train import HOST
 if TYPE_CHECKING:
     import pandas as pd
 
+AGAIN = "_again"
+"""Ends the names of columns of what was measured again."""
 LEAST_KINDS = 5
 """Kinds of kernels that must have been measured again of either part, to tell a line."""
 
@@ -62,27 +64,33 @@ def align_hosts(frame: pd.DataFrame, again: pd.DataFrame, rows: int) -> tuple[pd
         DatasetError: too few kinds of kernels were measured again.
     """
     frame = frame.reset_index(drop=True)
-    frame["row"] = frame.index
-    both = frame.merge(again, on="key", suffixes=("", "_again"))
-    both = both[
-        (both[["status", "status_again"]] == TRUSTED).all(axis=1) & both[[HOST, f"{HOST}_again"]].notna().all(axis=1)
-    ]
-    both["kind"] = [
-        kernel_of(graph, runner).anchor.base for graph, runner in zip(both["graph"], both["runner"], strict=True)
-    ]
-    lines = []
-    for part, name in ((both["row"] < rows, "before"), (both["row"] >= rows, "from")):
-        kinds = both[part].groupby("kind")[[HOST, f"{HOST}_again"]].agg(["mean", "size"])
-        if len(kinds) < LEAST_KINDS:
-            found = f"{len(kinds)} kinds of kernels {name} row {rows} were measured again"
-            raise DatasetError(f"{found}; {LEAST_KINDS} are needed")
-        columns = (HOST, "mean"), (f"{HOST}_again", "mean"), (HOST, "size")
-        lines.append(Line.through(*(kinds[column].tolist() for column in columns)))
-    line = lines[0].then_back(lines[1])
+    both = _measured_twice(frame, again)
+    early, late = (_line(both[part], rows) for part in (both["row"] < rows, both["row"] >= rows))
+    line = early.then_back(late)
     for column in (f"host_us_{quantile}" for quantile in QUANTILES):
-        first = frame["row"] < rows
-        frame.loc[first, column] = (line.offset + line.slope * frame.loc[first, column]).astype("float32")
-    return frame.drop(columns="row"), line
+        told = frame[column].to_numpy(copy=True)
+        told[:rows] = line.offset + line.slope * told[:rows]
+        frame[column] = told
+    return frame, line
+
+
+def _measured_twice(frame: pd.DataFrame, again: pd.DataFrame) -> pd.DataFrame:
+    """What both tell the host time of, with its row and the kind of its kernel."""
+    both = frame.assign(row=frame.index).merge(again, on="key", suffixes=("", AGAIN))
+    trusted = (both[["status", f"status{AGAIN}"]] == TRUSTED).all(axis=1)
+    both = both[trusted & both[[HOST, f"{HOST}{AGAIN}"]].notna().all(axis=1)]
+    graphs = zip(both["graph"], both["runner"], strict=True)
+    return both.assign(kind=[kernel_of(graph, runner).anchor.base for graph, runner in graphs])
+
+
+def _line(both: pd.DataFrame, rows: int) -> Line:
+    """From what a part of the rows told to what is told now."""
+    kinds = both.groupby("kind")[[HOST, f"{HOST}{AGAIN}"]].agg(["mean", "size"])
+    if len(kinds) < LEAST_KINDS:
+        found = f"of a part, {len(kinds)} kinds of kernels were measured again"
+        raise DatasetError(f"{found}; {LEAST_KINDS} are needed on either side of row {rows}")
+    columns = (HOST, "mean"), (f"{HOST}{AGAIN}", "mean"), (HOST, "size")
+    return Line.through(*(kinds[column].tolist() for column in columns))
 
 
 def main() -> None:

@@ -70,7 +70,9 @@ def test_it_is_done_once_and_merging_does_not_forget_it(measured, tmp_path, monk
 
 def test_a_part_of_which_little_was_measured_again_tells_no_line():
     frame = units_frame(rows(1, lambda number: 4.0 + number))
-    with pytest.raises(DatasetError, match="0 kinds of kernels from row 42 were measured again; 5 are needed"):
+    with pytest.raises(
+        DatasetError, match="0 kinds of kernels were measured again; 5 are needed on either side of row 42"
+    ):
         align_hosts(frame, frame, FIRST)
 
 
