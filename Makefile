@@ -39,6 +39,7 @@ tables: $(VENV)/.test
 	$(BIN)/python scripts/benchmark_templates.py --rows docs/templates_h200.json --write docs/plans.md
 	$(BIN)/python scripts/memory_accuracy.py --rows docs/memory_h200.json --write docs/memory.md
 	$(BIN)/python scripts/active_sampling.py -o docs/active_sampling.json --no-compute --write docs/collecting.md
+	$(BIN)/python scripts/host_alignment.py --write docs/collecting.md
 
 clean:
 	rm -rf $(VENV)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from costmodel.dataset import ALIGNED, QUANTILES, TRUSTED, kernel_of, read_frame, write_frame
 from costmodel.errors import CostmodelError, DatasetError
@@ -25,6 +26,7 @@ from costmodel.train import HOST
 if TYPE_CHECKING:
     import pandas as pd
 
+Values = npt.NDArray[np.floating]
 AGAIN = "_again"
 """Ends the names of columns of what was measured again."""
 LEAST_KINDS = 5
@@ -43,6 +45,10 @@ class Line:
         """The line of least squared relative errors."""
         slope, offset = np.polyfit(before, after, 1, w=np.sqrt(weights) / np.asarray(after))
         return cls(float(offset), float(slope))
+
+    def at(self, before: Values) -> Values:
+        """Where the line leads."""
+        return self.offset + self.slope * before
 
     def then_back(self, other: Line) -> Line:
         """This line, and then back along another: what `other` would lead to the same place."""
@@ -64,28 +70,28 @@ def align_hosts(frame: pd.DataFrame, again: pd.DataFrame, rows: int) -> tuple[pd
         DatasetError: too few kinds of kernels were measured again.
     """
     frame = frame.reset_index(drop=True)
-    both = _measured_twice(frame, again)
+    both = measured_twice(frame, again)
     early, late = (_line(both[part], rows) for part in (both["row"] < rows, both["row"] >= rows))
     line = early.then_back(late)
     for column in (f"host_us_{quantile}" for quantile in QUANTILES):
         told = frame[column].to_numpy(copy=True)
-        told[:rows] = line.offset + line.slope * told[:rows]
+        told[:rows] = line.at(told[:rows])
         frame[column] = told
     return frame, line
 
 
-def _measured_twice(frame: pd.DataFrame, again: pd.DataFrame) -> pd.DataFrame:
-    """What both tell the host time of, with its row and the kind of its kernel."""
+def measured_twice(frame: pd.DataFrame, again: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a dataset whose host times are told again: as columns that end in AGAIN, and each with its `row`."""
     both = frame.assign(row=frame.index).merge(again, on="key", suffixes=("", AGAIN))
     trusted = (both[["status", f"status{AGAIN}"]] == TRUSTED).all(axis=1)
-    both = both[trusted & both[[HOST, f"{HOST}{AGAIN}"]].notna().all(axis=1)]
-    graphs = zip(both["graph"], both["runner"], strict=True)
-    return both.assign(kind=[kernel_of(graph, runner).anchor.base for graph, runner in graphs])
+    return both[trusted & both[[HOST, f"{HOST}{AGAIN}"]].notna().all(axis=1)]
 
 
 def _line(both: pd.DataFrame, rows: int) -> Line:
     """From what a part of the rows told to what is told now."""
-    kinds = both.groupby("kind")[[HOST, f"{HOST}{AGAIN}"]].agg(["mean", "size"])
+    graphs = zip(both["graph"], both["runner"], strict=True)
+    kind = [kernel_of(graph, runner).anchor.base for graph, runner in graphs]
+    kinds = both.groupby(kind)[[HOST, f"{HOST}{AGAIN}"]].agg(["mean", "size"])
     if len(kinds) < LEAST_KINDS:
         found = f"of a part, {len(kinds)} kinds of kernels were measured again"
         raise DatasetError(f"{found}; {LEAST_KINDS} are needed on either side of row {rows}")

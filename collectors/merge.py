@@ -50,7 +50,8 @@ def merge_units(paths: Sequence[Path], out: Path) -> int:
     for path in paths:
         frame, about = read_frame(path)
         frames.append(frame)
-        aligned |= {ALIGNED: about[ALIGNED]} if ALIGNED in about else {}
+        if ALIGNED in about:
+            aligned = {ALIGNED: about[ALIGNED]}
         environments += about.get("environments", [about.get("environment", {})])
         check_same(path, environments[0], environments[-1])
     rows = pd.concat(frames, ignore_index=True)

@@ -27,7 +27,7 @@ COLUMNS = (
 NEEDED = ("key", "graph", "runner", "unit", "way", "position", "source", "status", f"device_us_{QUANTILES[2]}")
 """Columns without which a table tells nothing; later versions add others."""
 ALIGNED = "aligned"
-"""In what a table is about: the line by which host times of its first rows were brought to the others'."""
+"""In what a table is about: how many of its first rows' host times became like the others', and along which line."""
 TRUSTED = "ok"
 """The status of a row that may be trained on; noisy, failed and wrong ones are kept beside them, marked."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,11 +11,15 @@ from collectors.align import Line, align_hosts, main
 from collectors.merge import merge_units
 from costmodel.dataset import QUANTILES, read_frame, units_frame, write_frame
 from costmodel.errors import DatasetError
+from costmodel.hardware import shipped_directory
+from costmodel.scores import replace_section
+from tests.scripts import load_script
 
 KINDS = ("relu", "sigmoid", "exp", "abs", "neg", "sqrt", "tanh")
 COUNT = 6
 FIRST = len(KINDS) * COUNT
 HERE = {"device": "NVIDIA H200"}
+ROOT = Path(__file__).parent.parent
 
 
 def rows(start: int, host_us_of):
@@ -36,8 +42,7 @@ def measured():
     early, late = list(rows(1, lambda number: 4.0 + number)), list(rows(100, lambda number: 10.0 + number))
     frame = units_frame([*early, *late])
     again = frame.copy()
-    first = len(early)
-    again["host_us_p25"] = [*(1 + 2 * frame["host_us_p25"][:first]), *(-3 + 1.5 * frame["host_us_p25"][first:])]
+    again["host_us_p25"] = [*(1 + 2 * frame["host_us_p25"][:FIRST]), *(-3 + 1.5 * frame["host_us_p25"][FIRST:])]
     return frame, again
 
 
@@ -66,6 +71,25 @@ def test_it_is_done_once_and_merging_does_not_forget_it(measured, tmp_path, monk
         main()
     assert stopped.value.code == 2
     assert "its host times are aligned already" in capsys.readouterr().err
+
+
+def test_the_table_tells_what_was_told_before(measured):
+    # aligned 8 where 10 is measured again, and before 2 x 8 - 10 = 6; the others 5 where 4 is
+    frame, again = measured
+    frame["host_us_p25"] = [8.0] * FIRST + [5.0] * FIRST
+    again["host_us_p25"] = [10.0] * FIRST + [4.0] * FIRST
+    lines = load_script("host_alignment").table(frame, again, FIRST, Line(5.0, 0.5)).splitlines()
+    assert lines[2:] == ["| the first 42 | 42 | 40.0 % | 20.0 % |", "| the others | 42 | -25.0 % | -25.0 % |"]
+
+
+def test_the_documents_table_is_that_of_the_files():
+    script = load_script("host_alignment")
+    frame, about = read_frame(shipped_directory() / "nvidia-h200" / "units.parquet")
+    aligned = about["aligned"]
+    again = read_frame(ROOT / "docs" / "host_times_again_h200.parquet")[0]
+    text = script.table(frame, again, aligned["rows"], Line(aligned["offset"], aligned["slope"]))
+    page = ROOT / "docs" / "collecting.md"
+    assert page.read_text(encoding="utf-8") == replace_section(page, text, script.BEGIN, script.END)
 
 
 def test_a_part_of_which_little_was_measured_again_tells_no_line():
