@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from nasty import nasty_names
 
 from costmodel.errors import GraphError
 from costmodel.ir import (
@@ -162,7 +163,7 @@ class TestParse:
         assert "\n" not in str(caught.value)
 
 
-names = st.from_regex(r"[a-z_][a-z0-9_.]{0,8}", fullmatch=True)
+names = st.from_regex(r"[a-z_][a-z0-9_.]{0,8}", fullmatch=True) | nasty_names()
 types = st.builds(
     TensorType,
     st.sampled_from(sorted(DTYPE_BYTES)),
@@ -173,14 +174,14 @@ types = st.builds(
 
 def arguments(refs: list[Ref]) -> st.SearchStrategy[Arg]:
     scalars = (
-        st.none()
-        | st.booleans()
-        | st.integers()
-        | st.floats(allow_nan=False)
-        | st.text(st.characters(exclude_categories=("C", "Z")) | st.sampled_from(" '\"\\\n\t"), max_size=8)
-        | st.sampled_from(refs)
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | nasty_names() | st.sampled_from(refs)
     )
     return st.recursive(scalars, lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=6)
+
+
+breaks = st.builds(
+    Break, st.sampled_from(("size", "stop", "cut")), names, st.just("") | names, names, st.lists(names).map(tuple)
+)
 
 
 @st.composite
@@ -194,18 +195,19 @@ def graphs(draw: st.DrawFn) -> Graph:
     refs = [Ref(value.name) for value in values]
     ops = []
     for _ in range(draw(st.integers(0, 4))):
-        args = draw(st.lists(st.tuples(st.from_regex(r"[a-z]\w{0,5}", fullmatch=True), arguments(refs)), max_size=4))
+        args = draw(st.lists(st.tuples(names, arguments(refs)), max_size=4))
         results = draw(st.lists(types, min_size=1, max_size=3))
         op = Op(next(unique), draw(names), tuple(args), tuple(results), draw(st.just("") | names))
         ops.append(op)
         refs += [Ref(op.name, index) for index in range(len(results))]
     outputs = draw(st.lists(st.sampled_from(refs), min_size=1, max_size=3))
     return Graph(
-        draw(st.just("") | names.filter("_".__ne__)),
+        draw(st.just("") | names),
         tuple(values),
         tuple(ops),
         tuple(outputs),
         draw(st.builds(Calls, *[st.integers(0, 99)] * 4)),
+        tuple(draw(st.lists(breaks, max_size=2))),
     )
 
 
@@ -215,6 +217,7 @@ def test_the_text_form_says_everything(some: Graph) -> None:
     assert some.verify() is some
     assert parse(str(some)) == some
     assert str(parse(str(some))) == str(some)
+    assert all(line.isprintable() for line in str(some).split("\n"))
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])  # machines are shared
@@ -224,6 +227,24 @@ def test_references_point_backwards(some: Graph) -> None:
     for op in some.ops:
         assert {ref.name for _, arg in op.args for ref in refs_in(arg)} <= defined
         defined.add(op.name)
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("features.0", "features.0"),
+        ("a b", r"a\x20b"),
+        ("\x1b[31m", r"\x1b\x5b31m"),
+        ("\u202e\ud800", r"\u202e\ud800"),
+        ("\U000e0001", r"\U000e0001"),
+        ("C:\\x41", r"C:\x5cx41"),  # what was typed as an escape stays one
+        ("é字", "é字"),
+    ],
+)
+def test_a_name_is_one_printable_word(name: str, word: str) -> None:
+    text = str(graph(replace(unary("a", "x"), module=name)))
+    assert f": float32[1,3,8,8] @{word}\n" in text
+    assert parse(text).ops[0].module == name
 
 
 def test_a_complex_argument_survives() -> None:

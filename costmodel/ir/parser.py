@@ -7,12 +7,13 @@ import re
 from collections.abc import Mapping
 
 from costmodel.errors import GraphError
+from costmodel.ir.names import read_name
 from costmodel.ir.types import COUNTS, Arg, Break, Calls, Graph, Op, Ref, TensorType, Value
 
-_NAME = r"[^\s,:=()\[\]%#]+"
+_NAME = r"[^\s,=()\[\]%#]+"
 _HEAD = re.compile(r"graph (.+?)" + "".join(rf"(?: {word} (\d+))?" for word in COUNTS) + r" \{")
 _VALUE = re.compile(rf"(input|param) %({_NAME}): (.+)")
-_OP = re.compile(rf"%({_NAME}) = ([\w.]+)\((.*)\) : (.+?)(?: @(\S*))?")
+_OP = re.compile(rf"%({_NAME}) = ({_NAME})\((.*)\) : (.+?)(?: @(\S*))?")
 _TYPE = re.compile(r"(\w+)\[([\d,]*)\](?: (nhwc|strided))?")
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _BREAK = re.compile(rf"break (size|stop|cut) ({_QUOTED}|\S+) @(\S*) (\S+)(?: misses (\S+))?")
@@ -34,17 +35,18 @@ def parse(text: str) -> Graph:
     breaks: list[Break] = []
     for line in lines[1:-2]:
         if match := _VALUE.fullmatch(line):
-            values.append(Value(match[2], _parse_type(match[3]), match[1]))
+            values.append(Value(read_name(match[2]), _parse_type(match[3]), match[1]))
         elif match := _OP.fullmatch(line):
-            ops.append(Op(match[1], match[2], _parse_args(match[3]), parse_types(match[4]), match[5] or ""))
+            name, op, module = (read_name(word or "") for word in match.group(1, 2, 5))
+            ops.append(Op(name, op, _parse_args(match[3]), parse_types(match[4]), module))
         elif match := _BREAK.fullmatch(line):
-            missed = tuple(match[5].split(",")) if match[5] else ()
+            missed = tuple(map(read_name, match[5].split(","))) if match[5] else ()
             op = ast.literal_eval(match[2]) if match[2][0] in "'\"" else match[2]
-            breaks.append(Break(match[1], op, match[3], match[4], missed))
+            breaks.append(Break(match[1], op, read_name(match[3]), read_name(match[4]), missed))
         else:
             raise GraphError(f"cannot parse the line: {line}")
     outputs = tuple(_parse_ref(item) for item in lines[-2][len("return") :].split(",") if item.strip())
-    name = "" if head[1] == "_" else head[1]
+    name = "" if head[1] == "_" else read_name(head[1])
     *calls, checks = (int(count or 0) for count in head.groups()[1:])
     return Graph(name, tuple(values), tuple(ops), outputs, Calls(*calls), tuple(breaks), checks).verify()
 
@@ -71,7 +73,7 @@ def _parse_ref(text: str) -> Ref:
     name, _, index = text.strip().removeprefix("%").partition("#")
     if index and not index.isdecimal():
         raise GraphError(f"cannot parse the value: {text}")
-    return Ref(name, int(index or 0))
+    return Ref(read_name(name), int(index or 0))
 
 
 def _parse_args(text: str) -> tuple[tuple[str, Arg], ...]:
@@ -84,7 +86,7 @@ def _parse_args(text: str) -> tuple[tuple[str, Arg], ...]:
         value, after = _parse_arg(words, position + 2)
         if words[after : after + 1] not in ([], [","]):
             raise GraphError(f"cannot parse the arguments: {text}")
-        args.append((words[position], value))
+        args.append((read_name(words[position]), value))
         position = after + 1
     return tuple(args)
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field, replace
 
 from costmodel.errors import GraphError
+from costmodel.ir.names import written_name
 
 DTYPE_BYTES: Mapping[str, int] = {
     "float64": 8,
@@ -38,7 +39,9 @@ LAYOUTS = ("nchw", "nhwc", "strided")
 COUNTS = ("calls", "views", "idle", "queries", "writes", "checks")
 """What a graph's first line tells after its name, where there are any: the counts of `Calls`, and checked modules."""
 _QUOTED_IF = re.compile(r"[\s'\"]")
-"""What a word cannot hold."""
+"""What the operator of a break, which may be a sentence, cannot hold without quotes."""
+_NO_NAME = "_"
+"""Stands for a graph's name where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,8 @@ class Ref:
     index: int = 0
 
     def __str__(self) -> str:
-        return f"%{self.name}" if self.index == 0 else f"%{self.name}#{self.index}"
+        name = written_name(self.name)
+        return f"%{name}" if self.index == 0 else f"%{name}#{self.index}"
 
 
 Arg = None | bool | int | float | complex | str | Ref | tuple["Arg", ...]
@@ -143,10 +147,10 @@ class Op:
         return replace(self, args=tuple((key, map_refs(value, function)) for key, value in self.args))
 
     def __str__(self) -> str:
-        args = ", ".join(f"{key}={format_arg(value)}" for key, value in self.args)
+        args = ", ".join(f"{written_name(key)}={format_arg(value)}" for key, value in self.args)
         types = ", ".join(map(str, self.types))
-        where = f" @{self.module}" if self.module else ""
-        return f"%{self.name} = {self.op}({args}) : {types}{where}"
+        where = f" @{written_name(self.module)}" if self.module else ""
+        return f"%{written_name(self.name)} = {written_name(self.op)}({args}) : {types}{where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +173,9 @@ class Break:
     missed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        missed = f" misses {','.join(self.missed)}" if self.missed else ""
-        op = repr(self.op) if _QUOTED_IF.search(self.op) else self.op
-        return f"break {self.kind} {op} @{self.module} {self.source}{missed}"
+        missed = f" misses {','.join(map(written_name, self.missed))}" if self.missed else ""
+        op = repr(self.op) if _QUOTED_IF.search(self.op) or not self.op.isprintable() else self.op
+        return f"break {self.kind} {op} @{written_name(self.module)} {written_name(self.source)}{missed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,9 +283,10 @@ class Graph:
 
     def __str__(self) -> str:
         counts = zip(COUNTS, (*astuple(self.calls), self.checked_modules), strict=True)
-        head = [self.name or "_", *(f"{word} {count}" for word, count in counts if count)]
+        name = "\\x5f" if self.name == _NO_NAME else written_name(self.name or _NO_NAME)
+        head = [name, *(f"{word} {count}" for word, count in counts if count)]
         lines = [f"graph {' '.join(head)} {{"]
-        lines += [f"  {value.role} %{value.name}: {value.type}" for value in self.values]
+        lines += [f"  {value.role} %{written_name(value.name)}: {value.type}" for value in self.values]
         lines += [f"  {op}" for op in self.ops]
         lines += [f"  {item}" for item in self.breaks]
         lines.append(f"  return {', '.join(map(str, self.outputs))}".rstrip())
