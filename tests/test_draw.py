@@ -110,7 +110,7 @@ def test_names_are_escaped() -> None:
     assert 'a<b>&"c\\' in [text.text for text in root.iter(f"{SVG}text")]
     dot = to_dot(graph, units)
     assert r"""digraph "x\"y" {""" in dot
-    assert r"""u0 [label="a<b>&\"c\\\nlinear"];""" in dot
+    assert r"""u0 [label="a<b>&amp;\"c\\\nlinear"];""" in dot
 
 
 def test_dot_has_every_unit_and_dependency(graph_of: Graphs) -> None:

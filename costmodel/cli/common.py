@@ -9,6 +9,7 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 from costmodel.cli.output import note
+from costmodel.report.escape import terminal
 
 
 def choose_hardware(name: str | None, quiet: bool) -> str:
@@ -37,8 +38,9 @@ def busy(what: str, quiet: bool) -> Iterator[None]:
         yield
         return
     from rich.console import Console
+    from rich.text import Text
 
-    with Console(stderr=True).status(f"{what} ..."):
+    with Console(stderr=True).status(Text(f"{terminal(what)} ...")):
         yield
 
 

@@ -10,6 +10,7 @@ import typer
 
 from costmodel.cli import options
 from costmodel.cli.output import opened
+from costmodel.report.escape import terminal
 
 
 class CardFormat(StrEnum):
@@ -42,7 +43,7 @@ def hardware(
         if format is CardFormat.JSON:
             write(_json({"profiles": list(names), "default": default, "reason": reason}))
             return
-        write("".join(f"{item}{f'  (default: {reason})' if item == default else ''}\n" for item in names))
+        write("".join(f"{terminal(item)}{f'  (default: {reason})' if item == default else ''}\n" for item in names))
 
 
 def _json(value: object) -> str:
@@ -52,16 +53,16 @@ def _json(value: object) -> str:
 def _lines(value: object, indent: str = "") -> list[str]:
     """JSON-like data as indented `key: value` lines."""
     if isinstance(value, dict):
-        items = [(str(key), item) for key, item in value.items()]
+        items = [(terminal(str(key)), item) for key, item in value.items()]
     elif isinstance(value, list):
         items = [("-", item) for item in value]
     else:
-        return [f"{indent}{value}"]
+        return [f"{indent}{terminal(str(value))}"]
     lines: list[str] = []
     for key, item in items:
         mark = key if key == "-" else f"{key}:"
         if isinstance(item, dict | list) and item:
             lines += [f"{indent}{mark}", *_lines(item, indent + "  ")]
         else:
-            lines.append(f"{indent}{mark} {'none' if item in ({}, [], None) else item}")
+            lines.append(f"{indent}{mark} {'none' if item in ({}, [], None) else terminal(str(item))}")
     return lines

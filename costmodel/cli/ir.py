@@ -11,6 +11,7 @@ from costmodel.cli import options
 from costmodel.cli.common import choose_hardware, printing_aside
 from costmodel.cli.output import opened
 from costmodel.errors import RequestError
+from costmodel.report.escape import terminal
 
 if TYPE_CHECKING:
     from costmodel.hardware import Profile
@@ -86,7 +87,7 @@ def _shown(graph: Graph, form: Form) -> str:
 
     units = find_units(graph)
     if form is Form.UNITS:
-        return "".join(f"{unit}\n" for unit in units)
+        return "".join(f"{terminal(str(unit))}\n" for unit in units)
     if form is Form.STREAMS:
         return format_tree(unit_tree(graph, units), unit_label) + "\n"
     return draw.to_dot(graph, units) if form is Form.DOT else draw.to_json(graph, units)
@@ -98,9 +99,9 @@ def _streamit(graph: Graph) -> str:
     from costmodel.stream_program.replicate import join_cost
 
     program = lower(graph)
-    rate = rates(program)
+    rate, name = rates(program), terminal(graph.name)
     return (
-        f"// {graph.name}: {len(filters(program))} filters; a pass pops {rate.pop} and pushes {rate.push} tensors\n"
+        f"// {name}: {len(filters(program))} filters; a pass pops {rate.pop} and pushes {rate.push} tensors\n"
         f"// shared results, {join_cost(graph)}\n{streamit(program)}"
     )
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from costmodel.errors import RequestError
 from costmodel.files import reserve, take_name
+from costmodel.report.escape import terminal
 
 Write = Callable[[str], None]
 
@@ -39,7 +41,13 @@ def opened(path: Path | None) -> Iterator[Write]:
 def note(text: str, quiet: bool) -> None:
     """A line on standard error, unless the user wants quiet."""
     if not quiet:
-        print(f"costmodel: {text}", file=sys.stderr)
+        print(f"costmodel: {terminal(text)}", file=sys.stderr)
+
+
+def print_traceback() -> None:
+    """The traceback of the error that is handled, on standard error, with nothing that a terminal acts on."""
+    for line in traceback.format_exc().splitlines():
+        print(terminal(line), file=sys.stderr)
 
 
 def abandon_stdout() -> None:

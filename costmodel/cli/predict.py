@@ -14,7 +14,7 @@ import typer
 
 from costmodel.cli import options
 from costmodel.cli.common import choose_hardware, printing_aside, terminal_width
-from costmodel.cli.output import Write, opened
+from costmodel.cli.output import Write, opened, print_traceback
 from costmodel.cli.run import WRONG_REQUEST, complain, message_of
 from costmodel.errors import RequestError
 
@@ -145,7 +145,7 @@ def _attempt(job: tuple[int, str, tuple[Any, ...], bool]) -> Report | str:
         return _predict_one(spec, *how)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with a model, the others are predicted
         if debug:
-            _print_traceback()
+            print_traceback()
         return f"{spec}: {message_of(error)}"
 
 
@@ -177,9 +177,3 @@ def _colorful() -> bool:
     import os
 
     return "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-
-
-def _print_traceback() -> None:
-    import traceback
-
-    traceback.print_exc()

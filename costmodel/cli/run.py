@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from costmodel.cli.output import abandon_stdout
+from costmodel.cli.output import abandon_stdout, print_traceback
 from costmodel.errors import CostmodelError
+from costmodel.report.escape import terminal
 
 DONE = 0
 MISSED = 1
@@ -40,9 +41,7 @@ def run(command: Callable[[], Any], debug: bool = False) -> int:
         return DONE
     except BaseException as error:  # noqa: BLE001 - the last place where anything can be caught
         if debug:
-            import traceback
-
-            traceback.print_exc()
+            print_traceback()
         if message := message_of(error):
             complain(message)
         return WRONG_REQUEST
@@ -50,7 +49,7 @@ def run(command: Callable[[], Any], debug: bool = False) -> int:
 
 def complain(message: str) -> None:
     """One line on standard error, under the program's name."""
-    print(f"costmodel: error: {' '.join(message.split())}", file=sys.stderr)
+    print(f"costmodel: error: {terminal(' '.join(message.split()))}", file=sys.stderr)
 
 
 def flush() -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from costmodel import ops
+from costmodel.report.escape import terminal
 from costmodel.units import Unit
+
+_LONGEST = 100
+"""Characters of a name that a drawing shows."""
 
 
 def unit_operators(unit: Unit) -> str:
@@ -12,8 +16,15 @@ def unit_operators(unit: Unit) -> str:
 
 
 def unit_label(unit: Unit) -> str:
-    """The unit's name and operators, in one line."""
-    return f"{unit.name}: {unit_operators(unit)}"
+    """The unit's name and operators, in one printable line."""
+    return terminal(f"{unit.name}: {unit_operators(unit)}")
+
+
+def shortened(name: str) -> str:
+    """A name as it is printed, without its middle where it is too long for a drawing."""
+    shown = terminal(name)
+    half = _LONGEST // 2
+    return shown if len(shown) <= _LONGEST else f"{shown[: half - 1]}...{shown[-half + 2 :]}"
 
 
 def speedup_text(speedup: float | None) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from costmodel.draw.colors import speedup_color
-from costmodel.draw.labels import speedup_text, unit_operators
+from costmodel.draw.labels import shortened, speedup_text, unit_operators
 from costmodel.ir import Graph
+from costmodel.report.escape import dot
 from costmodel.streams import unit_dependencies
 from costmodel.units import Unit
 
@@ -15,22 +16,17 @@ def to_dot(graph: Graph, units: Sequence[Unit], speedups: Sequence[float | None]
     """A directed graph with a node a unit, coloured by its speedup if speedups are given."""
     before, fed = unit_dependencies(graph, units)
     lines = [
-        f"digraph {_quoted(graph.name)} {{",
+        f"digraph {dot(shortened(graph.name))} {{",
         '  node [shape=box, style="rounded,filled", fillcolor="#f7f7f7", fontname="sans-serif"];',
         '  input [shape=plaintext, style="", label="input"];',
     ]
     for index, unit in enumerate(units):
-        words = [unit.name, unit_operators(unit)]
+        words = [shortened(unit.name), unit_operators(unit)]
         color = ""
         if speedups is not None:
             words.append(speedup_text(speedups[index]))
             color = f', fillcolor="{speedup_color(speedups[index])}"'
-        lines.append(f"  u{index} [label={_quoted(*words)}{color}];")
+        lines.append(f"  u{index} [label={dot(*words)}{color}];")
     lines += [f"  input -> u{index};" for index in fed]
     lines += [f"  u{source} -> u{index};" for index, found in enumerate(before) for source in sorted(found)]
     return "\n".join([*lines, "}", ""])
-
-
-def _quoted(*lines: str) -> str:
-    """A DOT string of several lines."""
-    return '"' + "\\n".join(line.replace("\\", "\\\\").replace('"', '\\"') for line in lines) + '"'

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType
+from costmodel.report.to_json import json_text
 from costmodel.streams import Dag, Leaf, Node, Pipeline, children_of, unit_dependencies, unit_tree
 from costmodel.units import Unit
 
@@ -42,7 +42,7 @@ def to_json(graph: Graph, units: Sequence[Unit]) -> str:
         ],
         "tree": _tree(unit_tree(graph, units), place),
     }
-    return json.dumps(record, indent=1, allow_nan=False) + "\n"
+    return json_text(record, indent=1)
 
 
 def _op(op: Op) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 
 from costmodel.draw.colors import LIMIT, UNKNOWN, speedup_color
-from costmodel.draw.labels import speedup_text, unit_operators
+from costmodel.draw.labels import shortened, speedup_text, unit_operators
 from costmodel.draw.layout import Placed, Wire, arrange
 from costmodel.ir import Graph
+from costmodel.report.escape import markup
 from costmodel.streams import unit_tree
 from costmodel.units import Unit
 
@@ -37,17 +37,18 @@ def to_svg(graph: Graph, units: Sequence[Unit], speedups: Sequence[float | None]
     """
     known = {id(unit): speedup for unit, speedup in zip(units, speedups, strict=True)}
     drawing = arrange(unit_tree(graph, units), _size)
-    width = max(drawing.width + 2 * _MARGIN, 8.0 * len(title) + 2 * _MARGIN, 420.0)
+    shown = shortened(title)
+    width = max(drawing.width + 2 * _MARGIN, 8.0 * len(shown) + 2 * _MARGIN, 420.0)
     middle, top = width / 2, _LEGEND + _MARGIN
     moved = drawing.moved(middle, top)
     height = top + drawing.height + _MARGIN
     frame = f'width="{width:.1f}" height="{height:.1f}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {frame} viewBox="0 0 {width:.1f} {height:.1f}">',
-        f"<title>{escape(title)}</title>",
+        f"<title>{markup(title)}</title>",
         f"<style>{_STYLE}</style>",
         f'<rect {frame} fill="white"/>',
-        f'<text class="title" x="{middle:.1f}" y="22">{escape(title)}</text>',
+        f'<text class="title" x="{middle:.1f}" y="22">{markup(shown)}</text>',
         *_legend(middle),
         *map(_wire, moved.wires),
         *(_unit(box, known[id(box.item)]) for box in moved.boxes),
@@ -58,16 +59,16 @@ def to_svg(graph: Graph, units: Sequence[Unit], speedups: Sequence[float | None]
 
 
 def _size(unit: Unit) -> tuple[float, float]:
-    longest = max(len(unit.name), len(unit_operators(unit)), len(speedup_text(None)))
+    longest = max(len(shortened(unit.name)), len(unit_operators(unit)), len(speedup_text(None)))
     return longest * _CHARACTER + 16.0, _HEIGHT
 
 
 def _unit(box: Placed[Unit], speedup: float | None) -> str:
     name, operators, said = box.item.name, unit_operators(box.item), speedup_text(speedup)
-    rows = ((14, ' class="name"', name), (27, "", operators), (40, "", said))
-    words = "".join(f'<text{kind} x="{box.x:.1f}" y="{box.y + y:.1f}">{escape(word)}</text>' for y, kind, word in rows)
+    rows = ((14, ' class="name"', shortened(name)), (27, "", operators), (40, "", said))
+    words = "".join(f'<text{kind} x="{box.x:.1f}" y="{box.y + y:.1f}">{markup(word)}</text>' for y, kind, word in rows)
     return (
-        f'<g class="unit"><title>{escape(f"{name}: {operators}, {said}")}</title>'
+        f'<g class="unit"><title>{markup(f"{name}: {operators}, {said}")}</title>'
         f'<rect x="{box.x - box.width / 2:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" '
         f'fill="{speedup_color(speedup)}"/>{words}</g>'
     )

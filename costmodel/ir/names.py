@@ -10,10 +10,10 @@ _ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00(?:0[0-9a-f]|10)[
 
 
 def written_name(name: str) -> str:
-    """A name as one printable word; `read_name` reads it back.
+    r"""A name as one printable word; `read_name` reads it back.
 
     Characters that separate words, and those that `str.isprintable` rejects (control characters, changes of the
-    writing direction, lone surrogates), are written as Python's escapes: `a\\x20b`.
+    writing direction, lone surrogates), are written as Python's escapes: `a\x20b`.
     """
     if name.isprintable() and not _SPECIAL.search(name):
         return name

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-
 from costmodel.report import check_format
 from costmodel.report.memory_types import MemoryFigures, Training
 from costmodel.report.rows import milliseconds, number
 from costmodel.report.sections import Section, Sheet, render_sheet
+from costmodel.report.to_csv import csv_text
+from costmodel.report.to_json import json_text
 
 _COLUMNS = (
     *("", "peak MB", "peak at", "parameters", "buffers", "inputs", "gradients", "optimizer", "feature maps"),
@@ -44,7 +42,7 @@ def render_memory(report: MemoryFigures, format: str = "table", *, width: int | 
     """
     check_format(format)
     if format == "json":
-        return json.dumps(report.to_dict(), indent=2, allow_nan=False) + "\n"
+        return json_text(report.to_dict())
     if format == "csv":
         return _to_csv(report)
     return render_sheet(Sheet(headline(report), sections(report), notes(report)), format, width)
@@ -127,12 +125,9 @@ def megabytes(nbytes: int) -> str:
 
 def _to_csv(report: MemoryFigures) -> str:
     """One row a pass; sizes in bytes."""
-    buffer = io.StringIO()
     record = report.to_dict()
     about = ("model", "hardware", "batch_size", "input_shape", "precision", "layout")
     state = ("parameter_bytes", "buffer_bytes", "input_bytes")
-    writer = csv.DictWriter(buffer, [*about, "pass", *state, *_PASS_KEYS], lineterminator="\n", extrasaction="ignore")
-    writer.writeheader()
     shared = {key: record[key] for key in (*about, *state)} | {"input_shape": "x".join(map(str, report.input_shape))}
-    writer.writerows(shared | {"pass": key} | record[key] for key in ("inference", "training") if record[key])
-    return buffer.getvalue()
+    passes = (shared | {"pass": key} | record[key] for key in ("inference", "training") if record[key])
+    return csv_text([*about, "pass", *state, *_PASS_KEYS], passes)

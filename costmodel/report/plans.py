@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +9,8 @@ from costmodel.plan import Plan
 from costmodel.report import check_format
 from costmodel.report.rows import NONE, TOP_LAYERS, interval, milliseconds, number, times
 from costmodel.report.sections import Section, Sheet, render_sheet
+from costmodel.report.to_csv import csv_text
+from costmodel.report.to_json import json_text
 
 if TYPE_CHECKING:
     from costmodel.report.validation_types import LayerResult, Validation
@@ -64,20 +63,14 @@ def _render(
 ) -> str:
     check_format(format)
     if format == "json":
-        return json.dumps(values, indent=2, allow_nan=False) + "\n"
+        return json_text(values)
     if format == "csv":
-        return _csv(records)
+        return csv_text(list(records[0]), map(_flat, records))
     return render_sheet(sheet, format, width)
 
 
-def _csv(records: Sequence[Mapping[str, Any]]) -> str:
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, list(records[0]), lineterminator="\n")
-    writer.writeheader()
-    for record in records:
-        flat = {key: " ".join(value) if isinstance(value, (list, tuple)) else value for key, value in record.items()}
-        writer.writerow(flat)
-    return buffer.getvalue()
+def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: " ".join(value) if isinstance(value, (list, tuple)) else value for key, value in record.items()}
 
 
 def plan_sheet(plan: Plan) -> Sheet:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
+from costmodel.report.escape import markdown, markup
 from costmodel.report.table import plain_tables
 from costmodel.report.to_html import page, tagged_table
-from costmodel.report.to_markdown import escaped, pipe_table
+from costmodel.report.to_markdown import pipe_table
 
 Section = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 """A title, columns, and rows of cells."""
@@ -34,12 +34,12 @@ def render_sheet(sheet: Sheet, format: str, width: int | None = None) -> str:  #
     if format == "table":
         return plain_tables(sheet.title, sheet.sections, sheet.notes, width)
     if format == "md":
-        lines = [f"## {escaped(sheet.title)}", ""]
+        lines = [f"## {markdown(sheet.title)}", ""]
         for name, columns, cells in sheet.sections:
-            lines += [f"### {escaped(name)}", "", *pipe_table(columns, cells), ""]
-        return "\n".join([*lines, *(f"- {escaped(note)}" for note in sheet.notes)]).rstrip("\n") + "\n"
-    body = [f"<h1>{escape(sheet.title)}</h1>"]
+            lines += [f"### {markdown(name)}", "", *pipe_table(columns, cells), ""]
+        return "\n".join([*lines, *(f"- {markdown(note)}" for note in sheet.notes)]).rstrip("\n") + "\n"
+    body = [f"<h1>{markup(sheet.title)}</h1>"]
     for name, columns, cells in sheet.sections:
-        body.append(f"<h2>{escape(name)}</h2>\n{tagged_table('sheet', columns, cells)}")
-    body += [f'<p class="notes">{escape(note)}</p>' for note in sheet.notes]
+        body.append(f"<h2>{markup(name)}</h2>\n{tagged_table('sheet', columns, cells)}")
+    body += [f'<p class="notes">{markup(note)}</p>' for note in sheet.notes]
     return page(f"costmodel: {sheet.title}", "\n".join(body))

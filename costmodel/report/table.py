@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from costmodel.report import rows
+from costmodel.report.escape import terminal
 from costmodel.report.types import Report
 
 WIDE = 10_000
@@ -66,13 +67,13 @@ def plain_tables(
     """
     buffer = io.StringIO()
     console = _console(buffer, width, color=False)
-    console.print(Text(title))
+    console.print(_text(title))
     for name, columns, cells in sections:
         console.print()
-        console.print(Text(name))
+        console.print(_text(name))
         console.print(_table(columns, cells))
     for note in ("", *notes) if notes else ():
-        console.print(Text(note))
+        console.print(_text(note))
     return _lines(buffer)
 
 
@@ -94,24 +95,24 @@ def _lines(buffer: io.StringIO) -> str:
 
 
 def _print_report(console: Console, report: Report, layers: str) -> None:
-    console.print(Text(rows.headline(report), style="bold"))
+    console.print(_text(rows.headline(report), style="bold"))
     console.print(_fitting(console, rows.MODE_COLUMNS, rows.mode_rows(report)))
-    console.print(Text(rows.verdict(report), style=_STYLES.get(report.verdict, "")))
+    console.print(_text(rows.verdict(report), style=_STYLES.get(report.verdict, "")))
     layer_rows = rows.layer_rows(report, layers)
     if layer_rows:
         console.print()
-        console.print(Text(rows.layers_title(report, layers), style="bold"))
+        console.print(_text(rows.layers_title(report, layers), style="bold"))
         console.print(_fitting(console, rows.LAYER_COLUMNS, layer_rows))
     reason_rows = rows.reason_rows(report)
     if reason_rows:
         console.print()
-        console.print(Text(rows.REASONS_TITLE, style="bold"))
+        console.print(_text(rows.REASONS_TITLE, style="bold"))
         console.print(_table(rows.REASON_COLUMNS, reason_rows))
     notes = rows.notes(report)
     if notes:
         console.print()
     for note in notes:
-        console.print(Text(note, style="yellow"))
+        console.print(_text(note, style="yellow"))
 
 
 def _fitting(console: Console, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> Table:
@@ -137,5 +138,10 @@ def _table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> Table:
             overflow="fold",
         )
     for row in cells:
-        table.add_row(*map(Text, row))
+        table.add_row(*map(_text, row))
     return table
+
+
+def _text(words: str, style: str = "") -> Text:
+    """Words in which nothing is markup or acts on the terminal."""
+    return Text(terminal(words), style=style)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from costmodel.report.escape import csv_cell
 from costmodel.report.rows import shown_layers
 from costmodel.report.types import LayerPrediction, ModePrediction, Report
 
@@ -19,12 +20,21 @@ def to_csv(reports: Sequence[Report], layers: str) -> str:
     mode_fields = [field.name for field in dataclasses.fields(ModePrediction)]
     layer_fields = [field.name for field in dataclasses.fields(LayerPrediction)]
     columns = ["mode", *mode_fields] if layers == "none" else layer_fields
+    rows = (
+        _about(report) | row
+        for report in reports
+        for row in (_modes(report) if layers == "none" else _layers(report, layers))
+    )
+    return csv_text([*_ABOUT, *columns], rows)
+
+
+def csv_text(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> str:
+    """Records as CSV under a heading, each cell made safe for a spreadsheet; keys that are no column are left out."""
     buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, [*_ABOUT, *columns], lineterminator="\n")
+    writer = csv.DictWriter(buffer, columns, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
-    for report in reports:
-        about = _about(report)
-        writer.writerows(about | row for row in (_modes(report) if layers == "none" else _layers(report, layers)))
+    for record in records:
+        writer.writerow({key: csv_cell(value) for key, value in record.items()})
     return buffer.getvalue()
 
 

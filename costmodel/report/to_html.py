@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape
 
 from costmodel.report import rows
+from costmodel.report.escape import markup
 from costmodel.report.types import EAGER, ModePrediction, Report
 
 _STYLE = """
@@ -31,30 +31,30 @@ def to_html(reports: Sequence[Report], layers: str) -> str:
 
 
 def page(title: str, body: str) -> str:
-    """A page that needs nothing else; the title is escaped here, the body is HTML."""
+    """A page that needs nothing else, well-formed as XML too; the title is escaped here, the body is HTML."""
     return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n"
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
+        f"<title>{markup(title)}</title>\n<style>{_STYLE}</style>\n</head>\n"
         f"<body>\n{body}\n</body>\n</html>\n"
     )
 
 
 def _section(report: Report, layers: str) -> str:
     parts = [
-        f"<h1>{escape(rows.headline(report))}</h1>",
-        f'<p class="verdict">{escape(rows.verdict(report))}</p>',
+        f"<h1>{markup(rows.headline(report))}</h1>",
+        f'<p class="verdict">{markup(rows.verdict(report))}</p>',
         _bars(report),
         tagged_table("modes", rows.MODE_COLUMNS, rows.mode_rows(report)),
     ]
     layer_rows = rows.layer_rows(report, layers)
     if layer_rows:
-        parts.append(f"<h2>{escape(rows.layers_title(report, layers))}</h2>")
+        parts.append(f"<h2>{markup(rows.layers_title(report, layers))}</h2>")
         parts.append(tagged_table("layers", rows.LAYER_COLUMNS, layer_rows))
     reason_rows = rows.reason_rows(report)
     if reason_rows:
         parts.append(f"<h2>{rows.REASONS_TITLE}</h2>")
         parts.append(tagged_table("reasons", rows.REASON_COLUMNS, reason_rows))
-    notes = "".join(f"<li>{escape(note)}</li>" for note in rows.notes(report))
+    notes = "".join(f"<li>{markup(note)}</li>" for note in rows.notes(report))
     if notes:
         parts.append(f'<ul class="notes">{notes}</ul>')
     return "<section>\n" + "\n".join(parts) + "\n</section>"
@@ -73,13 +73,13 @@ def _bar(name: str, mode: ModePrediction, longest: float) -> str:
     share = 100.0 * max(0.0, mode.latency_ms) / longest
     speedup = "" if name == EAGER else f" ({rows.times(mode.speedup)})"
     return (
-        f'<tr><td>{escape(name)}</td><td><span class="bar" style="width:{share:.1f}%"></span></td>'
-        f"<td>{escape(rows.milliseconds(mode.latency_ms))} ms{escape(speedup)}</td></tr>"
+        f'<tr><td>{markup(name)}</td><td><span class="bar" style="width:{share:.1f}%"></span></td>'
+        f"<td>{markup(rows.milliseconds(mode.latency_ms))} ms{markup(speedup)}</td></tr>"
     )
 
 
 def tagged_table(kind: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
     """A table of class `kind`; every cell is escaped."""
-    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>\n" for row in cells)
+    head = "".join(f"<th>{markup(column)}</th>" for column in columns)
+    body = "".join("<tr>" + "".join(f"<td>{markup(cell)}</td>" for cell in row) + "</tr>\n" for row in cells)
     return f'<table class="{kind}">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>'

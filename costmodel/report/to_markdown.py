@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from costmodel.report import rows
+from costmodel.report.escape import markdown
 from costmodel.report.types import Report
-
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
 
 
 def to_markdown(reports: Sequence[Report], layers: str) -> str:
@@ -17,17 +15,17 @@ def to_markdown(reports: Sequence[Report], layers: str) -> str:
 
 
 def _section(report: Report, layers: str) -> list[str]:
-    lines = [f"## {escaped(rows.headline(report))}", "", *pipe_table(rows.MODE_COLUMNS, rows.mode_rows(report))]
-    lines += ["", f"**{escaped(rows.verdict(report))}**"]
+    lines = [f"## {markdown(rows.headline(report))}", "", *pipe_table(rows.MODE_COLUMNS, rows.mode_rows(report))]
+    lines += ["", f"**{markdown(rows.verdict(report))}**"]
     layer_rows = rows.layer_rows(report, layers)
     if layer_rows:
-        lines += ["", f"### {escaped(rows.layers_title(report, layers))}", ""]
+        lines += ["", f"### {markdown(rows.layers_title(report, layers))}", ""]
         lines += pipe_table(rows.LAYER_COLUMNS, layer_rows)
     reason_rows = rows.reason_rows(report)
     if reason_rows:
         lines += ["", f"### {rows.REASONS_TITLE}", "", *pipe_table(rows.REASON_COLUMNS, reason_rows)]
     notes = rows.notes(report)
-    return [*lines, *([""] if notes else []), *(f"- {escaped(note)}" for note in notes)]
+    return [*lines, *([""] if notes else []), *(f"- {markdown(note)}" for note in notes)]
 
 
 def pipe_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
@@ -36,9 +34,4 @@ def pipe_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[s
 
 
 def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(map(escaped, cells)) + " |"
-
-
-def escaped(text: str) -> str:
-    """A text on one line in which nothing is Markdown."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.splitlines()))
+    return "| " + " | ".join(map(markdown, cells)) + " |"

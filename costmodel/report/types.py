@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from costmodel.report.escape import unicode_text
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -176,11 +178,11 @@ def _record(item: ModePrediction | LayerPrediction | Unsupported | Reason) -> di
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can hold it: tuples as lists, numbers that are not finite as None."""
+    """A value as JSON can hold it: tuples as lists, numbers that are not finite as None, text without surrogates."""
     if isinstance(value, (tuple, list)):
         return [plain(item) for item in value]
     if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
+        return {plain(key): plain(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return value
+    return unicode_text(value) if isinstance(value, str) else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from costmodel.report.escape import terminal
 from costmodel.stream_program.types import IDENTITY, Filter, Pipeline, Separator, SplitJoin, Stream
 
 _TENSORS = "<tensor_t, tensor_t>"
@@ -45,7 +46,7 @@ def _added(stream: Stream) -> Iterator[str]:
 
 def _name(stream: Filter | Separator) -> str:
     if isinstance(stream, Filter):
-        return stream.name
+        return terminal(stream.name)
     return "identity()" if stream == IDENTITY else f"separator({{{', '.join(map(str, stream.weights))}}})"
 
 
