@@ -15,7 +15,7 @@ from costmodel.report import rows
 from costmodel.report.escape import terminal
 from costmodel.report.types import Report
 
-WIDE = 10_000
+WIDE = 10**9
 """Columns where nothing limits the width: a file or a pipe gets every name whole."""
 
 NARROW = 80
@@ -26,7 +26,7 @@ _STYLES = {"compile": "bold green", "leave": "bold", "uncertain": "bold yellow"}
 _WORDS = {"mode", "layer", "operators", "backend", "operator", "way", "why", "peak at", "", "about", "where"}
 """Columns that are set to the left."""
 
-_FOLDED = {"mode", "layer", "operators", "where", "why"}
+_FOLDED = {"mode", "layer", "kind", "operators", "operator", "way", "peak at", "where", "why"}
 """Columns that are broken into lines where the terminal is narrow."""
 
 _DETAILS = {"host ms", "device ms", "operators"}

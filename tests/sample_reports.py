@@ -1,0 +1,145 @@
+"""Results built by hand, one of each kind of report, whose texts may be given another name each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from costmodel.ir import Ref
+from costmodel.memory.alternatives import Alternative
+from costmodel.memory.recompute import Recomputation
+from costmodel.memory.regions import Regions
+from costmodel.plan import Plan, Region
+from costmodel.report import LayerPrediction, ModePrediction, Reason, Report, Unsupported, render
+from costmodel.report.memory import MemoryReport, render_memory
+from costmodel.report.memory_types import FeatureMaps, Inference, Training
+from costmodel.report.plans import render_plan, render_validation
+from costmodel.report.validation_types import LayerResult, ModeResult, Validation
+
+Name = Callable[[str], str]
+
+
+def as_it_is(name: str) -> str:
+    return name
+
+
+def report(name: Name = as_it_is) -> Report:
+    eager = ModePrediction(latency_ms=6.0, low_ms=5.5, high_ms=6.5, host_ms=5.9, device_ms=2.0)
+    default = ModePrediction(4.0, 3.8, 4.2, 3.9, 1.5, 1.5, 1.4, 1.6, 30.0, 15000)
+    graphs = ModePrediction(2.0, 1.8, 2.2, 0.1, 1.9, 3.0, 2.75, 3.25, 32.5, 8125)
+    convolution = LayerPrediction(
+        name("features.0"), "conv2d", (name("conv2d"), "relu"), 0.0, 20.0, 10.0, 2.0, 1.5, 2.5, "extern", True
+    )
+    strange = LayerPrediction(name("head"), name("my_op"), (), 1.0, 8.0, 10.0, 0.8, None, None, name("triton"), False)
+    return Report(
+        model=name("tiny"),
+        hardware=name("some-gpu"),
+        batch_size=2,
+        input_shape=(2, 3, 8, 8),
+        precision="float32",
+        layout="nchw",
+        modes={"eager": eager, "default": default, "reduce-overhead": graphs},
+        best_mode="reduce-overhead",
+        verdict="compile",
+        layers=(convolution, strange),
+        unsupported=(Unsupported(name("my::op"), name("head.act")),),
+        warnings=(name("the host was not calibrated"),),
+        explanation=(
+            Reason("mode", name("default"), "host-bound: 3.90 ms to 1.50 ms"),
+            Reason("layer", name("head"), name("8.0 us to 10.0 us: no fusion")),
+        ),
+        host=name("some-host"),
+        host_speed=0.5,
+    )
+
+
+def plan(name: Name = as_it_is) -> Plan:
+    return Plan(
+        model=name("tiny"),
+        graph="0123456789abcdef",
+        hardware=name("some-gpu"),
+        strategy="exact",
+        moves=("merge_siblings:0,3", name("fold_bias")),
+        launch="graph",
+        regions=(
+            Region("cudnn", ("0", "1"), (name("features.0"), name("features.1")), 12.5, name("fused in cuDNN"), 0),
+            Region("inductor", (name("2"),), (), 7.25, "fewest bytes", 1),
+        ),
+        latency_ms={"plan": 1.0, "eager": 6.0, "default": 4.0, "reduce-overhead": 2.0},
+        build_s=31.0,
+        torch="2.13.0",
+        search=True,
+        memory_bytes=3 * 2**20,
+    )
+
+
+def validation(name: Name = as_it_is) -> Validation:
+    return Validation(
+        model=name("tiny"),
+        hardware=name("some-gpu"),
+        device=name("Some GPU 80GB"),
+        input_shape=(2, 3, 8, 8),
+        precision="float16",
+        modes={
+            "eager": ModeResult(predicted_ms=6.0, measured_ms=5.0, low_ms=4.9, high_ms=5.1, peak_mb=100.0),
+            "default": ModeResult(4.0, 5.0, 4.5, 5.5, 1.25, 1.125, 1.5, 30.0, 90.0, 2e-4),
+            "plan": ModeResult(1.0, None, note=name("RuntimeError: out of memory")),
+        },
+        replaced=(name("features.3"),),
+        host_speed=0.5,
+        layers=(LayerResult(name("features.0"), name("conv2d"), 20.0, 25.0), LayerResult("head", "my_op", None, 4.0)),
+        compiled_layers=(LayerResult(name("features.0"), "conv2d", 10.0, 8.0),),
+        regions=(LayerResult(name("features.0 ... features.1"), "cudnn", 12.5, None),),
+    )
+
+
+def memory(name: Name = as_it_is) -> MemoryReport:
+    million = 1_000_000
+    inference = Inference(30 * million, name("features.0"), 8 * million, 2 * million, 5 * million, 22 * million)
+    training = Training(
+        peak_bytes=95 * million,
+        peak_at=name("head"),
+        workspace_bytes=8 * million,
+        convolution_allowance_bytes=6 * million,
+        gradient_bytes=11 * million,
+        optimizer="adam",
+        optimizer_bytes=23 * million,
+        between_bytes=70 * million,
+        forward_us=1500.0,
+        feature_maps=(FeatureMaps(name("conv2d"), 3, 31 * million), FeatureMaps("relu", 2, 9 * million)),
+        recomputation=Recomputation((Ref(name("4")), Ref("5")), ("4", "5"), 40 * million, 27 * million, 125.0),
+        checkpointing=Regions(
+            tuple(map(name, ("stage1", "stage2", "stage3", "stage4", "stage5"))), 40 * million, 16 * million, 7, 250.0
+        ),
+        alternatives=(
+            Alternative(name("offload over pcie"), 36 * million, 72 * million, 2880.0, 1380.0),
+            Alternative("relu masks of 1 bit", 8 * million, 0, 50.0, 50.0),
+        ),
+    )
+    return MemoryReport(
+        model=name("tiny"),
+        hardware=name("some-gpu"),
+        batch_size=2,
+        input_shape=(2, 3, 8, 8),
+        precision="float32",
+        layout="nhwc",
+        parameter_bytes=11 * million,
+        buffer_bytes=million // 2,
+        input_bytes=million // 5,
+        inference=inference,
+        training=training,
+        unsupported=(Unsupported(name("my::op"), name("head.act")),),
+    )
+
+
+def rendered(kind: str, format: str, name: Name = as_it_is) -> str:  # noqa: A002 - the name of the option
+    """A sample in a format: `report`, `layers` (of it), `plan`, `validation` or `memory`."""
+    if kind in ("report", "layers"):
+        return render(report(name), format, layers="all" if kind == "layers" else None)
+    if kind == "plan":
+        return render_plan(plan(name), format)
+    if kind == "validation":
+        return render_validation(validation(name), format)
+    return render_memory(memory(name), format)
+
+
+KINDS = ("report", "layers", "plan", "validation", "memory")
