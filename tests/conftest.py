@@ -41,12 +41,15 @@ def heeding_interrupts() -> Iterator[None]:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """Compares a text with the golden file of a name; a missing file fails unless --update-golden is given."""
+    """Compares a text with the golden file of a name (.txt if it has no ending); a missing file fails.
+
+    With --update-golden the file is written.
+    """
 
     def check(name: str, text: str) -> None:
-        path = GOLDEN / f"{name}.txt"
+        path = GOLDEN / (name if "." in name else f"{name}.txt")
         if request.config.getoption("--update-golden"):
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text + "\n")
         if not path.exists():
             pytest.fail(f"{path} is missing; look at what --update-golden writes, and commit it")
