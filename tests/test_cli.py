@@ -112,7 +112,7 @@ class TestPredict:
         assert [line.split(":")[2].strip() for line in err.splitlines()] == ["nope", "nada"]
 
     @pytest.mark.parametrize(
-        ("name", "start"), [("csv", "model,"), ("md", "## "), ("html", "<!doctype"), ("json", "{")]
+        ("name", "start"), [("csv", "model,"), ("md", "## "), ("html", "<!DOCTYPE"), ("json", "{")]
     )
     def test_formats(self, name: str, start: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["predict", "alexnet", "--format", name]) == 0
