@@ -38,7 +38,7 @@ def guarded(command: Callable[[], int]) -> int:
         _end_by(relayed)
     if status[0] != _UNFINISHED:
         return status[0]
-    complain(f"the command's process ended before the command did: {_described(end)}")
+    complain(f"the process ended before the command was done: {_described(end)}")
     return WRONG_REQUEST
 
 

@@ -18,6 +18,28 @@ from typing import TextIO
 _USUAL_COLUMNS = 80
 
 
+class _Copy:
+    """A copy of a descriptor, used only as long as it leads where it did: others' code may close it and open a file."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = os.dup(descriptor)
+        self._file = os.fstat(self._descriptor)
+
+    def checked(self) -> int:
+        """The descriptor.
+
+        Raises:
+            OSError: it is closed, or leads elsewhere.
+        """
+        if not os.path.samestat(os.fstat(self._descriptor), self._file):
+            raise _closed()
+        return self._descriptor
+
+    def close(self) -> None:
+        with suppress(OSError):
+            os.close(self.checked())
+
+
 class Kept:
     """A standard stream as it was when the command began, whatever becomes of `sys.stdout` and of its descriptor.
 
@@ -28,11 +50,10 @@ class Kept:
         self._stream = stream
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
         self._process = os.getpid()
-        self._descriptor: int | None = None
+        self._copy: _Copy | None = None
         if stream is not None:
             with suppress(AttributeError, OSError, ValueError):
-                self._descriptor = os.dup(stream.fileno())
-                self._file = os.fstat(self._descriptor)
+                self._copy = _Copy(stream.fileno())
 
     def write(self, text: str) -> None:
         """Writes a text whole; nothing in a process that was forked from the one that began.
@@ -45,33 +66,31 @@ class Kept:
         if self._stream is None:
             raise _closed()
         data = text.encode(self._encoding, "backslashreplace")
-        if self._descriptor is None:
+        if self._copy is None:
             self._stream.write(data.decode(self._encoding))
             self._stream.flush()
         else:
-            _write_all(self._checked(self._descriptor), data)
+            _write_all(self._copy.checked(), data)
 
     def columns(self) -> int | None:
         """Width of the terminal that the stream goes to; None where it goes elsewhere."""
-        if self._descriptor is None or not os.isatty(self._descriptor):
+        with suppress(OSError):
+            return self._terminal_columns()
+        return None
+
+    def _terminal_columns(self) -> int | None:
+        if self._copy is None or not os.isatty(self._copy.checked()):
             return None
         given = os.environ.get("COLUMNS", "")
         if re.fullmatch(r"[1-9]\d{0,5}", given):
             return int(given)
-        return os.get_terminal_size(self._descriptor).columns or _USUAL_COLUMNS
+        return os.get_terminal_size(self._copy.checked()).columns or _USUAL_COLUMNS
 
     def close(self) -> None:
-        """Closes the copy of the descriptor."""
-        if self._descriptor is not None:
-            with suppress(OSError):
-                os.close(self._checked(self._descriptor))
-        self._descriptor = self._stream = None
-
-    def _checked(self, descriptor: int) -> int:
-        """The descriptor if it leads where it did: others' code may have closed it, and opened a file in its place."""
-        if not os.path.samestat(os.fstat(descriptor), self._file):
-            raise _closed()
-        return descriptor
+        """Closes the copy of the descriptor; nothing can be written from here on."""
+        if self._copy is not None:
+            self._copy.close()
+        self._copy = self._stream = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +107,7 @@ class _Process:
     out: Kept
     err: Kept
     objects: tuple[TextIO | None, TextIO | None]
-    descriptors: tuple[int, int]
+    descriptors: tuple[_Copy, _Copy]
 
 
 _kept: _Process | None = None
@@ -100,7 +119,7 @@ def set_apart() -> None:
     if _kept is not None:
         return
     _open_closed_descriptors()
-    _kept = _Process(Kept(sys.stdout), Kept(sys.stderr), (sys.stdout, sys.stderr), (os.dup(1), os.dup(2)))
+    _kept = _Process(Kept(sys.stdout), Kept(sys.stderr), (sys.stdout, sys.stderr), (_Copy(1), _Copy(2)))
     renew()
 
 
@@ -110,7 +129,7 @@ def renew() -> None:
         return
     with suppress(OSError):  # the copies may have been closed, too
         for descriptor in (1, 2):
-            os.dup2(_kept.descriptors[1], descriptor)
+            os.dup2(_kept.descriptors[1].checked(), descriptor)
     _open_closed_descriptors()
     before = _kept.objects[1]
     sys.stderr = _stream(2) if before is None or before.closed else before
@@ -126,8 +145,8 @@ def put_back() -> None:
     sys.stdout, sys.stderr = kept.objects
     with suppress(OSError):
         for copy, descriptor in zip(kept.descriptors, (1, 2), strict=True):
-            os.dup2(copy, descriptor)
-            os.close(copy)
+            os.dup2(copy.checked(), descriptor)
+            copy.close()
     kept.out.close()
     kept.err.close()
 
@@ -195,7 +214,7 @@ def _close_in_child() -> None:
     """A forked process lets go of the result's descriptor, whose reader else would wait for its end."""
     if _kept is not None:
         _kept.out.close()
-        os.close(_kept.descriptors[0])
+        _kept.descriptors[0].close()
 
 
 if hasattr(os, "register_at_fork"):
