@@ -149,6 +149,7 @@ class TestStandardOutput:
         assert "NOISE child\n" in done.stderr
         assert "costmodel: error" not in done.stderr
 
+    @pytest.mark.slow
     def test_of_several_processes_holds_the_result_alone(self, models: Path):
         specs = ["ending.py:wanders", "noisy.py:build", "ending.py:exits", "ending.py:nested"]
         done = run("-m", "costmodel", "predict", *specs, "--jobs", "2", "-q", "--format", "json", "-o", "all.json")

@@ -8,7 +8,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from costmodel.cli import streams
 from costmodel.cli.output import note
@@ -34,15 +36,13 @@ def choose_hardware(name: str | None, quiet: bool) -> str:
 def running_user_code(model: str) -> Iterator[None]:
     """Surroundings of whatever calls a model's own code: the process is afterwards as it was.
 
-    That is the directory, the standard streams, and how interrupts and closed pipes are dealt with. A process that the
-    code forked, and that comes back from it, ends here, so that there is one result.
+    A process that the code forked, and that comes back from it, ends here, so that there is one result.
 
     Raises:
         RequestError: the code ended with an exception that would end the process.
     """
-    process, directory, depth = os.getpid(), _directory(), sys.getrecursionlimit()
-    handlers = {number: signal.getsignal(number) for number in _HANDLED}
-    sys.setrecursionlimit(max(depth, MOST_FRAMES))
+    process, before = os.getpid(), _Surroundings.now()
+    sys.setrecursionlimit(max(before.depth, MOST_FRAMES))
     try:
         yield
     except (CostmodelError, KeyboardInterrupt):
@@ -54,25 +54,47 @@ def running_user_code(model: str) -> Iterator[None]:
     finally:
         if os.getpid() != process:
             os._exit(0)
-        sys.setrecursionlimit(depth)
-        streams.renew()
-        if directory is not None:
-            with suppress(OSError):
-                os.chdir(directory)
-        if threading.current_thread() is threading.main_thread():
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+        before.restore()
 
 
 _HANDLED = (signal.SIGINT, *([signal.SIGPIPE] if hasattr(signal, "SIGPIPE") else []))
+"""Signals that a command deals with in its own way: interrupts, closed pipes."""
 
 
-def _directory() -> str | None:
-    """The process's directory; None if it was removed."""
-    try:
-        return os.getcwd()
-    except OSError:
-        return None
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """State of the process that a model's code may change; beside it, the standard streams.
+
+    Attributes:
+        directory: where relative paths start; None if it was removed.
+        depth: of calls, at most.
+        handlers: of the signals that a command deals with; None for one that is not Python's.
+    """
+
+    directory: str | None
+    depth: int
+    handlers: tuple[Any, ...]
+
+    @classmethod
+    def now(cls) -> _Surroundings:
+        """The state as it is."""
+        directory = None
+        with suppress(OSError):
+            directory = os.getcwd()
+        return cls(directory, sys.getrecursionlimit(), tuple(map(signal.getsignal, _HANDLED)))
+
+    def restore(self) -> None:
+        """Makes the state what it was; signals only in the main thread, which alone may."""
+        sys.setrecursionlimit(self.depth)
+        streams.renew()
+        if self.directory is not None:
+            with suppress(OSError):
+                os.chdir(self.directory)
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number, handler in zip(_HANDLED, self.handlers, strict=True):
+            if handler is not None:
+                signal.signal(number, handler)
 
 
 @contextmanager
