@@ -206,7 +206,7 @@ class TestEnds:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="commands are guarded on Linux only")
-def test_nothing_is_left_of_a_result_that_did_not_come(self, models: Path):
+def test_nothing_is_left_of_a_result_that_did_not_come(models: Path):
     with (models / "ending.py").open("a") as file:
         file.write("class Dying(nn.Conv2d):\n    def forward(self, x): os._exit(0)\ndef dying(): return Dying(3, 8, 3)")
     done = run("-m", "costmodel", "plan", "ending.py:dying", "-q", "-o", "plan.json")
