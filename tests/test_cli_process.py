@@ -1,4 +1,4 @@
-"""Guard and standard streams of a command's process, each by itself in a process that imports no torch."""
+"""Guard and standard streams of a command's process, each by itself in a small process."""
 
 from __future__ import annotations
 
