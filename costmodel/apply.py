@@ -14,7 +14,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten
 from costmodel import gate
 from costmodel.arguments import Arguments, Inputs
 from costmodel.capture import tensors_in
-from costmodel.errors import CostmodelError, PlanError, first_line
+from costmodel.errors import CostmodelError, PlanError, first_line, text_of
 from costmodel.exact import Exact, capture_exactly
 from costmodel.execute import Call, Program, Replay, prepare, searching
 from costmodel.freeze import freeze
@@ -183,7 +183,7 @@ class Planned(nn.Module):
                 return replay
             fault = f"computes something else than {self.plan.model}"
         except RuntimeError as error:
-            fault = f"of {self.plan.model} cannot be captured or replayed: {first_line(str(error))}"
+            fault = f"of {self.plan.model} cannot be captured or replayed: {first_line(text_of(error))}"
         if program.lanes > 1:
             self.plan = self.plan.in_a_row()
             program = Program(main, self.plan.regions, params, self._calls)
@@ -242,7 +242,7 @@ def _fault(
     try:
         return "" if gate.passes(lambda: program.run(tensors), eager, exact) else "computes something else than"
     except Exception as error:  # noqa: BLE001 - a compiler may fail in any way; which region did is found out next
-        return f"fails ({first_line(str(error))}) for"
+        return f"fails ({first_line(text_of(error))}) for"
 
 
 def state_of(module: nn.Module) -> dict[str, torch.Tensor]:

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from costmodel.errors import text_of
+
 _NOT_THE_MODEL = (Path(__file__).parent, Path(torch.__file__).parent)
 """Code between a model's line and the operator that it calls."""
 _NO_DATA = re.compile(r"meta tensor|meta device type", re.IGNORECASE)
@@ -35,7 +37,7 @@ def largest(func: Any, args: Sequence[Any]) -> torch.Tensor | None:
 
 def lacks_data(error: BaseException) -> bool:
     """Whether torch raised it because a meta tensor has no values."""
-    return isinstance(error, (RuntimeError, TypeError)) and _NO_DATA.search(str(error)) is not None
+    return isinstance(error, (RuntimeError, TypeError)) and _NO_DATA.search(text_of(error)) is not None
 
 
 def source_line(frames: Iterable[tuple[FrameType, int]]) -> str:

@@ -22,7 +22,7 @@ from torch.nn.parameter import is_lazy
 from costmodel import ir
 from costmodel.arguments import Arguments, Inputs
 from costmodel.breaks import lacks_data
-from costmodel.errors import CaptureError, DataDependentError, first_line
+from costmodel.errors import CaptureError, DataDependentError, first_line, text_of
 from costmodel.forward import WholeOperators, forgetful_autograd, refuse_autocast, scopes, untouched
 from costmodel.functional import functional, writes_first
 from costmodel.guards import checked_modules
@@ -174,7 +174,7 @@ def _run(
                 return None, unread
             if isinstance(error, CaptureError):
                 raise
-            reason = first_line(str(error))
+            reason = first_line(text_of(error))
             raise CaptureError(
                 f"the forward pass failed in {recorder.where}: {type(error).__name__}: {reason}"
             ) from error

@@ -54,3 +54,22 @@ class CheckpointPlanError(CostmodelError):
 def first_line(text: str) -> str:
     """The first line of what an error says; nothing where it says nothing."""
     return next(iter(text.strip().splitlines()), "")
+
+
+MOST_CHARACTERS = 2_000
+"""Length to which others' messages are cut."""
+
+
+def text_of(error: BaseException) -> str:
+    """The message of an exception that others' code may have defined: cut, and one of ours where it cannot be had."""
+    try:
+        text = str.__str__(str(error))  # a subclass of str may do anything
+    except BaseException:  # noqa: BLE001 - `__str__` may raise anything, too
+        return "(its message cannot be shown)"
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."
+
+
+def own_words(error: BaseException) -> str:
+    """An exception's type and message, on one line."""
+    text = " ".join(text_of(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

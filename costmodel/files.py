@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tempfile
@@ -46,34 +47,47 @@ def write_whole(path: Path, content: str | bytes) -> None:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+def check_writable(path: Path) -> None:
+    """Nothing, if a file can be made beside `path`. It is gone again, so that none is left if the process dies.
+
+    Raises:
+        OSError: it cannot.
+    """
+    _reserve(_target(path)).unlink()
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A path to write to, which takes the file's name when the block ends well, and is removed when it does not.
 
+    Both are absolute: the block may change the process's directory.
+
     Raises:
         OSError: nothing can be written there.
     """
-    temporary = reserve(path)
+    target = _target(path)
+    temporary = _reserve(target)
     try:
         yield temporary
-        take_name(temporary, path)
+        temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+        temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def reserve(path: Path) -> Path:
-    """An empty file of a name of its own, beside the one that `path` is or links to."""
-    target = path.resolve()
+def _target(path: Path) -> Path:
+    """The absolute path of what `path` is or links to."""
+    try:
+        return path.resolve()
+    except RuntimeError:  # how Python before 3.13 names a loop of links
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
+
+
+def _reserve(target: Path) -> Path:
+    """An empty file of a name of its own, beside the target."""
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:64]}.", dir=target.parent)
     os.close(handle)
     return Path(name)
-
-
-def take_name(temporary: Path, path: Path) -> None:
-    """Gives a reserved file its name, and the permissions of what was there, or those that a new file would have."""
-    target = path.resolve()
-    temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
-    temporary.replace(target)
 
 
 def _umask() -> int:

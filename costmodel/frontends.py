@@ -18,7 +18,7 @@ from torch import fx, nn
 
 from costmodel.arguments import Arguments, Inputs
 from costmodel.breaks import lacks_data, source_line_in, source_line_of
-from costmodel.errors import CaptureError, RequestError, first_line
+from costmodel.errors import CaptureError, RequestError, first_line, text_of
 from costmodel.ir import Break
 
 
@@ -108,7 +108,7 @@ def _told(way: str) -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     except Exception as error:
-        raise CaptureError(f"{way} fails: {type(error).__name__}: {first_line(str(error))}") from error
+        raise CaptureError(f"{way} fails: {type(error).__name__}: {first_line(text_of(error))}") from error
     finally:
         logging.disable(before)
 

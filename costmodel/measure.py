@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from costmodel.errors import MeasurementError, first_line
+from costmodel.errors import MeasurementError, first_line, text_of
 from costmodel.python_stack import with_room
 from costmodel.reference_pass import LAUNCHES, reference_pass
 
@@ -213,7 +213,7 @@ def capture_graph(call: Call, copies: int = 1) -> torch.cuda.CUDAGraph:
     except RuntimeError as error:
         if shortage := _shortage(error):
             raise shortage from None
-        raise MeasurementError(f"{NOT_CAPTURABLE}: {first_line(str(error))}") from error
+        raise MeasurementError(f"{NOT_CAPTURABLE}: {first_line(text_of(error))}") from error
     torch.cuda.current_stream().wait_stream(stream)
     return graph
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from costmodel.apply import Planned, apply, device_of
 from costmodel.capture import tensors_in
-from costmodel.errors import CostmodelError, RequestError, first_line
+from costmodel.errors import CostmodelError, RequestError, first_line, text_of
 from costmodel.exact import Exact, capture_exactly
 from costmodel.gate import random_like, worst_error
 from costmodel.hardware import load_profile, resolve_default
@@ -159,7 +159,7 @@ class _Run:
             run = cls(lambda: runner(*example))
             run.outputs = [output.clone() for output in tensors_in(runner(*example))]
         except Exception as error:  # noqa: BLE001 - a compiler may fail in any way, and the other modes go on
-            return cls(None, f"{type(error).__name__}: {first_line(str(error))}")
+            return cls(None, f"{type(error).__name__}: {first_line(text_of(error))}")
         synchronize(device)
         run.runner, run.compile_s = runner, before_s + time.perf_counter() - start
         runner(*example)

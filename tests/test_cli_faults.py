@@ -1,4 +1,7 @@
-"""The command line where it is not the request that is wrong: closed streams, models that die, files as targets."""
+"""The command line where it is not the request that is wrong: closed streams, models that die, files as targets.
+
+What a model's code does to standard output, and to the process, is in test_cli_user_code.py.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.cli import main
+from costmodel.cli import main, run_only, streams
 from costmodel.plan import Plan
 
 ROOT = Path(__file__).parent.parent
@@ -161,16 +164,15 @@ def test_garbage_is_looked_for_but_in_a_process_for_one_prediction(
     arguments: list[str],
     enabled: bool,
     models: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ):
     with (models / "net.py").open("a") as file:
         file.write("import gc\ndef telling():\n    print('enabled:', gc.isenabled())\n    return small()\n")
-    monkeypatch.setattr(sys, "argv", ["costmodel", *arguments])
     try:
-        assert main() == 0
+        assert run_only(arguments) == 0
     finally:
         gc.enable()
+        streams.put_back()
     assert f"enabled: {enabled}\n" in capsys.readouterr().err
 
 

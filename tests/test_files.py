@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.files import replacing, write_whole
+from costmodel.files import check_writable, replacing, write_whole
 
 
 def test_a_file_takes_the_place_of_what_was_there_and_its_permissions(tmp_path: Path):
@@ -51,3 +51,28 @@ def test_a_link_goes_on_pointing_where_it_did(tmp_path: Path):
 def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path):
     with pytest.raises(FileNotFoundError):
         write_whole(tmp_path / "none" / "a", "text")
+
+
+def test_a_path_means_the_directory_of_the_time_when_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    with replacing(Path("a")) as temporary:
+        os.chdir("sub")
+        temporary.write_text("text")
+    assert (tmp_path / "a").read_text() == "text"
+    assert not list((tmp_path / "sub").iterdir())
+
+
+def test_whether_a_path_can_be_written_leaves_no_trace(tmp_path: Path):
+    check_writable(tmp_path / "a")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(FileNotFoundError):
+        check_writable(tmp_path / "none" / "a")
+
+
+def test_a_loop_of_links_is_an_error(tmp_path: Path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OSError, match="symbolic links"):
+        check_writable(tmp_path / "a")
+    assert (tmp_path / "a").is_symlink()

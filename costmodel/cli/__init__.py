@@ -5,11 +5,14 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
+from costmodel.cli import streams
 from costmodel.cli.collect import collect
+from costmodel.cli.guard import guarded
 from costmodel.cli.hardware import hardware
 from costmodel.cli.ir import ir
 from costmodel.cli.memory import memory
@@ -19,6 +22,15 @@ from costmodel.cli.run import DONE, run
 from costmodel.cli.train import train
 from costmodel.cli.validate import validate
 
+
+class _Command(TyperCommand):
+    """A command whose standard output is kept for its result."""
+
+    def invoke(self, ctx: Any) -> Any:
+        streams.set_apart()
+        return super().invoke(ctx)
+
+
 app = typer.Typer(
     name="costmodel",
     no_args_is_help=True,
@@ -26,14 +38,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("predict")(predict)
-app.command("plan")(plan)
-app.command("validate")(validate)
-app.command("collect")(collect)
-app.command("hardware")(hardware)
-app.command("train")(train)
-app.command("ir")(ir)
-app.command("memory")(memory)
+app.command("predict", cls=_Command)(predict)
+app.command("plan", cls=_Command)(plan)
+app.command("validate", cls=_Command)(validate)
+app.command("collect", cls=_Command)(collect)
+app.command("hardware", cls=_Command)(hardware)
+app.command("train", cls=_Command)(train)
+app.command("ir", cls=_Command)(ir)
+app.command("memory", cls=_Command)(memory)
 
 
 def _print_version(wanted: bool) -> None:
@@ -57,12 +69,27 @@ def common(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command line (default: the process's own); its exit status.
+    """Runs a command line; its exit status.
 
     0 is done, 1 a missed threshold that the user gave, 2 a wrong request, 130 an interruption.
+
+    Args:
+        arguments: None for the process's own, which are then all that the process is for.
     """
     if arguments is None:
-        gc.disable()  # a fifth of a prediction's time goes into what torch's import makes, and that stays
+        return guarded(lambda: run_only(sys.argv[1:]))
+    try:
+        return _run(arguments)
+    finally:
+        streams.put_back()
+
+
+def run_only(arguments: Sequence[str]) -> int:
+    """Runs a command line that is all that the process is for: its standard streams stay apart until it ends."""
+    gc.disable()  # a fifth of a prediction's time goes into what torch's import makes, and that stays
+    return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     # --debug is an option of every command, and looked for here because a command may fail before it is parsed
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    return run(lambda: app(given, prog_name="costmodel", standalone_mode=False), debug="--debug" in given)
+    return run(lambda: app(list(arguments), prog_name="costmodel", standalone_mode=False), debug="--debug" in arguments)

@@ -31,7 +31,7 @@ from costmodel.cli.collect_options import (
     make_directory,
     parse_duration,
 )
-from costmodel.cli.output import note
+from costmodel.cli.output import note, opened
 from costmodel.errors import CostmodelError, MeasurementError, RequestError
 
 if TYPE_CHECKING:
@@ -121,7 +121,8 @@ def _collect_host(name: str | None, device: str) -> None:
     name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", platform.node()).lstrip("0123456789.-_") or "host"
     probe_us = watch_host(device).usual_us
     path = save_host(name, probe_us)
-    print(f"host {name}: {probe_us:.2f} us a launch\nhosts: {path}\nnext: costmodel predict --host {name} MODEL")
+    with opened(None) as write:
+        write(f"host {name}: {probe_us:.2f} us a launch\nhosts: {path}\nnext: costmodel predict --host {name} MODEL\n")
 
 
 def _collect_units(
@@ -215,4 +216,5 @@ def _tell(directory: Path, name: str) -> None:
         lines.append(f"{len(done_keys(models))} whole models: {models}")
     if not lines:
         raise CostmodelError("nothing was measured; give a larger --budget")
-    print("\n".join([*lines, f"next: costmodel train --hardware {name}"]))
+    with opened(None) as write:
+        write("\n".join([*lines, f"next: costmodel train --hardware {name}\n"]))

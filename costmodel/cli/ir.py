@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.common import choose_hardware, printing_aside
+from costmodel.cli.common import choose_hardware, running_user_code
 from costmodel.cli.output import opened
 from costmodel.errors import RequestError
 from costmodel.report.escape import terminal
@@ -67,7 +67,7 @@ def ir(
         from costmodel.capture import capture
         from costmodel.zoo import load
 
-        with printing_aside():
+        with running_user_code(model):
             loaded = load(
                 model, batch_size=batch_size, img_size=img_size, precision=precision.value, channels_last=channels_last
             )

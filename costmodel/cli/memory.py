@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.common import busy, choose_hardware, printing_aside, terminal_width
+from costmodel.cli.common import busy, choose_hardware, running_user_code, terminal_width
 from costmodel.cli.output import note, opened
 from costmodel.errors import RequestError
 
@@ -59,7 +59,7 @@ def memory(
         from costmodel.zoo import load
 
         hardware = choose_hardware(hardware, quiet)
-        with printing_aside():
+        with running_user_code(model):
             loaded = load(
                 model, batch_size=batch_size, img_size=img_size, precision=precision.value, channels_last=channels_last
             )

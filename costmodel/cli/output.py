@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from costmodel.cli import streams
 from costmodel.errors import RequestError
-from costmodel.files import reserve, take_name
-from costmodel.report.escape import terminal
+from costmodel.files import check_writable, write_whole
 
 Write = Callable[[str], None]
+_STDOUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
 @contextmanager
 def opened(path: Path | None) -> Iterator[Write]:
     """A function that takes the result's text, whole, once.
 
-    A file's text goes to a temporary name in the same directory, opened at once so that a path that cannot be written
-    is refused before any work is done; it takes its own name when the block ends well.
+    A path means the directory of now, though that of the process may change within the block. One that cannot be
+    written is refused at once, before any work is done; the file appears when the block ends well.
 
     Args:
         path: None for standard output.
@@ -29,10 +30,10 @@ def opened(path: Path | None) -> Iterator[Write]:
     Raises:
         RequestError: the path cannot be written.
     """
-    if path is None:
+    if path is None or str(path.absolute()) in _STDOUT:
         yield _to_stdout
     elif path.exists() and not path.is_file():
-        yield _special(path)
+        yield _special(path.absolute(), path)
     else:
         with _replacing(path) as write:
             yield write
@@ -41,13 +42,7 @@ def opened(path: Path | None) -> Iterator[Write]:
 def note(text: str, quiet: bool) -> None:
     """A line on standard error, unless the user wants quiet."""
     if not quiet:
-        print(f"costmodel: {terminal(text)}", file=sys.stderr)
-
-
-def print_traceback() -> None:
-    """The traceback of the error that is handled, on standard error, with nothing that a terminal acts on."""
-    for line in traceback.format_exc().splitlines():
-        print(terminal(line), file=sys.stderr)
+        streams.say(f"costmodel: {text}")
 
 
 def abandon_stdout() -> None:
@@ -57,50 +52,45 @@ def abandon_stdout() -> None:
 
 
 def _to_stdout(text: str) -> None:
-    if sys.stdout is None:
-        raise RequestError("standard output is closed; give -o FILE")
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
-        sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        sys.stdout.flush()
+        streams.write_result(text)
     except BrokenPipeError:
-        abandon_stdout()
+        return  # the reader has what it wanted
     except OSError as error:
+        if error.errno == errno.EBADF:
+            raise RequestError("standard output is closed; give -o FILE") from error
         raise RequestError(f"cannot write to standard output: {error.strerror}") from error
 
 
-def _special(path: Path) -> Write:
+def _special(path: Path, given: Path) -> Write:
     """A pipe or a device is written to directly: it cannot be replaced."""
     if path.is_dir():
-        raise RequestError(f"cannot write {path}: it is a directory")
+        raise RequestError(f"cannot write {given}: it is a directory")
 
     def write(text: str) -> None:
         try:
             path.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise RequestError(f"cannot write {path}: {error.strerror}") from error
+            raise RequestError(f"cannot write {given}: {error.strerror}") from error
 
     return write
 
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Write]:
-    try:
-        temporary = reserve(path)
-    except OSError as error:
-        raise RequestError(f"cannot write {path}: {error.strerror}") from error
     written: list[str] = []
-    try:
-        yield written.append
-        if written:
-            _commit(temporary, path, "".join(written))
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _refusing(path):
+        check_writable(path)
+        target = path.absolute()
+    yield written.append
+    if written:
+        with _refusing(path):
+            write_whole(target, "".join(written).encode("utf-8", "backslashreplace"))
 
 
-def _commit(temporary: Path, path: Path, text: str) -> None:
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
     try:
-        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
-        take_name(temporary, path)
+        yield
     except OSError as error:
         raise RequestError(f"cannot write {path}: {error.strerror}") from error

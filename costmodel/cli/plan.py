@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.common import busy, choose_hardware, printing_aside, terminal_width
+from costmodel.cli.common import busy, choose_hardware, running_user_code, terminal_width
 from costmodel.cli.output import note, opened
 from costmodel.errors import RequestError
 
@@ -66,7 +66,7 @@ def plan(
     from costmodel.zoo import load
 
     with opened(output) as save, opened(None) as write:
-        with printing_aside():
+        with running_user_code(model):
             loaded = load(
                 model, batch_size=batch_size, img_size=img_size, precision=precision.value, channels_last=channels_last
             )

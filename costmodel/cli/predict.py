@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from costmodel.cli import options
-from costmodel.cli.common import choose_hardware, printing_aside, terminal_width
-from costmodel.cli.output import Write, opened, print_traceback
-from costmodel.cli.run import WRONG_REQUEST, complain, message_of
+from costmodel.cli import options, streams
+from costmodel.cli.common import choose_hardware, running_user_code, terminal_width
+from costmodel.cli.output import Write, opened
+from costmodel.cli.run import WRONG_REQUEST, complain, message_of, print_traceback
 from costmodel.errors import RequestError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _predict_one(
     from costmodel.predict import predict as predict_module
     from costmodel.zoo import load
 
-    with printing_aside():
+    with running_user_code(spec):
         loaded = load(spec, batch_size=batch_size, img_size=img_size, precision=precision, channels_last=channels_last)
         return predict_module(
             loaded.module,
@@ -141,6 +141,7 @@ def _attempts(models: Sequence[str], how: tuple[Any, ...], jobs: int, debug: boo
 
 def _attempt(job: tuple[int, str, tuple[Any, ...], bool]) -> Report | str:
     _, spec, how, debug = job
+    streams.set_apart()  # this process may be one of several
     try:
         return _predict_one(spec, *how)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with a model, the others are predicted

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
-from costmodel.cli.output import abandon_stdout, print_traceback
-from costmodel.errors import CostmodelError
+from costmodel.cli import streams
+from costmodel.cli.output import abandon_stdout
+from costmodel.errors import CostmodelError, own_words
 from costmodel.report.escape import terminal
 
 DONE = 0
@@ -26,15 +26,13 @@ def run(command: Callable[[], Any], debug: bool = False) -> int:
         command: returns None or an exit status.
         debug: print the traceback of an error before its line.
     """
-    if sys.stderr is None:  # closed: without this, `print` would put on standard output what is meant for it
-        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - as long as the process
     try:
         status = command()
         flush()
         return status if isinstance(status, int) else DONE
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
+    except BrokenPipeError:  # of the help; the reader of a result is dealt with where it is written
         abandon_stdout()
         return DONE
     except SystemExit:  # how typer ends when the reader of its help has gone
@@ -49,12 +47,21 @@ def run(command: Callable[[], Any], debug: bool = False) -> int:
 
 def complain(message: str) -> None:
     """One line on standard error, under the program's name."""
-    print(f"costmodel: error: {terminal(' '.join(message.split()))}", file=sys.stderr)
+    streams.say(f"costmodel: error: {message}")
+
+
+def print_traceback() -> None:
+    """The traceback of the error being handled, on standard error; none if the error itself prevents it."""
+    import traceback
+
+    with suppress(Exception):
+        for line in traceback.format_exc().splitlines():
+            print(terminal(line), file=sys.stderr)
 
 
 def flush() -> None:
     """Writes out what standard output still holds, so that a failure to do so is seen here."""
-    if sys.stdout is not None:
+    if sys.stdout is not None and not sys.stdout.closed:
         sys.stdout.flush()
 
 
@@ -68,7 +75,7 @@ def message_of(error: BaseException) -> str:
         return f"{said} (see {_command_path(error)} --help)" if said else ""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    return f"this is a bug in costmodel: {type(error).__name__}: {error} (--debug shows where)"
+    return f"this is a bug in costmodel: {own_words(error)} (--debug shows where)"
 
 
 def _command_path(error: BaseException) -> str:

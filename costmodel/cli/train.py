@@ -10,7 +10,7 @@ import typer
 
 from costmodel.cli import options
 from costmodel.cli.collect_options import check_form
-from costmodel.cli.output import note
+from costmodel.cli.output import note, opened
 from costmodel.errors import DatasetError, RequestError
 
 HardwareName = Annotated[str, typer.Option("--hardware", metavar="NAME", help="Name of the profile to train.")]
@@ -47,7 +47,8 @@ def train(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "A worker stopped")  # joblib replaces one whose memory has grown
         card = make_profile(place, hardware, settings, lambda line: note(line, quiet), jobs)
-    typer.echo(f"trained {hardware} on {card['units']['trained_on']} units: {place}")
+    with opened(None) as write:
+        write(f"trained {hardware} on {card['units']['trained_on']} units: {place}\n")
 
 
 def _export(place: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.common import choose_hardware, printing_aside, terminal_width
+from costmodel.cli.common import choose_hardware, running_user_code, terminal_width
 from costmodel.cli.output import note, opened
 from costmodel.cli.run import MISSED
 from costmodel.errors import RequestError
@@ -78,7 +78,7 @@ def validate(
         if load_profile(profile).on_cpu:
             settle(place.type)  # as its numbers were taken
         given = Plan.load(plan) if plan is not None else None
-        with printing_aside():
+        with running_user_code(model):
             loaded = load_real(
                 model,
                 place,

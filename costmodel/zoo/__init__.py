@@ -11,11 +11,11 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
-from costmodel.errors import RequestError
+from costmodel.errors import RequestError, own_words
 from costmodel.zoo.build import real_weights
 from costmodel.zoo.exported import load_exported_model
 from costmodel.zoo.lively import enliven
-from costmodel.zoo.request import PRECISIONS, Inputs, Request, own_words
+from costmodel.zoo.request import PRECISIONS, Inputs, Request
 from costmodel.zoo.timm_models import load_timm_model
 from costmodel.zoo.torchvision_models import load_torchvision, load_torchvision_model
 from costmodel.zoo.transformers_models import load_transformers_model
@@ -144,7 +144,9 @@ def _prepare(
         inputs = tree_map_only(torch.Tensor, lambda tensor: _cast(tensor.detach().to("meta"), request), inputs)
         if request.channels_last:
             module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    except Exception as error:  # of the module's own `train` or `_apply`, too
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # of the module's own `train` or `_apply`, an exit too
         raise RequestError(f"{spec} cannot be put as asked on the device {device}: {own_words(error)}") from error
     return module, inputs
 

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import torch
 
-from costmodel.errors import RequestError
-from costmodel.zoo.request import own_words
+from costmodel.errors import RequestError, own_words
 
 NO_CODE = "and costmodel runs no code from a model file"
 _ZIP_MAGIC = b"PK\x03\x04"

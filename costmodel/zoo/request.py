@@ -78,12 +78,6 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {', '.join(near)}?" if near else ""
 
 
-def own_words(error: BaseException) -> str:
-    """An exception's type and message, on one line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
 def _check_range(what: str, value: int | None, most: int) -> None:
     if value is not None and not 1 <= value <= most:
         raise RequestError(f"impossible {what} {value}; it must be from 1 to {most}")

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from costmodel.errors import RequestError, UnknownModelError
+from costmodel.errors import RequestError, UnknownModelError, own_words
 from costmodel.zoo.build import build
-from costmodel.zoo.request import DEFAULT_SIZE, Request, did_you_mean, own_words
+from costmodel.zoo.request import DEFAULT_SIZE, Request, did_you_mean
 
 VIDEO_FRAMES = 16
 """Frames in the clip that a video model is given; torchvision's own evaluation uses it for most of them."""

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from costmodel.errors import RequestError, UnknownModelError
+from costmodel.errors import RequestError, UnknownModelError, own_words
 from costmodel.zoo.build import build
-from costmodel.zoo.request import DEFAULT_SIZE, Request, did_you_mean, own_words
+from costmodel.zoo.request import DEFAULT_SIZE, Request, did_you_mean
 from costmodel.zoo.torchvision_models import load_torchvision
 
 _IMAGES = "pixel_values"

@@ -21,9 +21,9 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from costmodel.errors import RequestError
+from costmodel.errors import RequestError, own_words
 from costmodel.zoo.build import build
-from costmodel.zoo.request import Inputs, Request, did_you_mean, own_words
+from costmodel.zoo.request import Inputs, Request, did_you_mean
 
 T = TypeVar("T")
 _HERE = Path(__file__).parent
@@ -45,17 +45,17 @@ def load_user_model(spec: str, request: Request) -> tuple[nn.Module, Inputs]:
     with _importable(directory):
         namespace = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
         found = _users(lambda: _find(namespace, name, place), f"{spec} raised")
-        if isinstance(found, nn.Module):
+        if _users(lambda: isinstance(found, nn.Module), f"{spec} raised"):
             return _users(lambda: copy.deepcopy(found), f"{spec} cannot be copied:"), (request.image(),)
         if not callable(found):
             raise RequestError(f"{spec} is of type {type(found).__name__}, not a callable that returns an nn.Module")
         built = _users(lambda: build(found), f"{spec} raised")
-    if isinstance(built, nn.Module):
-        return built, (request.image(),)
-    return _with_inputs(built, spec, request)
+    return _users(lambda: _with_inputs(built, spec, request), f"what {spec} returned raised")
 
 
 def _with_inputs(built: object, spec: str, request: Request) -> tuple[nn.Module, Inputs]:
+    if isinstance(built, nn.Module):
+        return built, (request.image(),)
     if not (isinstance(built, tuple) and len(built) == 2 and isinstance(built[0], nn.Module)):
         raise RequestError(f"{spec} returned {type(built).__name__}, not an nn.Module or (nn.Module, inputs)")
     module, inputs = built
@@ -113,8 +113,9 @@ def _users(call: Callable[[], T], failed: str) -> T:
     except (RequestError, KeyboardInterrupt):
         raise
     except BaseException as error:  # an exit too
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent != _HERE]
-        where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+        places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+        users = [(file, line) for file, line in places if Path(file).parent != _HERE]
+        where = f" ({users[-1][0]}, line {users[-1][1]})" if users else ""
         if isinstance(error, SyntaxError | ModuleNotFoundError):
             where = ""  # its message says where, or the frame is the import system's
         raise RequestError(f"{failed} {own_words(error)}{where}") from error

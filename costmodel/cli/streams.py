@@ -1,0 +1,223 @@
+"""Standard output and error of a command, kept apart from whatever a model's code does to the process's own.
+
+While a command runs, descriptor 1 leads to standard error: for Python, C code, threads, child processes and exit
+handlers alike. The result goes to a copy of the original descriptor, which no child process inherits and only the
+process that began the command writes to.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TextIO
+
+from costmodel.report.escape import terminal
+
+_USUAL_COLUMNS = 80
+
+
+class _Copy:
+    """A copy of a descriptor, used only as long as it leads where it did: others' code may close it and open a file."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = os.dup(descriptor)
+        self._file = os.fstat(self._descriptor)
+
+    def checked(self) -> int:
+        """The descriptor.
+
+        Raises:
+            OSError: it is closed, or leads elsewhere.
+        """
+        if not os.path.samestat(os.fstat(self._descriptor), self._file):
+            raise _closed()
+        return self._descriptor
+
+    def close(self) -> None:
+        with suppress(OSError):
+            os.close(self.checked())
+
+
+class Kept:
+    """A standard stream as it was when the command began, whatever becomes of `sys.stdout` and of its descriptor.
+
+    A stream without a descriptor, as in a notebook or a test, is kept as the object that it is.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+        self._encoding = getattr(stream, "encoding", None) or "utf-8"
+        self._process = os.getpid()
+        self._copy: _Copy | None = None
+        if stream is not None:
+            with suppress(AttributeError, OSError, ValueError):
+                self._copy = _Copy(stream.fileno())
+
+    def write(self, text: str) -> None:
+        """Writes a text whole; nothing in a process that was forked from the one that began.
+
+        Raises:
+            OSError: it cannot be written; EBADF if the stream is closed.
+        """
+        if os.getpid() != self._process:
+            return
+        if self._stream is None:
+            raise _closed()
+        data = text.encode(self._encoding, "backslashreplace")
+        if self._copy is None:
+            self._stream.write(data.decode(self._encoding))
+            self._stream.flush()
+        else:
+            _write_all(self._copy.checked(), data)
+
+    def columns(self) -> int | None:
+        """Width of the terminal that the stream goes to; None where it goes elsewhere."""
+        with suppress(OSError):
+            return self._terminal_columns()
+        return None
+
+    def _terminal_columns(self) -> int | None:
+        if self._copy is None or not os.isatty(self._copy.checked()):
+            return None
+        given = os.environ.get("COLUMNS", "")
+        if re.fullmatch(r"[1-9]\d{0,5}", given):
+            return int(given)
+        return os.get_terminal_size(self._copy.checked()).columns or _USUAL_COLUMNS
+
+    def close(self) -> None:
+        """Closes the copy of the descriptor; nothing can be written from here on."""
+        if self._copy is not None:
+            self._copy.close()
+        self._copy = self._stream = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """Streams of this process as they were before the command.
+
+    Attributes:
+        out: where the result goes.
+        err: where messages go.
+        objects: `sys.stdout` and `sys.stderr`.
+        descriptors: copies of descriptors 1 and 2.
+    """
+
+    out: Kept
+    err: Kept
+    objects: tuple[TextIO | None, TextIO | None]
+    descriptors: tuple[_Copy, _Copy]
+
+
+_kept: _Process | None = None
+
+
+def set_apart() -> None:
+    """Keeps the streams for the command that begins, and gives the process others in their place."""
+    global _kept  # noqa: PLW0603 - a process has one standard output
+    if _kept is not None:
+        return
+    _open_closed_descriptors()
+    _kept = _Process(Kept(sys.stdout), Kept(sys.stderr), (sys.stdout, sys.stderr), (_Copy(1), _Copy(2)))
+    renew()
+
+
+def renew() -> None:
+    """Gives the process working streams, which all lead to standard error, after code that may have spoilt them."""
+    if _kept is None:
+        return
+    with suppress(OSError):  # the copies may have been closed, too
+        for descriptor in (1, 2):
+            os.dup2(_kept.descriptors[1].checked(), descriptor)
+    _open_closed_descriptors()
+    before = _kept.objects[1]
+    sys.stderr = _stream(2) if before is None or before.closed else before
+    sys.stdout = _stream(1) if _has_descriptor(sys.stderr) else sys.stderr
+
+
+def put_back() -> None:
+    """Gives the process its own streams again: where the command was called by a program that goes on."""
+    global _kept
+    if _kept is None:
+        return
+    kept, _kept = _kept, None
+    sys.stdout, sys.stderr = kept.objects
+    with suppress(OSError):
+        for copy, descriptor in zip(kept.descriptors, (1, 2), strict=True):
+            os.dup2(copy.checked(), descriptor)
+            copy.close()
+    kept.out.close()
+    kept.err.close()
+
+
+def write_result(text: str) -> None:
+    """Writes to the command's standard output.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    (_kept.out if _kept else Kept(sys.stdout)).write(text)
+
+
+def result_columns() -> int | None:
+    """Width of the terminal that the command's standard output goes to; None where it goes elsewhere."""
+    return (_kept.out if _kept else Kept(sys.stdout)).columns()
+
+
+def say(text: str) -> None:
+    """One line on the command's standard error, if anybody can still read it; control characters are escaped."""
+    line = terminal(" ".join(text.split())) + "\n"
+    if _kept is None:
+        with suppress(OSError, ValueError):
+            print(line, end="", file=sys.stderr)
+        return
+    try:
+        _kept.err.write(line)
+    except (OSError, ValueError):  # closed by others' code
+        with suppress(OSError):
+            os.write(2, line.encode("utf-8", "backslashreplace"))
+
+
+def _open_closed_descriptors() -> None:
+    """Sees to it that no file that is opened later becomes a standard stream."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest that is free
+
+
+def _stream(descriptor: int) -> TextIO:
+    return open(descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+
+
+def _has_descriptor(stream: TextIO) -> bool:
+    try:
+        return stream.fileno() >= 0
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    os.set_blocking(descriptor, True)  # shared with other processes, any of which may have changed it
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _closed() -> OSError:
+    return OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
+def _close_in_child() -> None:
+    """A forked process lets go of the result's descriptor, whose reader else would wait for its end."""
+    if _kept is not None:
+        _kept.out.close()
+        _kept.descriptors[0].close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)
