@@ -54,22 +54,22 @@ class TestPlans:
         module, x = Flip().eval(), image()
         planned = costmodel.apply(module, plan_for(module, (x, False)), (x, False))
         assert same(planned, module, x, False)
-        assert len(planned._ready) == 1
+        assert len(planned._runner().ready) == 1
         for args, kwargs in (((x, True), {}), ((x, False, 5.0), {}), ((x,), {"flip": True}), ((x, 0), {})):
             assert same(planned, module, *args, **kwargs)
-        assert (len(planned._ready), len(planned._unfit)) == (2, 2)  # the plan fits another scale, and no flip
+        assert (len(planned._runner().ready), len(planned._runner().unfit)) == (2, 2)  # the plan fits another scale, and no flip
 
     def test_what_is_made_ready_for_meta_tensors_serves_real_ones(self):
         module, x = Flip().eval(), image()
         planned = costmodel.apply(module, plan_for(module, (x,)), (x.to("meta"),))
         assert same(planned, module, x)
-        assert len(planned._ready) == 1
+        assert len(planned._runner().ready) == 1
 
     def test_what_has_no_hash_runs_eagerly(self):
         module, x = Flip().eval(), image()
         planned = costmodel.apply(module, plan_for(module, (x,)), (x,))
         assert same(planned, module, x, names=bytearray(b"mutable"))
-        assert len(planned._ready) == 1
+        assert len(planned._runner().ready) == 1
 
     def test_inputs_by_name_in_any_order(self):
         module = Fused().eval()
@@ -78,7 +78,7 @@ class TestPlans:
         planned = costmodel.apply(module, plan, inputs)
         assert same(planned, module, **inputs)
         assert same(planned, module, rgb=inputs["rgb"], depth=inputs["depth"])
-        assert len(planned._ready) == 1
+        assert len(planned._runner().ready) == 1
 
     def test_a_dict_among_positional_inputs(self):
         class Unpacks(nn.Module):

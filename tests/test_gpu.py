@@ -216,7 +216,7 @@ def test_a_plan_is_replayed_as_one_graph_and_its_results_stay(forked):
         torch.testing.assert_close(first, kept, rtol=0, atol=0)
         torch.testing.assert_close(first, net(x), rtol=1e-2, atol=1e-2)
         torch.testing.assert_close(second, net(-x), rtol=1e-2, atol=1e-2)
-    assert all(isinstance(program, Replay) for _, program in fast._ready.values())
+    assert all(isinstance(program, Replay) for _, program in fast._runner().ready.values())
 
 
 def _steps(main, regions):
