@@ -15,7 +15,7 @@ from costmodel.exact import Exact
 from costmodel.execute import Replay, searching
 from costmodel.plan import Plan, Region
 from costmodel.ready import RUNNER, Runner, device_of, signature_of
-from costmodel.sharing import FORWARD_HOOKS, Specialized, plain, shared_copy, specialize
+from costmodel.sharing import FORWARD_HOOKS, Specialized, is_transformed, plain, shared_copy, specialize
 
 __all__ = ["Planned", "apply", "device_of"]
 
@@ -86,7 +86,7 @@ class Planned(Specialized):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the original returns, in memory of its own."""
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or RUNNER not in self.__dict__:  # as in a slice of a Sequential
             return self._eager_forward(*args, **kwargs)
         if self.training:
             raise PlanError("a plan is for inference; call .eval()")
@@ -172,14 +172,12 @@ def _needs_operators(arguments: Iterable[Any], tensors: Sequence[torch.Tensor]) 
     """Whether something outside looks at the operators of this call, or transforms them.
 
     A tracer would record what a plan was made of, a transform cannot reach into a CUDA graph, and autocast decides on
-    each operator anew. `arguments` may hold the proxies of `torch.fx`, which are no tensors.
+    each operator anew.
     """
     return (
-        torch.jit.is_tracing()
-        or torch._C._functorch.peek_interpreter_stack() is not None
+        is_transformed(arguments)
         or torch._C._len_torch_dispatch_stack() > 0
         or any(map(torch.is_autocast_enabled, ("cuda", "cpu")))
         or any(type(tensor) not in _PLAIN for tensor in tensors)
-        or any(isinstance(argument, torch.fx.Proxy) for argument in arguments)
         or bool(torch_module._has_any_global_hook())  # type: ignore[no-untyped-call]
     )

@@ -16,7 +16,7 @@ from costmodel import ops
 from costmodel.errors import CheckpointPlanError
 from costmodel.memory.plan import CheckpointPlan
 from costmodel.ops import Role
-from costmodel.sharing import Specialized, shared_copy, specialize
+from costmodel.sharing import Specialized, is_transformed, shared_copy, specialize
 
 _KEPT = {row.name for row in ops.TABLE.values() if row.role is Role.EXTERN}
 _KEPT |= {f"_scaled_dot_product_{way}_attention" for way in ("flash", "efficient", "cudnn", "fused")}
@@ -64,18 +64,13 @@ class Checkpointed(Specialized):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the original returns."""
-        if not torch.is_grad_enabled() or _is_transformed():
+        if not torch.is_grad_enabled() or is_transformed((*args, *kwargs.values())):
             return self._eager_forward(*args, **kwargs)
         # lists of their own: a caller may append to its list of features before the backward pass reads it
         args, kwargs = tree_map(lambda leaf: leaf, (args, kwargs))
         return checkpoint(
             self._eager_forward, *args, use_reentrant=False, context_fn=partial(_contexts, self), **kwargs
         )
-
-
-def _is_transformed() -> bool:
-    """Whether a tracer or `torch.func` runs the pass; the hooks of a checkpoint mean nothing to either."""
-    return torch.jit.is_tracing() or torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def _contexts(module: nn.Module) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -118,7 +119,7 @@ class Plan:
         """
         planned = [name for region in self.regions for name in region.ops]
         made = {op.name: op for op in main.ops}
-        odd = sorted(set(planned) ^ made.keys()) or sorted({name for name in planned if planned.count(name) > 1})
+        odd = sorted(set(planned) ^ made.keys()) or sorted(name for name, n in Counter(planned).items() if n > 1)
         if odd:
             raise PlanError(f"the plan's regions do not fit the model at operator {odd[0]}; make the plan again")
         done = {value.name for value in main.values}

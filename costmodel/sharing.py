@@ -11,7 +11,7 @@ import copy
 import copyreg
 import functools
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, NoReturn, TypeVar, cast
 
 import torch
@@ -44,6 +44,11 @@ class Specialized(nn.Module):
                 f"{type(self).__name__} is pickled in a way of its own; pickle the original, and apply the plan again"
             )
         return restored, (self._costmodel_mixin, self._costmodel_class), *state
+
+    def _refuse_copy(self, _memo: object) -> NoReturn:
+        raise PlanError(
+            f"{type(self).__name__} is copied in a way of its own; copy the original, and apply the plan again"
+        )
 
     def __prepare_scriptable__(self) -> NoReturn:
         """The refusal that `torch.jit.script` asks for."""
@@ -105,6 +110,15 @@ def plain(module: Specialized, without: str = "") -> nn.Module:
     return view
 
 
+def is_transformed(arguments: Iterable[Any]) -> bool:
+    """Whether a tracer or a transform of `torch.func` runs a call, on proxies or tensors of its own."""
+    return (
+        torch.jit.is_tracing()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or any(isinstance(argument, torch.fx.Proxy) for argument in arguments)
+    )
+
+
 def restored(mixin: type[Specialized], base: type[nn.Module]) -> Specialized:
     """A module without attributes, as unpickling and copying start with."""
     return cast("Specialized", object.__new__(_specialized_class(mixin, base)))
@@ -112,10 +126,17 @@ def restored(mixin: type[Specialized], base: type[nn.Module]) -> Specialized:
 
 @functools.lru_cache(maxsize=256)
 def _specialized_class(mixin: type[Specialized], base: type[nn.Module]) -> type[nn.Module]:
-    body = {
+    @functools.wraps(base.forward)  # tracers and callers ask for the signature
+    def forward(self: Specialized, *args: Any, **kwargs: Any) -> Any:
+        return mixin.forward(self, *args, **kwargs)
+
+    body: dict[str, Any] = {
+        "forward": forward,
         "__module__": base.__module__,
         "__doc__": base.__doc__,
         "_costmodel_mixin": mixin,
         "_costmodel_class": base,
     }
+    if issubclass(base, torch.fx.GraphModule):  # its copies have new classes, made of the graph
+        body["__deepcopy__"] = mixin._refuse_copy
     return types.new_class(base.__name__, (mixin, base), {}, lambda namespace: namespace.update(body))

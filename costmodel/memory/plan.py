@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -97,11 +98,9 @@ def parse_plan(record: Any) -> CheckpointPlan:
 
 
 def _nested(modules: list[str]) -> str | None:
-    """The first module that is listed before, or whose parent is listed."""
-    listed = set(modules)
-    for index, name in enumerate(modules):
-        parts = name.split(".")
-        parents = {".".join(parts[:count]) for count in range(1, len(parts))}
-        if parents & listed or name in modules[:index]:
-            return name
-    return None
+    """A module that is listed twice, or that lies in another that is listed.
+
+    In sorted order whatever lies in a module follows it, with nothing in between but what lies in it too.
+    """
+    paths = sorted(name.split(".") for name in modules)
+    return next((".".join(path) for before, path in pairwise(paths) if path[: len(before)] == before), None)
