@@ -14,6 +14,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten
 from costmodel import gate
 from costmodel.arguments import Arguments, Inputs
 from costmodel.capture import tensors_in
+from costmodel.concurrency import takes_turns
 from costmodel.errors import CostmodelError, PlanError, first_line
 from costmodel.exact import Exact, capture_exactly
 from costmodel.execute import Call, Program, Replay, prepare, searching
@@ -30,6 +31,7 @@ Signature = tuple[TreeSpec | None, tuple[Hashable, ...]]
 anything else its type and itself."""
 
 
+@takes_turns
 def apply(
     module: nn.Module, plan: Plan, inputs: Inputs, *, check: bool = True, captured: Exact | None = None
 ) -> Planned:
@@ -136,6 +138,7 @@ class Planned(nn.Module):
         self._ready.clear()
         self._unfit.clear()
 
+    @takes_turns
     def make_ready(self, inputs: Arguments, check: bool, same: bool = False, captured: Exact | None = None) -> None:
         """Prepares to run inputs of one kind, with `same` of the kind that the plan was made for.
 

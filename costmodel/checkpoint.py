@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from costmodel import ops
+from costmodel.concurrency import takes_turns
 from costmodel.errors import CheckpointPlanError
 from costmodel.memory.plan import CheckpointPlan
 from costmodel.ops import Role
@@ -23,6 +24,7 @@ _KEPT |= {"_scaled_dot_product_flash_attention_for_cpu"}
 """Compute-heavy operators, by their ATen names: their results are kept, everything else is computed again."""
 
 
+@takes_turns
 def checkpointed(module: nn.Module, plan: CheckpointPlan) -> nn.Module:
     """A module that computes the feature maps of the plan's modules again in the backward pass.
 

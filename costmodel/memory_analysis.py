@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from costmodel import ops
 from costmodel.arguments import Inputs
+from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, RequestError
 from costmodel.hardware import Profile, load_profile, resolve_default
 from costmodel.ir import Graph, Op
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
+@takes_turns
 def analyze_memory(
     module: nn.Module,
     inputs: Inputs,
@@ -65,6 +67,7 @@ def analyze_memory(
     return analyze_on(profile, module, inputs, name, optimizer, passes, all_trainable)
 
 
+@takes_turns
 def analyze_on(
     profile: Profile,
     module: nn.Module,
@@ -76,14 +79,13 @@ def analyze_on(
 ) -> MemoryReport:
     """What `analyze_memory` does, on a profile that is loaded already; arguments and errors are the same."""
     from costmodel.capture import capture
-    from costmodel.forward import unrolled_attention
 
     if optimizer not in OPTIMIZERS:
         raise RequestError(f"unknown optimizer {optimizer!r}; choose one of {', '.join(OPTIMIZERS)}")
     if not passes or set(passes) - {"inference", "training"}:
         raise RequestError(f"impossible passes {', '.join(passes) or 'none'}; choose inference, training or both")
-    with unrolled_attention():  # as in training, and as every version does
-        forward = capture(module, inputs, name, training="inference" not in passes)
+    # attention unrolled as in training, and as every version does
+    forward = capture(module, inputs, name, training="inference" not in passes, fast_path=False)
     if not forward.ops:
         raise CaptureError(f"{name}: the model has no operator to run, so there is nothing to analyse")
     state = state_of(module, inputs, all_trainable=all_trainable)

@@ -9,6 +9,7 @@ from torch import nn
 
 from costmodel.arguments import Inputs
 from costmodel.capture import capture
+from costmodel.concurrency import takes_turns
 from costmodel.errors import RequestError
 from costmodel.exact import capture_exactly
 from costmodel.hardware import load_profile, resolve_default
@@ -17,6 +18,7 @@ from costmodel.planner import Objective, bound_ms, make_plan
 from costmodel.predict import predict_graph
 
 
+@takes_turns
 def plan(
     module: nn.Module,
     inputs: Inputs,

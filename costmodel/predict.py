@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from costmodel import ops, timeline
 from costmodel.arguments import Arguments, Inputs
 from costmodel.calibrate import COSTS, CPU_COSTS
+from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, ProfileError, RequestError
 from costmodel.hardware import Profile, load_profile, resolve_default
 from costmodel.hosts import resolve_host
@@ -43,6 +44,7 @@ EXTRAPOLATED_WIDTH = 0.5
 """What kernels unlike all measured ones add to it, for their share of the time."""
 
 
+@takes_turns
 def predict(
     module: nn.Module,
     inputs: Inputs,

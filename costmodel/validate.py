@@ -15,6 +15,7 @@ from torch import nn
 
 from costmodel.apply import Planned, apply, device_of
 from costmodel.capture import tensors_in
+from costmodel.concurrency import takes_turns
 from costmodel.errors import CostmodelError, RequestError, first_line
 from costmodel.exact import Exact, capture_exactly
 from costmodel.gate import random_like, worst_error
@@ -35,6 +36,7 @@ ROUNDS = 7
 RESAMPLES = 1000
 
 
+@takes_turns
 def validate(
     module: nn.Module,
     inputs: Sequence[Any],

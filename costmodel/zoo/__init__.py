@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
+from costmodel.concurrency import takes_turns
 from costmodel.errors import RequestError
 from costmodel.zoo.build import real_weights
 from costmodel.zoo.exported import load_exported_model
@@ -43,6 +44,7 @@ class Loaded:
     name: str
 
 
+@takes_turns
 def load(
     spec: str,
     *,
@@ -73,6 +75,7 @@ def load(
     return Loaded(module, inputs, spec)
 
 
+@takes_turns
 def load_real(
     spec: str,
     device: torch.device,
