@@ -11,9 +11,10 @@ import torch
 from torch import nn
 from torch.utils._pytree import TreeSpec, tree_flatten
 
-from costmodel import gate
-from costmodel.arguments import Arguments, Inputs
+from costmodel import checks, gate
+from costmodel.arguments import Arguments, Inputs, inputs_fault, module_fault
 from costmodel.capture import tensors_in
+from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CostmodelError, PlanError, first_line
 from costmodel.exact import Exact, capture_exactly
@@ -32,6 +33,14 @@ anything else its type and itself."""
 
 
 @takes_turns
+@checked(
+    PlanError,
+    module=module_fault,
+    plan=checks.instance_of(Plan, "a Plan, as costmodel.plan makes it"),
+    inputs=inputs_fault,
+    check=checks.flag,
+    captured=checks.optional(checks.instance_of(Exact, "a pass, as capture_exactly returns it")),
+)
 def apply(
     module: nn.Module, plan: Plan, inputs: Inputs, *, check: bool = True, captured: Exact | None = None
 ) -> Planned:

@@ -20,7 +20,7 @@ from torch import fx, nn
 from torch.nn.parameter import is_lazy
 
 from costmodel import ir
-from costmodel.arguments import Arguments, Inputs
+from costmodel.arguments import Arguments, Inputs, inputs_fault, module_fault
 from costmodel.breaks import lacks_data
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, DataDependentError, first_line
@@ -84,7 +84,9 @@ def trace(
     Raises:
         CaptureError: the forward pass failed, or runs under autocast.
     """
-    _check_is_module(module)
+    for name, fault in (("module", module_fault(module)), ("inputs", inputs_fault(inputs))):
+        if fault:
+            raise CaptureError(f"{name} {fault}")
     inputs = Arguments.of(inputs)
     for tensor in inputs.tensors():
         if not tensor.numel():
@@ -118,12 +120,6 @@ class _How:
 def _is_other(before: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> bool:
     """Whether a pass has put other tensors in the place of parameters or buffers."""
     return any(state[key] is not tensor for key, tensor in before.items())
-
-
-def _check_is_module(module: object) -> None:
-    if not isinstance(module, nn.Module):
-        said = f"the class {module.__name__}" if isinstance(module, type) else f"a {type(module).__name__}"
-        raise CaptureError(f"a model is an instance of nn.Module, and this is {said}")
 
 
 def _traced(module: nn.Module, state: dict[str, torch.Tensor], inputs: Inputs, how: _How) -> fx.Graph:
@@ -161,11 +157,7 @@ def _state_on_meta(module: nn.Module, training: bool) -> dict[str, torch.Tensor]
     Parameters need a gradient where the module's do, and in training all: torch chooses operators by that, even where
     no gradients are tracked (`matmul` folds its batch).
     """
-    if isinstance(module, torch.jit.ScriptModule):
-        raise CaptureError(f"{type(module).__name__} is TorchScript; give the nn.Module that it was made from")
     named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-    if sparse := [key for key, tensor in named if tensor.layout is not torch.strided]:
-        raise CaptureError(f"{sparse[0]} is a sparse tensor, which is not captured; make it dense")
     unmade = [key for key, tensor in named if is_lazy(tensor)]
     if unmade:
         raise CaptureError(f"the parameter {unmade[0]} is not initialised yet; run the module once before")

@@ -65,7 +65,7 @@ def is_recording(recorder: object) -> bool:
 
 def _start_anew() -> None:
     """Gives a forked process a lock of its own: the thread that holds the parent's does not exist in it."""
-    global _turn
+    global _turn  # noqa: PLW0603 - a lock that another thread holds cannot be released
     _turn = threading.RLock()
 
 

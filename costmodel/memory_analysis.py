@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from costmodel import ops
-from costmodel.arguments import Inputs
+from costmodel import checks, ops
+from costmodel.arguments import Inputs, inputs_fault, module_fault
+from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
-from costmodel.errors import CaptureError, RequestError
+from costmodel.errors import CaptureError
 from costmodel.hardware import Profile, load_profile, resolve_default
 from costmodel.ir import Graph, Op
 from costmodel.memory.alternatives import alternatives
@@ -33,8 +34,19 @@ from costmodel.report.types import Unsupported
 if TYPE_CHECKING:
     from torch import nn
 
+PASSES = ("inference", "training")
+
 
 @takes_turns
+@checked(
+    module=module_fault,
+    inputs=inputs_fault,
+    hardware=checks.optional(checks.profile_name),
+    model_name=checks.optional(checks.text),
+    optimizer=checks.one_of(OPTIMIZERS),
+    passes=checks.some_of(PASSES, at_least=1),
+    all_trainable=checks.flag,
+)
 def analyze_memory(
     module: nn.Module,
     inputs: Inputs,
@@ -42,7 +54,7 @@ def analyze_memory(
     hardware: str | None = None,
     model_name: str | None = None,
     optimizer: str = "none",
-    passes: Sequence[str] = ("inference", "training"),
+    passes: Sequence[str] = PASSES,
     all_trainable: bool = True,
 ) -> MemoryReport:
     """Where a module's memory goes.
@@ -62,7 +74,7 @@ def analyze_memory(
         UnknownHardwareError: there is no such profile.
         CaptureError: the module cannot be turned into a graph, or has nothing to run.
     """
-    profile = load_profile(hardware or resolve_default()[0])
+    profile = load_profile(resolve_default()[0] if hardware is None else hardware)
     name = model_name or type(module).__name__
     return analyze_on(profile, module, inputs, name, optimizer, passes, all_trainable)
 
@@ -74,16 +86,12 @@ def analyze_on(
     inputs: Inputs,
     name: str,
     optimizer: str = "none",
-    passes: Sequence[str] = ("inference", "training"),
+    passes: Sequence[str] = PASSES,
     all_trainable: bool = True,
 ) -> MemoryReport:
     """What `analyze_memory` does, on a profile that is loaded already; arguments and errors are the same."""
     from costmodel.capture import capture
 
-    if optimizer not in OPTIMIZERS:
-        raise RequestError(f"unknown optimizer {optimizer!r}; choose one of {', '.join(OPTIMIZERS)}")
-    if not passes or set(passes) - {"inference", "training"}:
-        raise RequestError(f"impossible passes {', '.join(passes) or 'none'}; choose inference, training or both")
     # attention unrolled as in training, and as every version does
     forward = capture(module, inputs, name, training="inference" not in passes, fast_path=False)
     if not forward.ops:

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from costmodel import checks
+from costmodel.checks import checked
 from costmodel.errors import PlanError
 from costmodel.files import read_json, write_whole
 from costmodel.ir import Graph
@@ -136,6 +138,7 @@ class Plan:
         """The plan as the text of its file."""
         return json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n"
 
+    @checked(PlanError, path=checks.path)
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the plan as JSON; the file appears whole or not at all.
 
@@ -149,6 +152,7 @@ class Plan:
             raise PlanError(f"{target}: the plan cannot be written: {error.strerror}") from error
 
     @classmethod
+    @checked(PlanError, path=checks.path)
     def load(cls, path: str | os.PathLike[str]) -> Plan:
         """The plan that `save` wrote.
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from costmodel import ops, timeline
-from costmodel.arguments import Arguments, Inputs
+from costmodel import checks, ops, timeline
+from costmodel.arguments import Arguments, Inputs, inputs_fault, module_fault
 from costmodel.calibrate import COSTS, CPU_COSTS
+from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, ProfileError, RequestError
 from costmodel.hardware import Profile, load_profile, resolve_default
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
     from costmodel.frontends import Fragment
 
+WAYS = ("run", "fx", "export", "dynamo")
+"""Ways of capture: the keys of `costmodel.frontends.WAYS`, which is loaded when one other than the first is wanted."""
 UNKNOWN_WIDTH = 0.5
 """What operators without a rule, and modules that data leads into, add at most to the half-width of an interval."""
 UNKNOWN_SHARE = 0.1
@@ -45,6 +48,16 @@ EXTRAPOLATED_WIDTH = 0.5
 
 
 @takes_turns
+@checked(
+    module=module_fault,
+    inputs=inputs_fault,
+    hardware=checks.optional(checks.profile_name),
+    model_name=checks.optional(checks.text),
+    explain=checks.flag,
+    host=checks.optional(checks.host),
+    shapes=checks.each(checks.shape, "shapes, which are sequences of sizes above 0"),
+    frontend=checks.one_of(WAYS),
+)
 def predict(
     module: nn.Module,
     inputs: Inputs,
@@ -77,7 +90,7 @@ def predict(
     """
     from costmodel.capture import capture
 
-    profile = load_profile(hardware or resolve_default()[0])
+    profile = load_profile(resolve_default()[0] if hardware is None else hardware)
     chosen = resolve_host(None if host is None else str(host), profile)
     profile = replace(profile, host_speed=chosen.speed, host_told=host is not None)
     name = model_name or type(module).__name__

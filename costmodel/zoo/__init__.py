@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
+from costmodel import checks
+from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
 from costmodel.errors import RequestError
 from costmodel.zoo.build import real_weights
@@ -45,6 +47,13 @@ class Loaded:
 
 
 @takes_turns
+@checked(
+    spec=checks.text,
+    batch_size=checks.optional(checks.whole),
+    img_size=checks.optional(checks.whole),
+    precision=checks.one_of(PRECISIONS),
+    channels_last=checks.flag,
+)
 def load(
     spec: str,
     *,
