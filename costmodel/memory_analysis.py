@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from costmodel import checks, ops
 from costmodel.arguments import Inputs, inputs_fault, module_fault
+from costmodel.capacity import device_bytes, shortage
 from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError
@@ -99,6 +100,8 @@ def analyze_on(
     state = state_of(module, inputs, all_trainable=all_trainable)
     step = capture(module, inputs, name, training=True) if "training" in passes else None
     main = main_input(forward)
+    inference = _inference(forward, state, profile) if "inference" in passes else None
+    trained = _training(step, state, profile, optimizer) if step is not None else None
     return MemoryReport(
         model=name,
         hardware=profile.name,
@@ -109,10 +112,18 @@ def analyze_on(
         parameter_bytes=state.parameter_bytes,
         buffer_bytes=state.buffer_bytes,
         input_bytes=state.input_bytes,
-        inference=_inference(forward, state, profile) if "inference" in passes else None,
-        training=_training(step, state, profile, optimizer) if step is not None else None,
+        inference=inference,
+        training=trained,
         unsupported=_unsupported(step or forward),
+        warnings=_too_large({"inference": inference, "training": trained}, profile),
     )
+
+
+def _too_large(figures: Mapping[str, Inference | Training | None], profile: Profile) -> tuple[str, ...]:
+    """A line for each pass whose peak is more than the device has."""
+    peaks = {name: found.peak_bytes for name, found in figures.items() if found is not None}
+    faults = {name: shortage(peak, device_bytes(profile)) for name, peak in peaks.items()}
+    return tuple(f"{name} {fault}" for name, fault in faults.items() if fault)
 
 
 def _inference(graph: Graph, state: State, profile: Profile) -> Inference:

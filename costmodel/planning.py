@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import nn
 
 from costmodel import checks
 from costmodel.arguments import Inputs, inputs_fault, module_fault
+from costmodel.capacity import device_bytes, shortage
 from costmodel.capture import capture
 from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
@@ -70,7 +72,9 @@ def plan(
     report = predict_graph(capture(module, inputs, name, partial=True), profile)  # partial: cuts are noted
     modes = {mode: found.latency_ms for mode, found in report.modes.items()}
     wanted = Objective(calls, fork, branch_moves, memory_limit)
-    return make_plan(exact.graph, profile, modes, torch.__version__, strategy, wanted)
+    made = make_plan(exact.graph, profile, modes, torch.__version__, strategy, wanted)
+    too_large = shortage(made.memory_bytes, device_bytes(profile))
+    return replace(made, warnings=(too_large,)) if too_large else made
 
 
 def theoretical_ms(module: nn.Module, inputs: Inputs, *, hardware: str | None = None) -> float:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from costmodel import checks, ops, timeline
 from costmodel.arguments import Arguments, Inputs, inputs_fault, module_fault
 from costmodel.calibrate import COSTS, CPU_COSTS
+from costmodel.capacity import device_bytes, eager_bytes, shortage
 from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, ProfileError, RequestError
@@ -144,7 +145,10 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
     unsupported = _unsupported(graph)
     unknown = 1.0 if graph.partial else min(1.0, len(unsupported) / UNKNOWN_SHARE / max(1, len(graph.ops)))
     modes = _modes(graph, eager, compiled, eager_kernels, compiled_kernels, tables, profile, unknown)
-    trusted = not unsupported and all(estimate.in_range for estimate in (*eager_kernels, *compiled_kernels))
+    too_large = shortage(eager_bytes(graph), device_bytes(profile))
+    trusted = not (unsupported or too_large) and all(
+        estimate.in_range for estimate in (*eager_kernels, *compiled_kernels)
+    )
     layers = _layers(graph, eager, compiled, eager_kernels, compiled_kernels)
     main = main_input(graph)
     return Report(
@@ -160,10 +164,12 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
         layers=layers,
         unsupported=unsupported,
         warnings=(
+            *([too_large] if too_large else []),
             *_unmeasured((*eager.kernels, *compiled.kernels), profile),
             *_warnings(graph, (*eager_kernels, *compiled_kernels)),
         ),
         partial=graph.partial,
+        too_large=too_large,
     )
 
 

@@ -115,7 +115,8 @@ def test_what_is_no_input_is_refused(ask: Callable[..., object], inputs: Any, me
 
 
 @pytest.mark.parametrize(
-    ("module", "message"), [(nn.ReLU, "the class ReLU"), (None, "None"), (torch.relu, "a value of type builtin_function")]
+    ("module", "message"),
+    [(nn.ReLU, "the class ReLU"), (None, "None"), (torch.relu, "a value of type builtin_function")],
 )
 def test_what_is_no_module_is_refused(module: Any, message: str):
     with pytest.raises(RequestError, match=f"module must be an instance of nn.Module, not {message}"):
@@ -167,7 +168,9 @@ def test_what_no_plan_can_do_is_said_when_it_is_made():
     with pytest.raises(PlanError, match="draws random numbers from a generator of its own"):
         costmodel.plan(Generating().eval(), (image(),), hardware=HERE)
     for ask in (costmodel.plan, costmodel.predict, costmodel.analyze_memory):
-        with pytest.raises(RequestError, match="module has mixing, a sparse_coo tensor, which is not captured; convert it to a dense"):
+        with pytest.raises(
+            RequestError, match="module has mixing, a sparse_coo tensor, which is not captured; convert it to a dense"
+        ):
             ask(Sparse().eval(), (image(),), hardware=HERE)
 
 

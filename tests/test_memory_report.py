@@ -78,7 +78,9 @@ class TestReport:
             render_memory(report, "xml")
         with pytest.raises(RequestError, match="optimizer must be one of none, sgd, momentum, adam, not 'sg'"):
             analyze_memory(nn.ReLU(), (torch.empty(1),), optimizer="sg")
-        with pytest.raises(RequestError, match="passes must be a sequence of some of inference, training, and is empty"):
+        with pytest.raises(
+            RequestError, match="passes must be a sequence of some of inference, training, and is empty"
+        ):
             analyze_memory(nn.ReLU(), (torch.empty(1),), passes=())
 
 
