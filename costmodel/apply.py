@@ -9,7 +9,10 @@ import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
-from costmodel.arguments import Arguments, Inputs
+from costmodel import checks
+from costmodel.arguments import Arguments, Inputs, inputs_fault, module_fault
+from costmodel.checks import checked
+from costmodel.concurrency import takes_turns
 from costmodel.errors import PlanError
 from costmodel.exact import Exact
 from costmodel.execute import Replay, searching
@@ -24,6 +27,15 @@ _NO_GRADIENTS = "a plan computes no gradients; call it under torch.no_grad(), or
 _PLAIN = (torch.Tensor, nn.Parameter)
 
 
+@takes_turns
+@checked(
+    PlanError,
+    module=module_fault,
+    plan=checks.instance_of(Plan, "a Plan, as costmodel.plan makes it"),
+    inputs=inputs_fault,
+    check=checks.flag,
+    captured=checks.optional(checks.instance_of(Exact, "a pass, as capture_exactly returns it")),
+)
 def apply(
     module: nn.Module, plan: Plan, inputs: Inputs, *, check: bool = True, captured: Exact | None = None
 ) -> Planned:
@@ -96,18 +108,21 @@ class Planned(Specialized):
             raise PlanError(_NO_GRADIENTS)
         if _needs_operators((*call.args, *call.kwargs.values()), tensors):
             return self._eager_forward(*args, **kwargs)
-        return self._run(call)
+        found = None if _has_global_hooks() else self._runner().run_ready(call)
+        return self._run(call) if found is None else self._nested(*found)
 
+    @takes_turns
     def _run(self, call: Arguments) -> Any:
+        """The result where nothing is ready for the call, or might not be: another thread may capture this module."""
         runner = self._runner()
-        with runner.lock:
-            with torch.no_grad():
-                found = runner.run(self, call)
-            if found is None:
-                result = call.passed_to(self._eager_forward)
-                runner.settle(self)
-                return result
-        exact, outputs = found
+        found = None if _has_global_hooks() else runner.run(self, call)
+        if found is not None:
+            return self._nested(*found)
+        result = call.passed_to(self._eager_forward)
+        runner.settle(self)
+        return result
+
+    def _nested(self, exact: Exact, outputs: list[torch.Tensor]) -> Any:
         return exact.nest(self._without_gradients(outputs))
 
     def _without_gradients(self, outputs: list[torch.Tensor]) -> Sequence[torch.Tensor]:
@@ -179,5 +194,9 @@ def _needs_operators(arguments: Iterable[Any], tensors: Sequence[torch.Tensor]) 
         or torch._C._len_torch_dispatch_stack() > 0
         or any(map(torch.is_autocast_enabled, ("cuda", "cpu")))
         or any(type(tensor) not in _PLAIN for tensor in tensors)
-        or bool(torch_module._has_any_global_hook())  # type: ignore[no-untyped-call]
     )
+
+
+def _has_global_hooks() -> bool:
+    """Whether hooks are registered for all modules, by anyone or by a capture in another thread."""
+    return bool(torch_module._has_any_global_hook())  # type: ignore[no-untyped-call]

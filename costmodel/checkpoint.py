@@ -12,7 +12,10 @@ from torch import nn
 from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-from costmodel import ops
+from costmodel import checks, ops
+from costmodel.arguments import module_fault
+from costmodel.checks import checked
+from costmodel.concurrency import takes_turns
 from costmodel.errors import CheckpointPlanError
 from costmodel.memory.plan import CheckpointPlan
 from costmodel.ops import Role
@@ -24,6 +27,12 @@ _KEPT |= {"_scaled_dot_product_flash_attention_for_cpu"}
 """Compute-heavy operators, by their ATen names: their results are kept, everything else is computed again."""
 
 
+@takes_turns
+@checked(
+    CheckpointPlanError,
+    module=module_fault,
+    plan=checks.instance_of(CheckpointPlan, "a CheckpointPlan, as CheckpointPlan.load reads it"),
+)
 def checkpointed(module: nn.Module, plan: CheckpointPlan) -> nn.Module:
     """A module that computes the feature maps of the plan's modules again in the backward pass.
 

@@ -49,7 +49,7 @@ class Runner:
         ready: for each kind of inputs the captured pass and its program.
         unfit: kinds of inputs that the plan cannot run.
         calls: regions made ready, for modules on the same device.
-        lock: held while anything runs; programs have inputs of their own, and a capture replaces the module's tensors.
+        lock: held while a program runs, for a CUDA graph has inputs and outputs of its own.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Runner:
         self.ready: dict[Signature, tuple[Exact, Program | Replay]] = {}
         self.unfit: set[Signature] = set()
         self.calls: dict[str, Call] = {}
-        self.lock = threading.RLock()
+        self.lock = threading.Lock()
         self._device: torch.device | None = None
         self._snapshot: Snapshot | None = None
         self._owner: weakref.ref[nn.Module] | None = None
@@ -82,32 +82,44 @@ class Runner:
         known = [name for name in self.names if name in kwargs]
         return Arguments(args, {name: kwargs[name] for name in (*known, *sorted(kwargs.keys() - set(known)))})
 
-    def run(self, module: Specialized, inputs: Arguments) -> tuple[Exact, list[torch.Tensor]] | None:
-        """The outputs of the plan for the module's present state; None where the module has to run eagerly.
+    def run_ready(self, inputs: Arguments) -> tuple[Exact, list[torch.Tensor]] | None:
+        """The outputs of a program that is ready; None where there is none, or the module's state is another now.
 
         The state is compared after the program was started, while a GPU is busy with it: outputs of a former state
         are dropped.
+        """
+        signature = signature_of(inputs)
+        found = None if signature is None else self.ready.get(signature)
+        if found is None:
+            return None
+        exact, program = found
+        with self.lock, torch.no_grad():
+            outputs = program.run(inputs.tensors())
+        return None if self._has_changed() else (exact, outputs)
+
+    def run(self, module: Specialized, inputs: Arguments) -> tuple[Exact, list[torch.Tensor]] | None:
+        """The outputs of the plan, made ready if need be; None where the module has to run eagerly.
 
         Raises:
             PlanError: the plan is for another kind of device than the module lies on.
         """
-        signature = signature_of(inputs)
-        found = None if signature is None else self.ready.get(signature)
-        outputs = [] if found is None else found[1].run(inputs.tensors())
-        if self._snapshot is None or self._snapshot.has_changed():
+        if self._has_changed():
             if _has_substitutes(module):
                 return None
             self.forget()
-        elif found is not None:
-            return found[0], outputs
-        if signature is None or not self._take_on(module, inputs, signature):
+        signature = signature_of(inputs)
+        if signature is None or (signature not in self.ready and not self._take_on(module, inputs, signature)):
             return None
         exact, program = self.ready[signature]
-        return exact, program.run(inputs.tensors())
+        with self.lock, torch.no_grad():
+            return exact, program.run(inputs.tensors())
+
+    def _has_changed(self) -> bool:
+        return self._snapshot is None or self._snapshot.has_changed()
 
     def settle(self, module: Specialized) -> None:
         """Takes the module's state as it is now for the one that programs are made of: its own passes may change it."""
-        if (self._snapshot is None or self._snapshot.has_changed()) and not _has_substitutes(module):
+        if self._has_changed() and not _has_substitutes(module):
             self._snapshot = Snapshot(module)
 
     def forget(self) -> None:

@@ -9,6 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from costmodel import checks
+from costmodel.checks import checked
 from costmodel.errors import CheckpointPlanError
 from costmodel.files import read_json, write_whole
 from costmodel.memory.regions import Regions
@@ -38,6 +40,7 @@ class CheckpointPlan:
         """The plan as the text of its file."""
         return json.dumps({"kind": KIND, "schema": SCHEMA, **dataclasses.asdict(self)}, indent=1) + "\n"
 
+    @checked(CheckpointPlanError, path=checks.path)
     def save(self, path: str | Path) -> None:
         """Writes the plan as JSON; the file appears whole or not at all.
 
@@ -50,6 +53,7 @@ class CheckpointPlan:
             raise CheckpointPlanError(f"{path}: cannot be written: {error.strerror}") from error
 
     @staticmethod
+    @checked(CheckpointPlanError, path=checks.path)
     def load(path: str | Path) -> CheckpointPlan:
         """The plan that `save` wrote.
 
