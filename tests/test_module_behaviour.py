@@ -286,7 +286,7 @@ def in_turns(module):
         thread.start()
     for thread in threads:
         thread.join(60)
-    return found
+    return sorted(found.items())
 
 
 def described(module):
