@@ -129,7 +129,7 @@ class Planned(Specialized):
         """Outputs that need a gradient where the original's would, and refuse to give it."""
         if not torch.is_grad_enabled() or not any(parameter.requires_grad for parameter in self.parameters()):
             return outputs
-        return _RefusedGradients.apply(torch.empty(0, requires_grad=True), outputs)  # type: ignore[no-any-return]
+        return _RefusedGradients.apply(torch.empty(0, requires_grad=True), outputs)  # type: ignore[no-any-return, no-untyped-call]
 
     def _runner(self) -> Runner:
         found: Runner = self.__dict__[RUNNER]
@@ -199,4 +199,4 @@ def _needs_operators(arguments: Iterable[Any], tensors: Sequence[torch.Tensor]) 
 
 def _has_global_hooks() -> bool:
     """Whether hooks are registered for all modules, by anyone or by a capture in another thread."""
-    return bool(torch_module._has_any_global_hook())  # type: ignore[no-untyped-call]
+    return bool(torch_module._has_any_global_hook())

@@ -37,7 +37,8 @@ def checkpointed(module: nn.Module, plan: CheckpointPlan) -> nn.Module:
     """A module that computes the feature maps of the plan's modules again in the backward pass.
 
     It shares parameters and buffers with the original, which is not changed, so a cast or a move of one is a cast or a
-    move of both; outputs, gradients, running statistics and the random state are those of the original. Its activations do not write in place inside the plan's modules.
+    move of both. Outputs, gradients, running statistics and the random state are those of the original. Its activations
+    do not write in place inside the plan's modules.
 
     Args:
         module: of the same structure as the one that the plan was made for.

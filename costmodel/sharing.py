@@ -38,12 +38,12 @@ class Specialized(nn.Module):
         return super().forward(*args, **kwargs) if own is None else own(*args, **kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        function, arguments, *state = super().__reduce_ex__(max(protocol, 2))
-        if (function, arguments) != (copyreg.__newobj__, (type(self),)):  # type: ignore[attr-defined]
+        reduced: Any = super().__reduce_ex__(max(protocol, 2))
+        if tuple(reduced[:2]) != (copyreg.__newobj__, (type(self),)):  # type: ignore[attr-defined]
             raise PlanError(
                 f"{type(self).__name__} is pickled in a way of its own; pickle the original, and apply the plan again"
             )
-        return restored, (self._costmodel_mixin, self._costmodel_class), *state
+        return restored, (self._costmodel_mixin, self._costmodel_class), *reduced[2:]
 
     def _refuse_copy(self, _memo: object) -> NoReturn:
         raise PlanError(
@@ -91,7 +91,7 @@ def specialize(module: nn.Module, mixin: type[AnySpecialized]) -> AnySpecialized
     attributes = vars(module)
     if "forward" in attributes:
         attributes[_OWN_FORWARD] = attributes.pop("forward")
-    module.__class__ = _specialized_class(mixin, type(module))
+    module.__class__ = _specialized_class(mixin, type(module))  # type: ignore[arg-type]  # classes have a hash
     return cast("AnySpecialized", module)
 
 
@@ -113,7 +113,7 @@ def plain(module: Specialized, without: str = "") -> nn.Module:
 def is_transformed(arguments: Iterable[Any]) -> bool:
     """Whether a tracer or a transform of `torch.func` runs a call, on proxies or tensors of its own."""
     return (
-        torch.jit.is_tracing()
+        torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
         or torch._C._functorch.peek_interpreter_stack() is not None
         or any(isinstance(argument, torch.fx.Proxy) for argument in arguments)
     )
@@ -121,7 +121,7 @@ def is_transformed(arguments: Iterable[Any]) -> bool:
 
 def restored(mixin: type[Specialized], base: type[nn.Module]) -> Specialized:
     """A module without attributes, as unpickling and copying start with."""
-    return cast("Specialized", object.__new__(_specialized_class(mixin, base)))
+    return cast("Specialized", object.__new__(_specialized_class(mixin, base)))  # type: ignore[arg-type]
 
 
 @functools.lru_cache(maxsize=256)

@@ -57,7 +57,10 @@ class TestPlans:
         assert len(planned._runner().ready) == 1
         for args, kwargs in (((x, True), {}), ((x, False, 5.0), {}), ((x,), {"flip": True}), ((x, 0), {})):
             assert same(planned, module, *args, **kwargs)
-        assert (len(planned._runner().ready), len(planned._runner().unfit)) == (2, 2)  # the plan fits another scale, and no flip
+        assert (len(planned._runner().ready), len(planned._runner().unfit)) == (
+            2,
+            2,
+        )  # the plan fits another scale, and no flip
 
     def test_what_is_made_ready_for_meta_tensors_serves_real_ones(self):
         module, x = Flip().eval(), image()

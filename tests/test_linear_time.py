@@ -1,4 +1,4 @@
-"""Plans of n regions are read, checked and applied in time that grows as n: eight times as many take no 64 times as long.
+"""Plans of n regions are read, checked and applied in time that grows as n, not as its square.
 
 Times of one process are compared with each other, so a slow machine slows both. Bounds are generous: linear work takes
 8 times as long, quadratic work 64 times.
@@ -111,6 +111,7 @@ def test_time_grows_as_the_plan(work, count):
     assert many < MOST * max(few, 1e-3)
 
 
+@pytest.mark.slow
 def test_a_plan_of_100000_regions_is_checked():
     """What was quadratic in this took minutes."""
     count = 100_000

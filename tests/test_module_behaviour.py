@@ -348,7 +348,11 @@ def test_casts_are_as_the_originals_or_refused_before_anything_changes(convert, 
 
 def test_moves_are_refused_and_conversions_to_the_same_are_not():
     module = applied(ConvNet())
-    for convert in (lambda: module.to("meta"), lambda: module.to(torch.float16), lambda: module.to_empty(device="meta")):
+    for convert in (
+        lambda: module.to("meta"),
+        lambda: module.to(torch.float16),
+        lambda: module.to_empty(device="meta"),
+    ):
         with pytest.raises(PlanError, match="convert the original"):
             convert()
     assert module.float().cpu().to("cpu", torch.float32) is module
