@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch import nn
+from torch.utils._pytree import keystr, tree_leaves, tree_leaves_with_path, tree_map_only
 
+from costmodel.checks import shown
 from costmodel.errors import RequestError
 
 
@@ -30,7 +33,8 @@ class Arguments:
             return inputs
         if isinstance(inputs, Mapping):
             return cls((), dict(inputs))
-        _check_is_sequence(inputs)
+        if fault := _container_fault(inputs):
+            raise RequestError(f"inputs {fault}")
         return cls(tuple(inputs))
 
     def passed_to(self, function: Callable[..., Any]) -> Any:
@@ -57,8 +61,62 @@ Inputs = Sequence[Any] | Mapping[str, Any] | Arguments
 """Positional inputs, keyword inputs, or both."""
 
 
-def _check_is_sequence(inputs: object) -> None:
+def module_fault(module: object) -> str | None:
+    """The rule of an argument that is a model: an nn.Module whose parameters and buffers are dense tensors."""
+    if not isinstance(module, nn.Module):
+        return f"must be an instance of nn.Module, not {shown(module)}"
+    kind = type(module).__name__
+    if isinstance(module, torch.jit.ScriptModule):
+        return f"is TorchScript ({kind}); give the nn.Module that it was made from"
+    if not {"_parameters", "_buffers", "_modules"} <= vars(module).keys():
+        return f"is a {kind} that was not initialised; call super().__init__() in its __init__"
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if special := _special(tensor):
+            return f"has {name}, a {special} tensor, which is not captured; convert it to a dense one"
+    return None
+
+
+def inputs_fault(inputs: object) -> str | None:
+    """The rule of an argument that holds a model's inputs: a tuple or a mapping, of tensors that are dense."""
+    if isinstance(inputs, Arguments):
+        inputs = (inputs.args, inputs.kwargs)
+    if fault := None if isinstance(inputs, Mapping) else _container_fault(inputs):
+        return fault
+    if isinstance(inputs, Mapping) and (odd := [key for key in inputs if not isinstance(key, str)]):
+        return f"are keyword inputs by name; {shown(odd[0])} is no name"
+    try:
+        places = tree_leaves_with_path(dict(inputs) if isinstance(inputs, Mapping) else tuple(inputs))
+    except RecursionError:
+        return "are nested too deep"
+    return next((f"{keystr(place)} {fault}" for place, leaf in places if (fault := _leaf_fault(leaf))), None)
+
+
+def inputs_in_a_row_fault(inputs: object) -> str | None:
+    """The rule of an argument that holds positional inputs."""
+    if isinstance(inputs, (Mapping, Arguments)):
+        return f"must be a tuple of positional inputs, not {shown(inputs)}"
+    return inputs_fault(inputs)
+
+
+def _container_fault(inputs: object) -> str | None:
     if isinstance(inputs, torch.Tensor):
-        raise RequestError("inputs are a tuple of positional inputs, or a dict; of one tensor write (x,)")
-    if isinstance(inputs, (str, bytes)) or not isinstance(inputs, Sequence):
-        raise RequestError(f"inputs are a tuple of positional inputs, or a dict; not a {type(inputs).__name__}")
+        return "are a tuple of positional inputs, or a dict; of one tensor write (x,)"
+    if isinstance(inputs, (str, bytes, bytearray)) or not isinstance(inputs, Sequence):
+        return f"are a tuple of positional inputs, or a dict; not a {type(inputs).__name__}"
+    return None
+
+
+def _leaf_fault(leaf: object) -> str | None:
+    if isinstance(leaf, np.ndarray):
+        return "is a NumPy array; convert it with torch.from_numpy"
+    special = _special(leaf) if isinstance(leaf, torch.Tensor) else ""
+    return f"is a {special} tensor, which is not captured; convert it to a dense one" if special else None
+
+
+def _special(tensor: torch.Tensor) -> str:
+    """The kind of a tensor that has no strides or no plain values; empty for a dense one."""
+    if tensor.is_quantized:
+        return "quantized"
+    if tensor.is_nested:
+        return "nested"
+    return "" if tensor.layout is torch.strided else str(tensor.layout).removeprefix("torch.").lstrip("_")

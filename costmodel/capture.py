@@ -20,8 +20,9 @@ from torch import fx, nn
 from torch.nn.parameter import is_lazy
 
 from costmodel import ir
-from costmodel.arguments import Arguments, Inputs
+from costmodel.arguments import Arguments, Inputs, inputs_fault, module_fault
 from costmodel.breaks import lacks_data
+from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, DataDependentError, first_line, text_of
 from costmodel.forward import WholeOperators, forgetful_autograd, refuse_autocast, scopes, untouched
 from costmodel.functional import functional, writes_first
@@ -35,7 +36,13 @@ _NOT_IN_NAMES = re.compile(r"[\s,:=()\[\]%#]")
 
 
 def capture(
-    module: nn.Module, inputs: Inputs, name: str = "model", *, training: bool = False, partial: bool = False
+    module: nn.Module,
+    inputs: Inputs,
+    name: str = "model",
+    *,
+    training: bool = False,
+    partial: bool = False,
+    fast_path: bool = True,
 ) -> ir.Graph:
     """The graph of ATen operators that one eager forward pass of `module` issues.
 
@@ -49,16 +56,24 @@ def capture(
         training: record the forward pass of a training step: every submodule in training mode, whatever it is in now.
         partial: where the pass goes by the values of tensors, keep what can be known: results whose size depends on
             data at their largest, and the graph up to where control flow does; `Graph.breaks` names the places.
+        fast_path: whether multi-head attention takes its fast path where it can; else each of its operators is there.
 
     Raises:
         CaptureError: the forward pass failed; the message names the module and keeps the error's own words.
         DataDependentError: it needs the values of a tensor; with `partial`, before it has computed anything.
     """
-    return lower(trace(module, inputs, training=training, partial=partial), name)
+    return lower(trace(module, inputs, training=training, partial=partial, fast_path=fast_path), name)
 
 
+@takes_turns
 def trace(
-    module: nn.Module, inputs: Inputs, exact: bool = False, *, training: bool = False, partial: bool = False
+    module: nn.Module,
+    inputs: Inputs,
+    exact: bool = False,
+    *,
+    training: bool = False,
+    partial: bool = False,
+    fast_path: bool = True,
 ) -> fx.Graph:
     """The FX graph of one forward pass; `meta["types"]` holds result types, `meta["module"]` where a node ran.
 
@@ -69,7 +84,9 @@ def trace(
     Raises:
         CaptureError: the forward pass failed, or runs under autocast.
     """
-    _check_is_module(module)
+    for name, fault in (("module", module_fault(module)), ("inputs", inputs_fault(inputs))):
+        if fault:
+            raise CaptureError(f"{name} {fault}")
     inputs = Arguments.of(inputs)
     for tensor in inputs.tensors():
         if not tensor.numel():
@@ -77,16 +94,27 @@ def trace(
     if any(map(torch.is_autocast_enabled, ("cuda", "cpu"))):
         refuse_autocast(type(module).__name__)
     with untouched(module) as has_changed, torch.random.fork_rng(devices=[]):
+        how = _How(exact, training, partial, fast_path)
         state = _state_on_meta(module, training)
         before = dict(state)
-        first = _traced(module, state, inputs, exact, training, partial)
+        first = _traced(module, state, inputs, how)
         if exact or training or not (has_changed() or _is_other(before, state)):
             return first
         with contextlib.suppress(CaptureError):
             before = dict(state)
-            second = _traced(module, state, inputs, exact, training, partial)
+            second = _traced(module, state, inputs, how)
             return first if has_changed() or _is_other(before, state) else second
         return first
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _How:
+    """The options of `trace`."""
+
+    exact: bool
+    training: bool
+    partial: bool
+    fast_path: bool
 
 
 def _is_other(before: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> bool:
@@ -94,17 +122,11 @@ def _is_other(before: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tens
     return any(state[key] is not tensor for key, tensor in before.items())
 
 
-def _check_is_module(module: object) -> None:
-    if not isinstance(module, nn.Module):
-        said = f"the class {module.__name__}" if isinstance(module, type) else f"a {type(module).__name__}"
-        raise CaptureError(f"a model is an instance of nn.Module, and this is {said}")
-
-
-def _traced(
-    module: nn.Module, state: dict[str, torch.Tensor], inputs: Inputs, exact: bool, training: bool, partial: bool
-) -> fx.Graph:
+def _traced(module: nn.Module, state: dict[str, torch.Tensor], inputs: Inputs, how: _How) -> fx.Graph:
     """One pass, with `state` in place of parameters and buffers; what the pass puts in their place is in it then."""
-    recorder = Recorder(module, {id(tensor): key for key, tensor in state.items()}, exact, training, partial)
+    recorder = Recorder(
+        module, {id(tensor): key for key, tensor in state.items()}, how.exact, how.training, how.partial
+    )
     names: list[str] = []
 
     def placeholder(tensor: torch.Tensor) -> torch.Tensor:
@@ -115,7 +137,7 @@ def _traced(
         return twin
 
     call = Arguments.of(inputs).like(placeholder)
-    result, stopped = _run(module, state, call, recorder, training, partial)
+    result, stopped = _run(module, state, call, recorder, how)
     recorder.finish()
     outputs = [*stopped, *(recorder.node_of(tensor) for tensor in tensors_in(result))]
     if not outputs:
@@ -135,11 +157,7 @@ def _state_on_meta(module: nn.Module, training: bool) -> dict[str, torch.Tensor]
     Parameters need a gradient where the module's do, and in training all: torch chooses operators by that, even where
     no gradients are tracked (`matmul` folds its batch).
     """
-    if isinstance(module, torch.jit.ScriptModule):
-        raise CaptureError(f"{type(module).__name__} is TorchScript; give the nn.Module that it was made from")
     named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-    if sparse := [key for key, tensor in named if tensor.layout is not torch.strided]:
-        raise CaptureError(f"{sparse[0]} is a sparse tensor, which is not captured; make it dense")
     unmade = [key for key, tensor in named if is_lazy(tensor)]
     if unmade:
         raise CaptureError(f"the parameter {unmade[0]} is not initialised yet; run the module once before")
@@ -151,17 +169,12 @@ def _state_on_meta(module: nn.Module, training: bool) -> dict[str, torch.Tensor]
 
 
 def _run(
-    module: nn.Module,
-    state: dict[str, torch.Tensor],
-    call: Arguments,
-    recorder: Recorder,
-    training: bool,
-    partial: bool,
+    module: nn.Module, state: dict[str, torch.Tensor], call: Arguments, recorder: Recorder, how: _How
 ) -> tuple[Any, list[fx.Node]]:
     """What the forward pass returns; if it stops for want of data, None, and the nodes that nothing has read."""
-    gradients = forgetful_autograd() if training else torch.no_grad()
-    with gradients, scopes(recorder), recorder, WholeOperators(recorder):
-        if training:
+    gradients = forgetful_autograd() if how.training else torch.no_grad()
+    with gradients, scopes(recorder), recorder, WholeOperators(recorder, how.fast_path):
+        if how.training:
             module.train()
         try:
             result = torch.func.functional_call(module, state, call.args, call.kwargs, tie_weights=True)
@@ -169,7 +182,7 @@ def _run(
             raise
         except BaseException as error:  # an exit too
             lacking = isinstance(error, DataDependentError) or lacks_data(error)
-            if partial and lacking and (unread := recorder.unread()):
+            if how.partial and lacking and (unread := recorder.unread()):
                 recorder.stop(error)
                 return None, unread
             if isinstance(error, CaptureError):

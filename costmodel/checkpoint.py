@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,10 +12,14 @@ from torch import nn
 from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-from costmodel import ops
+from costmodel import checks, ops
+from costmodel.arguments import module_fault
+from costmodel.checks import checked
+from costmodel.concurrency import takes_turns
 from costmodel.errors import CheckpointPlanError
 from costmodel.memory.plan import CheckpointPlan
 from costmodel.ops import Role
+from costmodel.sharing import Specialized, is_transformed, shared_copy, specialize
 
 _KEPT = {row.name for row in ops.TABLE.values() if row.role is Role.EXTERN}
 _KEPT |= {f"_scaled_dot_product_{way}_attention" for way in ("flash", "efficient", "cudnn", "fused")}
@@ -23,11 +27,18 @@ _KEPT |= {"_scaled_dot_product_flash_attention_for_cpu"}
 """Compute-heavy operators, by their ATen names: their results are kept, everything else is computed again."""
 
 
+@takes_turns
+@checked(
+    CheckpointPlanError,
+    module=module_fault,
+    plan=checks.instance_of(CheckpointPlan, "a CheckpointPlan, as CheckpointPlan.load reads it"),
+)
 def checkpointed(module: nn.Module, plan: CheckpointPlan) -> nn.Module:
     """A module that computes the feature maps of the plan's modules again in the backward pass.
 
-    It shares parameters and buffers with the original, which is not changed; outputs, gradients, running statistics
-    and the random state are those of the original. Its activations do not write in place inside the plan's modules.
+    It shares parameters and buffers with the original, which is not changed, so a cast or a move of one is a cast or a
+    move of both. Outputs, gradients, running statistics and the random state are those of the original. Its activations
+    do not write in place inside the plan's modules.
 
     Args:
         module: of the same structure as the one that the plan was made for.
@@ -35,6 +46,7 @@ def checkpointed(module: nn.Module, plan: CheckpointPlan) -> nn.Module:
 
     Raises:
         CheckpointPlanError: the module has no submodule of a name in the plan.
+        PlanError: the module cannot be copied.
     """
     known = dict(module.named_modules())
     missing = [name for name in plan.modules if name not in known]
@@ -42,28 +54,33 @@ def checkpointed(module: nn.Module, plan: CheckpointPlan) -> nn.Module:
         raise CheckpointPlanError(
             f"{type(module).__name__} has no module {missing[0]}; the plan was made for {plan.model}"
         )
-    shared = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
-    twin = copy.deepcopy(module, shared)  # what is in the memo is not copied
+    twin = shared_copy(module)
     for name in plan.modules:
         _checkpoint(twin.get_submodule(name))
     return twin
 
 
 def _checkpoint(module: nn.Module) -> None:
-    """Puts a forward pass through `torch.utils.checkpoint` in place of a module's own."""
+    """Makes a module run its forward pass through `torch.utils.checkpoint`."""
     for child in module.modules():
         if getattr(child, "inplace", False) is True:
             child.inplace = False  # type: ignore[assignment]  # kept results must not be written over
-    forward: Callable[..., Any] = module.forward
+    if not isinstance(module, Checkpointed):  # one module may have two names
+        specialize(module, Checkpointed)  # a wrapper module would change the names in state_dict
 
-    def checkpointing(*args: Any, **kwargs: Any) -> Any:
-        if not torch.is_grad_enabled():
-            return forward(*args, **kwargs)
+
+class Checkpointed(Specialized):
+    """Mixin of a module whose feature maps are computed again in the backward pass."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the original returns."""
+        if not torch.is_grad_enabled() or is_transformed((*args, *kwargs.values())):
+            return self._eager_forward(*args, **kwargs)
         # lists of their own: a caller may append to its list of features before the backward pass reads it
         args, kwargs = tree_map(lambda leaf: leaf, (args, kwargs))
-        return checkpoint(forward, *args, use_reentrant=False, context_fn=lambda: _contexts(module), **kwargs)
-
-    module.forward = checkpointing  # a wrapper module would change the names in state_dict
+        return checkpoint(
+            self._eager_forward, *args, use_reentrant=False, context_fn=partial(_contexts, self), **kwargs
+        )
 
 
 def _contexts(module: nn.Module) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:

@@ -9,7 +9,7 @@ the concatenation; the convolution is a bare library call, on a lane of its own 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 from costmodel.decompose import POINTWISE_CAT_INPUTS
@@ -45,7 +45,7 @@ def find_epilogues(graph: Graph) -> dict[str, dict[str, Op]]:
     return places
 
 
-def move_epilogues(graph: Graph, only: Sequence[str] = ()) -> Graph:
+def move_epilogues(graph: Graph, only: Collection[str] = ()) -> Graph:
     """The graph with epilogues moved to concatenations: those that are named, or all.
 
     relu(conv(x, w, b)) = relu(conv(x, w) + b), but for rounding between the two.

@@ -47,7 +47,7 @@ class MeasurementError(CostmodelError):
     """Something could not be measured on this machine."""
 
 
-class CheckpointPlanError(CostmodelError):
+class CheckpointPlanError(PlanError):
     """A checkpointing plan cannot be read or written, or does not fit the model."""
 
 

@@ -24,7 +24,7 @@ from costmodel.inductor import compile_module
 from costmodel.ir import Graph, Ref
 from costmodel.lanes import barriers
 from costmodel.plan import Region
-from costmodel.regions import Part, cut, fused_part
+from costmodel.regions import Cutter, Part, fused_part
 
 Call = Callable[..., Sequence[torch.Tensor]]
 REGION_ERROR = 5e-4
@@ -121,11 +121,12 @@ class Program:
         A region that cannot run, because its backend fails on it, differs infinitely.
         """
         values = self._values(inputs)
+        cutter = Cutter(self._main)
         found = []
         for step in self.steps:
             operands = [values[ref] for ref in step.inputs]
             try:
-                expected = build_module(cut(self._main, step.region.ops).graph)(*operands)
+                expected = build_module(cutter.cut(step.region.ops).graph)(*operands)
             except RuntimeError:  # what fails even so is not for a region to mend
                 break
             if step.region.backend != "eager":
@@ -150,7 +151,8 @@ class Program:
         return tuple(found)
 
     def _steps(self, regions: Sequence[Region]) -> tuple[Step, ...]:
-        parts = [cut(self._main, region.ops) for region in regions]
+        cutter = Cutter(self._main)
+        parts = [cutter.cut(region.ops) for region in regions]
         makers = {ref.name: number for number, part in enumerate(parts) for ref in part.outputs}
         kept = set(self._main.outputs) | self._params.keys()
         steps: list[Step] = []
@@ -241,6 +243,7 @@ class Replay:
 
     def __init__(self, program: Program, inputs: Sequence[torch.Tensor]) -> None:
         self.program = program
+        self._stream = torch.cuda.current_stream()
         self._inputs = [tensor.clone(memory_format=torch.preserve_format) for tensor in inputs]
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
@@ -257,7 +260,11 @@ class Replay:
                 self._outputs = program.run(self._inputs)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The outputs of one pass, in memory of their own."""
+        """The outputs of one pass, in memory of their own; after all that was issued to the last call's stream."""
+        stream = torch.cuda.current_stream()
+        if stream != self._stream:
+            stream.wait_stream(self._stream)
+            self._stream = stream
         for static, given in zip(self._inputs, inputs, strict=True):
             static.copy_(given)
         self._graph.replay()

@@ -7,7 +7,7 @@ import inspect
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, NoReturn, Protocol, TypeGuard
 from unittest.mock import patch
 
@@ -16,6 +16,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from costmodel.concurrency import is_recording, recording
 from costmodel.errors import CaptureError
 from costmodel.record import ATTENTION, Recorder
 
@@ -34,20 +35,26 @@ _RECURRENT_ARGUMENTS = 9
 class WholeOperators(TorchFunctionMode):
     """Keeps scaled dot-product attention and dropout one operator each, as devices with a fused kernel run them.
 
-    The mode sees direct calls; the patched name serves library functions, which torch runs with the mode off.
+    The mode sees direct calls; the patched name serves library functions, which torch runs with the mode off. Patches
+    act on the thread that records; elsewhere they call what they replace.
+
+    Args:
+        recorder: records the operators.
+        fast_path: whether multi-head attention may be the one operator of its fast path.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, fast_path: bool = True) -> None:
         super().__init__()
         self._recorder = recorder
-        casts = functools.partialmethod(_autocast, recorder)
-        self._patches: list[Any] = [
-            patch.object(torch.nn.functional, "scaled_dot_product_attention", self._attention),
-            patch.object(torch.autocast, "__init__", casts),
+        functions = torch.nn.functional
+        self._patches = [
+            _patched(recorder, functions, "scaled_dot_product_attention", self._attention),
+            _patched(recorder, torch.autocast, "__init__", functools.partial(_autocast, recorder)),
         ]
-        if not recorder.training:
-            heads = functools.partialmethod(_multi_head, recorder)
-            self._patches.append(patch.object(nn.MultiheadAttention, "forward", heads))
+        if fast_path and not recorder.training:
+            heads = functools.partial(_multi_head, recorder)
+            self._patches.append(_patched(recorder, nn.MultiheadAttention, "forward", heads))
+        self._inside = ExitStack()
 
     def _attention(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         bound = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), args, strict=False)) | kwargs
@@ -103,6 +110,8 @@ class WholeOperators(TorchFunctionMode):
         return result
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not is_recording(self._recorder):
+            return func(*args, **(kwargs or {}))
         return self._recorder.calling(self._called, func, *args, **(kwargs or {}))
 
     def _called(self, func: Any, *args: Any, **kwargs: Any) -> Any:
@@ -121,15 +130,28 @@ class WholeOperators(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def __enter__(self) -> WholeOperators:
-        for one in self._patches:
-            one.start()
-        super().__enter__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
+        with ExitStack() as entering:
+            for one in self._patches:
+                entering.enter_context(one)
+            super().__enter__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
+            entering.push(super().__exit__)
+            self._inside = entering.pop_all()
         return self
 
     def __exit__(self, *details: Any) -> None:
-        super().__exit__(*details)  # type: ignore[no-untyped-call]  # likewise
-        for one in self._patches:
-            one.stop()
+        self._inside.__exit__(*details)
+
+
+def _patched(
+    recorder: Recorder, owner: object, name: str, instead: Callable[..., Any]
+) -> AbstractContextManager[object]:
+    """A patch of a function that acts on the thread that `recorder` records; other threads call the original."""
+    original = getattr(owner, name)
+
+    def chosen(*args: Any, **kwargs: Any) -> Any:
+        return (instead if is_recording(recorder) else original)(*args, **kwargs)
+
+    return patch.object(owner, name, chosen)
 
 
 def _has_fused_kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:
@@ -154,7 +176,7 @@ path saves in Python, its checks cost.
 """
 
 
-def _multi_head(module: nn.MultiheadAttention, recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
+def _multi_head(recorder: Recorder, module: nn.MultiheadAttention, *args: Any, **kwargs: Any) -> Any:
     """Multi-head attention as the one operator of its fast path, which meta tensors are kept from taking."""
     with torch._C.DisableTorchFunction():  # what is asked of tensors here no pass asks
         if _takes_fast_path(module, _MULTI_HEAD_ARGUMENTS.bind(module, *args, **kwargs).arguments):
@@ -187,8 +209,8 @@ _AUTOCAST = torch.autocast.__init__
 
 
 def _autocast(
-    region: torch.autocast,
     recorder: Recorder,
+    region: torch.autocast,
     device_type: str,
     dtype: torch.dtype | None = None,
     enabled: bool = True,
@@ -283,16 +305,20 @@ class Scoped(Protocol):
 
 @contextmanager
 def scopes(recorder: Scoped) -> Iterator[None]:
-    """Tells a recorder which submodule is running."""
-    handles = [
-        nn.modules.module.register_module_forward_pre_hook(lambda child, _: recorder.enter(child)),
-        nn.modules.module.register_module_forward_hook(lambda child, *_: recorder.leave(child)),
-    ]
-    try:
+    """Inside, `recorder` records this thread, and is called for each submodule that starts and that returns."""
+
+    def entered(child: nn.Module, *_: object) -> None:
+        if is_recording(recorder):
+            recorder.enter(child)
+
+    def left(child: nn.Module, *_: object) -> None:
+        if is_recording(recorder):
+            recorder.leave(child)
+
+    with recording(recorder), ExitStack() as hooks:
+        hooks.callback(nn.modules.module.register_module_forward_pre_hook(entered).remove)
+        hooks.callback(nn.modules.module.register_module_forward_hook(left).remove)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from torch import fx, nn
 
 from costmodel.arguments import Arguments, Inputs
 from costmodel.breaks import lacks_data, source_line_in, source_line_of
+from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, RequestError, first_line, text_of
 from costmodel.ir import Break
 
@@ -39,6 +40,7 @@ class Converted:
     fragments: tuple[Fragment, ...] = ()
 
 
+@takes_turns
 def convert(module: nn.Module, inputs: Inputs, way: str) -> Converted:
     """The module as a way of capture sees it.
 

@@ -15,6 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from costmodel import checks
+from costmodel.checks import checked
 from costmodel.discrepancy import Discrepancy, none_found
 from costmodel.errors import ProfileError, UnknownHardwareError
 from costmodel.files import read_json
@@ -164,6 +166,7 @@ def list_profiles() -> tuple[str, ...]:
     return tuple(names)
 
 
+@checked(name=checks.text)
 def load_profile(name: str) -> Profile:
     """The profile of that name.
 

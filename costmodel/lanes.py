@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from costmodel.orders import in_order
 
@@ -132,15 +133,20 @@ def ancestor_sets(after: Sequence[Sequence[int]]) -> list[int]:
 
 
 def barriers(after: Sequence[Sequence[int]]) -> frozenset[int]:
-    """Units that depend on all before them and that all behind them depend on: nothing runs beside them."""
-    ancestors = ancestor_sets(after)
-    everywhere = -1
-    found = []
-    for unit in reversed(range(len(after))):
-        if everywhere >> unit & 1 and ancestors[unit] == (1 << unit) - 1:
-            found.append(unit)
-        everywhere &= ancestors[unit]
-    return frozenset(found)
+    """Units that depend on all before them and that all behind them depend on: nothing runs beside them.
+
+    Units are numbered in an order in which they can run. So all before a unit lead to it if each of them is read by one
+    that is no later than the unit, for a path along such readers ends there; and likewise backwards.
+    """
+    count = len(after)
+    first_reader = [count] * count
+    for unit, before in enumerate(after):
+        for read in before:
+            first_reader[read] = min(first_reader[read], unit)
+    last_read = [max(before, default=-1) for before in after]
+    latest = list(accumulate(first_reader, max, initial=0))
+    earliest = list(accumulate(reversed(last_read), min, initial=count))
+    return frozenset(unit for unit in range(count) if latest[unit] <= unit <= earliest[count - 1 - unit])
 
 
 def makespan_us(tasks: Sequence[Task]) -> float:

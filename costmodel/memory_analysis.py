@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from costmodel import ops
-from costmodel.arguments import Inputs
-from costmodel.errors import CaptureError, RequestError
+from costmodel import checks, ops
+from costmodel.arguments import Inputs, inputs_fault, module_fault
+from costmodel.capacity import device_bytes, shortage
+from costmodel.checks import checked
+from costmodel.concurrency import takes_turns
+from costmodel.errors import CaptureError
 from costmodel.hardware import Profile, load_profile, resolve_default
 from costmodel.ir import Graph, Op
 from costmodel.memory.alternatives import alternatives
@@ -32,7 +35,19 @@ from costmodel.report.types import Unsupported
 if TYPE_CHECKING:
     from torch import nn
 
+PASSES = ("inference", "training")
 
+
+@takes_turns
+@checked(
+    module=module_fault,
+    inputs=inputs_fault,
+    hardware=checks.optional(checks.profile_name),
+    model_name=checks.optional(checks.text),
+    optimizer=checks.one_of(OPTIMIZERS),
+    passes=checks.some_of(PASSES, at_least=1),
+    all_trainable=checks.flag,
+)
 def analyze_memory(
     module: nn.Module,
     inputs: Inputs,
@@ -40,7 +55,7 @@ def analyze_memory(
     hardware: str | None = None,
     model_name: str | None = None,
     optimizer: str = "none",
-    passes: Sequence[str] = ("inference", "training"),
+    passes: Sequence[str] = PASSES,
     all_trainable: bool = True,
 ) -> MemoryReport:
     """Where a module's memory goes.
@@ -60,35 +75,33 @@ def analyze_memory(
         UnknownHardwareError: there is no such profile.
         CaptureError: the module cannot be turned into a graph, or has nothing to run.
     """
-    profile = load_profile(hardware or resolve_default()[0])
+    profile = load_profile(resolve_default()[0] if hardware is None else hardware)
     name = model_name or type(module).__name__
     return analyze_on(profile, module, inputs, name, optimizer, passes, all_trainable)
 
 
+@takes_turns
 def analyze_on(
     profile: Profile,
     module: nn.Module,
     inputs: Inputs,
     name: str,
     optimizer: str = "none",
-    passes: Sequence[str] = ("inference", "training"),
+    passes: Sequence[str] = PASSES,
     all_trainable: bool = True,
 ) -> MemoryReport:
     """What `analyze_memory` does, on a profile that is loaded already; arguments and errors are the same."""
     from costmodel.capture import capture
-    from costmodel.forward import unrolled_attention
 
-    if optimizer not in OPTIMIZERS:
-        raise RequestError(f"unknown optimizer {optimizer!r}; choose one of {', '.join(OPTIMIZERS)}")
-    if not passes or set(passes) - {"inference", "training"}:
-        raise RequestError(f"impossible passes {', '.join(passes) or 'none'}; choose inference, training or both")
-    with unrolled_attention():  # as in training, and as every version does
-        forward = capture(module, inputs, name, training="inference" not in passes)
+    # attention unrolled as in training, and as every version does
+    forward = capture(module, inputs, name, training="inference" not in passes, fast_path=False)
     if not forward.ops:
         raise CaptureError(f"{name}: the model has no operator to run, so there is nothing to analyse")
     state = state_of(module, inputs, all_trainable=all_trainable)
     step = capture(module, inputs, name, training=True) if "training" in passes else None
     main = main_input(forward)
+    inference = _inference(forward, state, profile) if "inference" in passes else None
+    trained = _training(step, state, profile, optimizer) if step is not None else None
     return MemoryReport(
         model=name,
         hardware=profile.name,
@@ -99,10 +112,18 @@ def analyze_on(
         parameter_bytes=state.parameter_bytes,
         buffer_bytes=state.buffer_bytes,
         input_bytes=state.input_bytes,
-        inference=_inference(forward, state, profile) if "inference" in passes else None,
-        training=_training(step, state, profile, optimizer) if step is not None else None,
+        inference=inference,
+        training=trained,
         unsupported=_unsupported(step or forward),
+        warnings=_too_large({"inference": inference, "training": trained}, profile),
     )
+
+
+def _too_large(figures: Mapping[str, Inference | Training | None], profile: Profile) -> tuple[str, ...]:
+    """A line for each pass whose peak is more than the device has."""
+    peaks = {name: found.peak_bytes for name, found in figures.items() if found is not None}
+    faults = {name: shortage(peak, device_bytes(profile)) for name, peak in peaks.items()}
+    return tuple(f"{name} {fault}" for name, fault in faults.items() if fault)
 
 
 def _inference(graph: Graph, state: State, profile: Profile) -> Inference:

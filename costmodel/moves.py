@@ -6,7 +6,7 @@ is applied (`costmodel.freeze`), so weights are prepared by ordinary operators i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from costmodel.epilogues import find_epilogues, move_epilogues
@@ -97,7 +97,7 @@ def _folded(graph: Graph, convolution: Op, norm: Op) -> list[Op]:
     return [*emit.ops, replace(convolution, args=args)]
 
 
-def channels_last(graph: Graph, only: Sequence[str] = ()) -> Graph:
+def channels_last(graph: Graph, only: Collection[str] = ()) -> Graph:
     """Convolutions in channels-last order: those named and no other, or all.
 
     The graph as it is, where some operator reads strides of a view: what such an operator names are strides of memory
@@ -120,7 +120,7 @@ class Move:
 
     matches: str
     costs: str
-    rewrite: Callable[[Graph, Sequence[str]], Graph]
+    rewrite: Callable[[Graph, Collection[str]], Graph]
     places: Callable[[Graph], tuple[str, ...]] = lambda _: ()
 
 
@@ -170,10 +170,10 @@ def rewrite(graph: Graph, moves: Sequence[str]) -> Graph:
     """
     for text in moves:
         name, _, listed = text.partition(":")
-        move, places = MOVES.get(name), listed.split(",") if listed else []
+        move, places = MOVES.get(name), frozenset(listed.split(",") if listed else ())
         if move is None:
             raise PlanError(f"no move is called {name!r}; make the plan again with this version")
-        if odd := sorted(set(places) - set(move.places(graph))) if places else []:
+        if odd := sorted(places - set(move.places(graph))) if places else []:
             raise PlanError(f"the move {name} cannot be made at {odd[0]}; make the plan again")
         graph = move.rewrite(graph, places)
     return graph

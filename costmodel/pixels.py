@@ -7,7 +7,7 @@ float32 cuBLAS takes longer, but for one image, which is a vector.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 from costmodel.freeze import constant_names
@@ -26,7 +26,7 @@ def find_pixels(graph: Graph) -> dict[str, tuple[str, ...]]:
     return {names[0]: tuple(names) for names in alike.values()}
 
 
-def pixels_as_products(graph: Graph, only: Sequence[str] = ()) -> Graph:
+def pixels_as_products(graph: Graph, only: Collection[str] = ()) -> Graph:
     """The graph with convolutions of one pixel as products: the groups that are named, or all.
 
     Args:

@@ -10,19 +10,26 @@ import hashlib
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from costmodel import checks
+from costmodel.checks import checked
 from costmodel.errors import PlanError
 from costmodel.files import read_json, write_whole
 from costmodel.ir import Graph
 from costmodel.lanes import MOST_LANES
 
-SCHEMA = 3
-NEW_IN_3 = {"memory_bytes": None}
-"""What a plan of schema 2 does not have; it is read with these."""
+SCHEMA = 4
+NEW_SINCE: Mapping[int, Mapping[str, Any]] = {
+    2: {"memory_bytes": None, "warnings": []},
+    3: {"warnings": []},
+    SCHEMA: {},
+}
+"""Schemas that can be read -> the fields that plans of them do not have, with the values they are read with."""
 Backend = Literal["eager", "inductor", "cudnn"]
 Launch = Literal["stream", "graph"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
@@ -73,6 +80,7 @@ class Plan:
         torch: version of torch that the plan was made with.
         search: whether cuDNN's algorithms are searched for when the plan is applied, in place of its heuristics.
         memory_bytes: predicted bytes that a call needs, weights and inputs included; None in a plan of schema 2.
+        warnings: one line each; first, where it is so, that a call needs more memory than the device has.
     """
 
     model: str
@@ -87,6 +95,7 @@ class Plan:
     torch: str
     search: bool = False
     memory_bytes: int | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def lanes(self) -> int:
@@ -118,7 +127,7 @@ class Plan:
         """
         planned = [name for region in self.regions for name in region.ops]
         made = {op.name: op for op in main.ops}
-        odd = sorted(set(planned) ^ made.keys()) or sorted({name for name in planned if planned.count(name) > 1})
+        odd = sorted(set(planned) ^ made.keys()) or sorted(name for name, n in Counter(planned).items() if n > 1)
         if odd:
             raise PlanError(f"the plan's regions do not fit the model at operator {odd[0]}; make the plan again")
         done = {value.name for value in main.values}
@@ -136,6 +145,7 @@ class Plan:
         """The plan as the text of its file."""
         return json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n"
 
+    @checked(PlanError, path=checks.path)
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the plan as JSON; the file appears whole or not at all.
 
@@ -149,6 +159,7 @@ class Plan:
             raise PlanError(f"{target}: the plan cannot be written: {error.strerror}") from error
 
     @classmethod
+    @checked(PlanError, path=checks.path)
     def load(cls, path: str | os.PathLike[str]) -> Plan:
         """The plan that `save` wrote.
 
@@ -170,10 +181,9 @@ class Plan:
         Raises:
             PlanError: something is missing, unknown or of the wrong type; the message names it.
         """
-        if not isinstance(data, dict) or data.get("schema") not in (2, SCHEMA):
-            raise PlanError(f"{where}: not a plan of schema 2 or {SCHEMA}; make the plan again")
-        if data["schema"] == 2:
-            data = {**NEW_IN_3, **data}
+        if not isinstance(data, dict) or data.get("schema") not in [*NEW_SINCE]:
+            raise PlanError(f"{where}: not a plan of schema 2, 3 or {SCHEMA}; make the plan again")
+        data = {**NEW_SINCE[data["schema"]], **data}
         expected = {"schema", *cls.__dataclass_fields__}
         if odd := sorted(expected ^ data.keys()):
             raise PlanError(f"{where}: {odd[0]!r} is missing or unknown; make the plan again")
@@ -183,6 +193,7 @@ class Plan:
         _need(isinstance(data["search"], bool), where, "search")
         _need(data["memory_bytes"] is None or _is_count(data["memory_bytes"]), where, "memory_bytes")
         _need(_are_strings(data["moves"]), where, "moves")
+        _need(_are_strings(data["warnings"]), where, "warnings")
         _need(_is_time(data["build_s"]), where, "build_s")
         latency = data["latency_ms"]
         _need(isinstance(latency, dict) and all(map(_is_time, latency.values())), where, "latency_ms")
@@ -192,6 +203,7 @@ class Plan:
             **fields
             | {
                 "moves": tuple(data["moves"]),
+                "warnings": tuple(data["warnings"]),
                 "regions": tuple(_region(item, f"{where}: region {i}") for i, item in enumerate(data["regions"])),
             }
         )

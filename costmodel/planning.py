@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import nn
 
-from costmodel.arguments import Inputs
+from costmodel import checks
+from costmodel.arguments import Inputs, inputs_fault, module_fault
+from costmodel.capacity import device_bytes, shortage
 from costmodel.capture import capture
-from costmodel.errors import RequestError
+from costmodel.checks import checked
+from costmodel.concurrency import takes_turns
 from costmodel.exact import capture_exactly
 from costmodel.hardware import load_profile, resolve_default
+from costmodel.oracle import STRATEGIES
 from costmodel.plan import Plan
 from costmodel.planner import Objective, bound_ms, make_plan
 from costmodel.predict import predict_graph
 
 
+@takes_turns
+@checked(
+    module=module_fault,
+    inputs=inputs_fault,
+    hardware=checks.optional(checks.profile_name),
+    model_name=checks.optional(checks.text),
+    strategy=checks.one_of(STRATEGIES),
+    calls=checks.positive,
+    memory_limit=checks.positive,
+    fork=checks.flag,
+    branch_moves=checks.flag,
+)
 def plan(
     module: nn.Module,
     inputs: Inputs,
@@ -49,17 +66,15 @@ def plan(
         PlanError: the module's pass changes what outlives it, and so cannot be replayed.
         ProfileError: the profile is damaged or of another version.
     """
-    if not calls > 0:
-        raise RequestError(f"a plan is for a number of calls above 0, not {calls:g}")
-    if not memory_limit > 0:
-        raise RequestError(f"a plan needs memory; give a limit above 0 bytes, not {memory_limit:g}")
-    profile = load_profile(hardware or resolve_default()[0])
+    profile = load_profile(resolve_default()[0] if hardware is None else hardware)
     name = model_name or type(module).__name__
     exact = capture_exactly(module, inputs, name)
     report = predict_graph(capture(module, inputs, name, partial=True), profile)  # partial: cuts are noted
     modes = {mode: found.latency_ms for mode, found in report.modes.items()}
     wanted = Objective(calls, fork, branch_moves, memory_limit)
-    return make_plan(exact.graph, profile, modes, torch.__version__, strategy, wanted)
+    made = make_plan(exact.graph, profile, modes, torch.__version__, strategy, wanted)
+    too_large = shortage(made.memory_bytes, device_bytes(profile))
+    return replace(made, warnings=(too_large,)) if too_large else made
 
 
 def theoretical_ms(module: nn.Module, inputs: Inputs, *, hardware: str | None = None) -> float:
@@ -68,4 +83,4 @@ def theoretical_ms(module: nn.Module, inputs: Inputs, *, hardware: str | None = 
     A bound and no plan. Raises what `plan` raises.
     """
     graph = capture_exactly(module, inputs, type(module).__name__).graph
-    return bound_ms(graph, load_profile(hardware or resolve_default()[0]))
+    return bound_ms(graph, load_profile(resolve_default()[0] if hardware is None else hardware))

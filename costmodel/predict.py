@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from costmodel import ops, timeline
-from costmodel.arguments import Arguments, Inputs
+from costmodel import checks, ops, timeline
+from costmodel.arguments import Arguments, Inputs, inputs_fault, module_fault
 from costmodel.calibrate import COSTS, CPU_COSTS
+from costmodel.capacity import device_bytes, eager_bytes, shortage
+from costmodel.checks import checked
+from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, ProfileError, RequestError
 from costmodel.hardware import Profile, load_profile, resolve_default
 from costmodel.hosts import resolve_host
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
     from costmodel.frontends import Fragment
 
+WAYS = ("run", "fx", "export", "dynamo")
+"""Ways of capture: the keys of `costmodel.frontends.WAYS`, which is loaded when one other than the first is wanted."""
 UNKNOWN_WIDTH = 0.5
 """What operators without a rule, and modules that data leads into, add at most to the half-width of an interval."""
 UNKNOWN_SHARE = 0.1
@@ -43,6 +48,17 @@ EXTRAPOLATED_WIDTH = 0.5
 """What kernels unlike all measured ones add to it, for their share of the time."""
 
 
+@takes_turns
+@checked(
+    module=module_fault,
+    inputs=inputs_fault,
+    hardware=checks.optional(checks.profile_name),
+    model_name=checks.optional(checks.text),
+    explain=checks.flag,
+    host=checks.optional(checks.host),
+    shapes=checks.each(checks.shape, "shapes, which are sequences of sizes above 0"),
+    frontend=checks.one_of(WAYS),
+)
 def predict(
     module: nn.Module,
     inputs: Inputs,
@@ -75,7 +91,7 @@ def predict(
     """
     from costmodel.capture import capture
 
-    profile = load_profile(hardware or resolve_default()[0])
+    profile = load_profile(resolve_default()[0] if hardware is None else hardware)
     chosen = resolve_host(None if host is None else str(host), profile)
     profile = replace(profile, host_speed=chosen.speed, host_told=host is not None)
     name = model_name or type(module).__name__
@@ -129,7 +145,10 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
     unsupported = _unsupported(graph)
     unknown = 1.0 if graph.partial else min(1.0, len(unsupported) / UNKNOWN_SHARE / max(1, len(graph.ops)))
     modes = _modes(graph, eager, compiled, eager_kernels, compiled_kernels, tables, profile, unknown)
-    trusted = not unsupported and all(estimate.in_range for estimate in (*eager_kernels, *compiled_kernels))
+    too_large = shortage(eager_bytes(graph), device_bytes(profile))
+    trusted = not (unsupported or too_large) and all(
+        estimate.in_range for estimate in (*eager_kernels, *compiled_kernels)
+    )
     layers = _layers(graph, eager, compiled, eager_kernels, compiled_kernels)
     main = main_input(graph)
     return Report(
@@ -145,10 +164,12 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
         layers=layers,
         unsupported=unsupported,
         warnings=(
+            *([too_large] if too_large else []),
             *_unmeasured((*eager.kernels, *compiled.kernels), profile),
             *_warnings(graph, (*eager_kernels, *compiled_kernels)),
         ),
         partial=graph.partial,
+        too_large=too_large,
     )
 
 

@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from costmodel import ir, ops
 from costmodel.breaks import largest, not_reached, plain_name, source_line
+from costmodel.concurrency import is_recording
 from costmodel.constants import Constants, memory_of
 from costmodel.errors import CaptureError, DataDependentError
 from costmodel.functional import functional
@@ -216,6 +217,8 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if not is_recording(self):
+            return func(*args, **kwargs)
         self._held = None
         value = self.constants.value_of(args[0]) if func in _ASKING and args[0].is_meta else None
         if value is not None:

@@ -69,7 +69,7 @@ def _mergeable(graph: Graph, op: Op, constant: Collection[str]) -> bool:
     return known and len(shape) == 4 and shape[2:] == (1, 1)
 
 
-def merge_siblings(graph: Graph, only: Sequence[str] = ()) -> Graph:
+def merge_siblings(graph: Graph, only: Collection[str] = ()) -> Graph:
     """The graph with groups of siblings merged: those named by their first convolutions, or all.
 
     Args:

@@ -13,8 +13,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from costmodel import checks
 from costmodel.apply import Planned, apply, device_of
+from costmodel.arguments import inputs_in_a_row_fault, module_fault
 from costmodel.capture import tensors_in
+from costmodel.checks import checked
+from costmodel.concurrency import takes_turns
 from costmodel.errors import CostmodelError, RequestError, first_line, text_of
 from costmodel.exact import Exact, capture_exactly
 from costmodel.gate import random_like, worst_error
@@ -33,8 +37,22 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 USUAL = ("default", "reduce-overhead")
 ROUNDS = 7
 RESAMPLES = 1000
+_PLAN = checks.instance_of(Plan, "a Plan, as costmodel.plan makes it")
 
 
+@takes_turns
+@checked(
+    module=module_fault,
+    inputs=inputs_in_a_row_fault,
+    plan=checks.optional(_PLAN),
+    others=checks.optional(checks.named(_PLAN, "plans by name")),
+    hardware=checks.optional(checks.profile_name),
+    model_name=checks.optional(checks.text),
+    modes=checks.some_of(MODES),
+    seconds=checks.positive_finite,
+    host=checks.optional(checks.host),
+    layers=checks.flag,
+)
 def validate(
     module: nn.Module,
     inputs: Sequence[Any],
@@ -67,11 +85,9 @@ def validate(
         RequestError: an unknown mode or host.
         PlanError: the plan does not fit.
     """
-    if odd := [mode for mode in modes if mode not in MODES]:
-        raise RequestError(f"unknown mode {odd[0]!r}; choose of {', '.join(MODES)}")
     plans = ({"plan": plan} if plan is not None else {}) | dict(others or {})
     device = device_of(module, inputs)
-    chosen = hardware or resolve_default()[0]
+    chosen = resolve_default()[0] if hardware is None else hardware
     load_profile(chosen)  # what is wrong with it is said before anything is measured
     example = tuple(random_like(item, device) if isinstance(item, torch.Tensor) else item for item in inputs)
     share_cache()

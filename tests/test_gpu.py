@@ -216,7 +216,7 @@ def test_a_plan_is_replayed_as_one_graph_and_its_results_stay(forked):
         torch.testing.assert_close(first, kept, rtol=0, atol=0)
         torch.testing.assert_close(first, net(x), rtol=1e-2, atol=1e-2)
         torch.testing.assert_close(second, net(-x), rtol=1e-2, atol=1e-2)
-    assert all(isinstance(program, Replay) for _, program in fast._ready.values())
+    assert all(isinstance(program, Replay) for _, program in fast._runner().ready.values())
 
 
 def _steps(main, regions):
@@ -229,3 +229,98 @@ def _exact(net, x):
     from costmodel.exact import capture_exactly
 
     return capture_exactly(net, (x,), "m").graph
+
+
+def _applied_on_gpu():
+    import torch
+
+    from tests.test_module_behaviour import ConvNet, plan_for
+
+    net, x = ConvNet().cuda(), torch.randn(2, 3, 8, 8, device="cuda")
+    plan = plan_for(net, (x,))
+    return net, costmodel.apply(net, plan, (x,)), x
+
+
+def _assert_same(fast, net, x):
+    import torch
+
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), net(x), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_new_weights_are_replayed_at_the_next_call(assign):
+    from costmodel.execute import Replay
+    from tests.test_module_behaviour import ConvNet
+
+    net, fast, x = _applied_on_gpu()
+    other = ConvNet(7).cuda()
+    fast.load_state_dict(other.state_dict(), assign=assign)
+    _assert_same(fast, other, x)
+    _assert_same(net, other, x)
+    assert all(isinstance(program, Replay) for _, program in fast._runner().ready.values())
+
+
+def test_an_applied_module_on_a_gpu_is_not_cast_or_moved():
+    from costmodel.errors import PlanError
+
+    net, fast, x = _applied_on_gpu()
+    for convert in (fast.half, fast.cpu, fast.double):
+        with pytest.raises(PlanError, match="convert the original"):
+            convert()
+    assert fast.cuda() is fast
+    _assert_same(fast, net, x)
+
+
+def test_an_applied_module_on_a_gpu_is_copied_and_pickled():
+    import copy
+    import pickle
+
+    net, fast, x = _applied_on_gpu()
+    for other in (copy.copy(fast), copy.deepcopy(fast), pickle.loads(pickle.dumps(fast))):
+        _assert_same(other, net, x)
+        assert other._runner().ready
+        assert other._runner() is not fast._runner()
+
+
+def test_calls_from_several_streams_and_threads_keep_to_their_own_inputs():
+    import threading
+
+    import torch
+
+    net, fast, x = _applied_on_gpu()
+    inputs = [x + number for number in range(8)]
+    found = {}
+
+    def call(number):
+        with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
+            found[number] = [fast(inputs[number]) for _ in range(20)]
+
+    torch.cuda.synchronize()
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    torch.cuda.synchronize()
+    with torch.no_grad():
+        for number, results in found.items():
+            expected = net(inputs[number])
+            for result in results:
+                torch.testing.assert_close(result, expected, rtol=1e-2, atol=1e-2)
+    assert len(found) == 8
+
+
+def test_autocast_and_dispatch_modes_see_the_original_on_a_gpu():
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    net, fast, x = _applied_on_gpu()
+    with torch.no_grad(), torch.autocast("cuda", torch.float16):
+        assert fast(x).dtype == net(x).dtype == torch.float16
+    counts = []
+    for module in (fast, net):
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            module(x)
+        counts.append(counter.get_total_flops())
+    assert counts[0] == counts[1] > 0

@@ -78,8 +78,8 @@ def test_regions_that_do_not_fit(regions, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": 1}, "schema 2 or 3"),
-        ({"schema": 4}, "schema 2 or 3"),
+        ({"schema": 1}, "schema 2, 3 or 4"),
+        ({"schema": 5}, "schema 2, 3 or 4"),
         ({"memory_bytes": -1}, "'memory_bytes'"),
         ({"memory_bytes": 1.5}, "'memory_bytes'"),
         ({"extra": 1}, "'extra'"),

@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from costmodel import checks
+from costmodel.checks import checked
 from costmodel.errors import CheckpointPlanError
 from costmodel.files import read_json, write_whole
 from costmodel.memory.regions import Regions
@@ -37,6 +40,7 @@ class CheckpointPlan:
         """The plan as the text of its file."""
         return json.dumps({"kind": KIND, "schema": SCHEMA, **dataclasses.asdict(self)}, indent=1) + "\n"
 
+    @checked(CheckpointPlanError, path=checks.path)
     def save(self, path: str | Path) -> None:
         """Writes the plan as JSON; the file appears whole or not at all.
 
@@ -49,6 +53,7 @@ class CheckpointPlan:
             raise CheckpointPlanError(f"{path}: cannot be written: {error.strerror}") from error
 
     @staticmethod
+    @checked(CheckpointPlanError, path=checks.path)
     def load(path: str | Path) -> CheckpointPlan:
         """The plan that `save` wrote.
 
@@ -97,11 +102,9 @@ def parse_plan(record: Any) -> CheckpointPlan:
 
 
 def _nested(modules: list[str]) -> str | None:
-    """The first module that is listed before, or whose parent is listed."""
-    listed = set(modules)
-    for index, name in enumerate(modules):
-        parts = name.split(".")
-        parents = {".".join(parts[:count]) for count in range(1, len(parts))}
-        if parents & listed or name in modules[:index]:
-            return name
-    return None
+    """A module that is listed twice, or that lies in another that is listed.
+
+    In sorted order whatever lies in a module follows it, with nothing in between but what lies in it too.
+    """
+    paths = sorted(name.split(".") for name in modules)
+    return next((".".join(path) for before, path in pairwise(paths) if path[: len(before)] == before), None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from costmodel import checks
+from costmodel.checks import checked
 from costmodel.errors import RequestError
 from costmodel.report.types import LayerPrediction, ModePrediction, Reason, Report, Unsupported
 
@@ -35,6 +37,19 @@ def check_format(format: str) -> None:  # noqa: A002
         raise RequestError(f"unknown format {format!r}; choose one of {', '.join(FORMATS)}")
 
 
+def _reports_fault(reports: object) -> str | None:
+    several = reports if isinstance(reports, Sequence) and not isinstance(reports, str) else (reports,)
+    odd = [item for item in several if not isinstance(item, Report)]
+    return f"must be a Report or a sequence of them, not {checks.shown(odd[0])}" if odd else None
+
+
+@checked(
+    reports=_reports_fault,
+    format=checks.one_of(FORMATS),
+    layers=checks.optional(checks.one_of(LAYERS)),
+    width=checks.optional(checks.count),
+    color=checks.flag,
+)
 def render(
     reports: Report | Sequence[Report],
     format: str = "table",  # noqa: A002 - the name of the command's option
@@ -56,9 +71,6 @@ def render(
     Raises:
         RequestError: unknown format or choice of layers.
     """
-    check_format(format)
-    if layers is not None and layers not in LAYERS:
-        raise RequestError(f"unknown choice of layers {layers!r}; choose one of {', '.join(LAYERS)}")
     if format == "json":
         from costmodel.report.to_json import to_json
 

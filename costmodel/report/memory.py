@@ -51,7 +51,8 @@ def render_memory(report: MemoryFigures, format: str = "table", *, width: int | 
 def headline(report: MemoryFigures) -> str:
     """What was analysed, for which input."""
     shape = "x".join(map(str, report.input_shape))
-    return f"memory of {report.model} on {report.hardware}: input {shape}, {report.precision}, {report.layout}"
+    faults = "".join(f"{text}; " for text in report.warnings)
+    return f"memory of {report.model} on {report.hardware}: {faults}input {shape}, {report.precision}, {report.layout}"
 
 
 def sections(report: MemoryFigures) -> list[Section]:

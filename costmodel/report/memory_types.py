@@ -85,7 +85,11 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFigures:
-    """The memory of one model. A pass that was not asked for is None."""
+    """The memory of one model. A pass that was not asked for is None.
+
+    Attributes:
+        warnings: passes that need more memory than the device has, one line each.
+    """
 
     model: str
     hardware: str
@@ -99,6 +103,7 @@ class MemoryFigures:
     inference: Inference | None
     training: Training | None
     unsupported: tuple[Unsupported, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The report in JSON's types, schema 1."""

@@ -96,7 +96,9 @@ def plan_sheet(plan: Plan) -> Sheet:
     needs = "" if plan.memory_bytes is None else f"; a call needs about {plan.memory_bytes / 2**20:.0f} MiB"
     launch = f"launched as one {plan.launch}{side}{search}"
     notes = [f"moves: {moves}; {launch}; compiling takes about {plan.build_s:.0f} s{needs}"]
-    title = f"plan for {plan.model} on {plan.hardware}: {times(best / planned)} the speed of the best mode, predicted"
+    faults = "".join(f"{text}; " for text in plan.warnings)
+    gain = f"{times(best / planned)} the speed of the best mode, predicted"
+    title = f"plan for {plan.model} on {plan.hardware}: {faults}{gain}"
     columns = ("region", "layer", "count", "backend", "lane", "us", "why")
     return Sheet(
         title, (("latency", ("mode", "latency ms", "of plan"), latencies), ("regions", columns, regions)), notes

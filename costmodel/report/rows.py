@@ -31,7 +31,8 @@ def headline(report: Report) -> str:
     shape = "x".join(map(str, report.input_shape))
     part = " (a part of it)" if report.partial else ""
     host = f", a host at {report.host_speed:.2f} of its speed" if report.host_speed != 1.0 else ""
-    return f"{report.model}{part} on {report.hardware}{host}: input {shape}, {report.precision}, {report.layout}"
+    fault = f" {report.too_large}" if report.too_large else ""
+    return f"{report.model}{part} on {report.hardware}{host}{fault}: input {shape}, {report.precision}, {report.layout}"
 
 
 def mode_row(name: str, mode: ModePrediction) -> tuple[str, ...]:
@@ -62,6 +63,8 @@ def verdict(report: Report) -> str:
         return f"compile: {report.best_mode} is fastest, {_gain(best)}"
     if report.verdict == "leave":
         return "leave: torch.compile is not predicted to make this model faster here"
+    if report.too_large:
+        return "uncertain: the model does not fit in the device's memory; every figure is of one that it would fit in"
     if report.partial:
         return "uncertain: every figure is of a part of the model only; the warnings say which is missing"
     if report.verdict == "uncertain":

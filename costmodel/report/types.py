@@ -113,6 +113,8 @@ class Report:
         explanation: the reasons, if they were asked for.
         host: what issues the kernels, by name; the profile's own, unless another was asked for.
         host_speed: how fast it is against that one.
+        too_large: says that a forward pass needs more memory than the device has; empty where it fits, or where the
+            profile does not know. It is the first of the warnings too.
     """
 
     model: str
@@ -131,6 +133,7 @@ class Report:
     explanation: tuple[Reason, ...] = ()
     host: str = ""
     host_speed: float = 1.0
+    too_large: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The report in JSON's types, schema 1; numbers are finite or None."""
@@ -151,6 +154,7 @@ class Report:
             "unsupported": [_record(item) for item in self.unsupported],
             "warnings": list(self.warnings),
             "partial": self.partial,
+            "too_large": self.too_large,
         } | ({"explanation": [_record(item) for item in self.explanation]} if self.explanation else {})
 
     def to_frame(self) -> pd.DataFrame:

@@ -11,6 +11,9 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
+from costmodel import checks
+from costmodel.checks import checked
+from costmodel.concurrency import takes_turns
 from costmodel.errors import RequestError, own_words
 from costmodel.zoo.build import real_weights
 from costmodel.zoo.exported import load_exported_model
@@ -43,6 +46,14 @@ class Loaded:
     name: str
 
 
+@takes_turns
+@checked(
+    spec=checks.text,
+    batch_size=checks.optional(checks.whole),
+    img_size=checks.optional(checks.whole),
+    precision=checks.one_of(PRECISIONS),
+    channels_last=checks.flag,
+)
 def load(
     spec: str,
     *,
@@ -73,6 +84,7 @@ def load(
     return Loaded(module, inputs, spec)
 
 
+@takes_turns
 def load_real(
     spec: str,
     device: torch.device,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,19 +16,29 @@ T = TypeVar("T")
 
 @contextmanager
 def skipped_initialisation() -> Iterator[None]:
-    """Within it, the functions of `torch.nn.init` leave their tensor as it is: what a weight holds costs no time."""
+    """Within it, this thread's calls of `torch.nn.init` leave their tensor as it is: weights' values cost no time."""
     originals = {
         name: function
         for name, function in vars(nn.init).items()
         if name.endswith("_") and not name.startswith("_") and callable(function)
     }
-    for name in originals:
-        setattr(nn.init, name, _leave)
+    for name, function in originals.items():
+        setattr(nn.init, name, _unless_skipped(function))
+    token = _SKIPPED.set(True)
     try:
         yield
     finally:
+        _SKIPPED.reset(token)
         for name, function in originals.items():
             setattr(nn.init, name, function)
+
+
+def _unless_skipped(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    @functools.wraps(function)
+    def chosen(tensor: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+        return tensor if _SKIPPED.get() else function(tensor, *args, **options)
+
+    return chosen
 
 
 def build(factory: Callable[[], T]) -> T:
@@ -58,7 +69,4 @@ def real_weights() -> Iterator[None]:
 
 
 _REAL: ContextVar[bool] = ContextVar("real weights", default=False)
-
-
-def _leave(tensor: torch.Tensor, *_args: Any, **_options: Any) -> torch.Tensor:
-    return tensor
+_SKIPPED: ContextVar[bool] = ContextVar("initialisation skipped", default=False)

@@ -1,0 +1,43 @@
+"""Memory of the devices that profiles are of, and what is said of a request that needs more."""
+
+from __future__ import annotations
+
+from costmodel.errors import ProfileError
+from costmodel.hardware import Profile
+from costmodel.ir import Graph
+from costmodel.memory.liveness import inference_peak
+from costmodel.memory.storages import allocated
+
+MEMORY_BYTES = {"NVIDIA H200": 143_771 << 20}
+"""Of devices whose profiles were made before the environment recorded `memory_bytes`; as `nvidia-smi` reports it."""
+
+
+def device_bytes(profile: Profile) -> int | None:
+    """Memory of a profile's device, bytes; None where neither the card nor the device's name says.
+
+    Raises:
+        ProfileError: the card gives no possible number.
+    """
+    recorded = profile.environment.get("memory_bytes")
+    if recorded is None:
+        return MEMORY_BYTES.get(str(profile.environment.get("device")))
+    if not str(recorded).isdecimal() or len(str(recorded)) > 18:
+        raise ProfileError(f"{profile.path / 'card.json'}: impossible memory_bytes; train the profile again")
+    return int(str(recorded))
+
+
+def eager_bytes(graph: Graph) -> int:
+    """The least that an eager forward pass needs: parameters, inputs and results; workspaces are left out."""
+    return inference_peak(graph, sum(allocated(value.type) for value in graph.values)).nbytes
+
+
+def shortage(needed: int | None, available: int | None) -> str:
+    """The words for a request that needs more memory than there is; empty where it fits, or nothing is known."""
+    if needed is None or available is None or needed <= available:
+        return ""
+    return f"does not fit in memory: needs about {gigabytes(needed)} GB, the device has {gigabytes(available)} GB"
+
+
+def gigabytes(nbytes: int) -> str:
+    """Bytes in units of 10^9."""
+    return f"{nbytes / 1e9:,.1f}"

@@ -1,0 +1,89 @@
+"""Requests that no device's memory holds: said in the first line of every output."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import costmodel
+from costmodel.capacity import device_bytes, eager_bytes, shortage
+from costmodel.capture import capture
+from costmodel.errors import ProfileError
+from costmodel.hardware import Profile, load_profile
+from costmodel.report.memory import render_memory
+from costmodel.report.plans import render_plan
+
+H200 = "nvidia-h200"
+LARGE = torch.empty(100_000, 3, 224, 224, device="meta")
+"""60.2 GB in float32: 100,000 x 3 x 224 x 224 elements of 4 bytes."""
+NEED = "does not fit in memory: needs about "
+HAS = " GB, the device has 150.8 GB"
+
+
+def model() -> nn.Module:
+    """A convolution of 3 to 4 channels and a ReLU: 60.2 GB of input, 80.3 GB for each of two results."""
+    return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU()).eval()
+
+
+def test_the_least_that_a_pass_needs_is_counted_by_hand() -> None:
+    """Two results of 4 x 8 x 8 are alive at once in eager, beside input and weights; blocks are of 512 bytes."""
+    graph = capture(model(), (torch.empty(2, 3, 8, 8),))
+    assert eager_bytes(graph) == 2 * 3 * 64 * 4 + 512 + 512 + 2 * (2 * 4 * 64 * 4)
+
+
+def test_a_batch_that_no_device_holds_is_said_first() -> None:
+    report = costmodel.predict(model(), (LARGE,), hardware=H200)
+    # 60.2 + 80.3 + 80.3
+    words = f"{NEED}220.8{HAS}"
+    assert report.too_large == report.warnings[0] == words
+    assert report.verdict == "uncertain"
+    assert json.loads(costmodel.render(report, "json"))["warnings"][0] == words
+    assert words in costmodel.render(report).splitlines()[0]
+    assert words in costmodel.render(report, "md").splitlines()[0]
+    assert f" {words}: input" in costmodel.render(report, "html").partition("</h1>")[0].partition("<h1>")[2]
+
+
+def test_a_plan_and_a_memory_report_say_so_first(tmp_path: Path) -> None:
+    plan = costmodel.plan(model(), (LARGE,), hardware=H200)
+    assert plan.warnings[0].startswith(NEED)
+    assert plan.warnings[0] in render_plan(plan).splitlines()[0]
+    assert json.loads(render_plan(plan, "json"))["warnings"] == list(plan.warnings)
+    plan.save(tmp_path / "plan.json")
+    assert costmodel.Plan.load(tmp_path / "plan.json") == plan
+    report = costmodel.analyze_memory(model(), (LARGE,), hardware=H200)
+    assert [line.partition(" does")[0] for line in report.warnings] == ["inference", "training"]
+    assert all(line in render_memory(report).splitlines()[0] for line in report.warnings)
+    assert report.to_dict()["warnings"] == report.warnings
+
+
+def test_what_fits_is_not_remarked_on() -> None:
+    small = torch.empty(1, 3, 8, 8)
+    report = costmodel.predict(model(), (small,), hardware=H200)
+    assert report.too_large == ""
+    assert not any("memory" in line for line in report.warnings)
+    assert costmodel.plan(model(), (small,), hardware=H200).warnings == ()
+    assert costmodel.analyze_memory(model(), (small,), hardware=H200).warnings == ()
+
+
+def test_nothing_is_guessed_where_the_profile_does_not_know() -> None:
+    cpu = load_profile("intel-xeon-16-threads")
+    assert device_bytes(cpu) is None
+    assert shortage(10**15, None) == shortage(None, 1) == shortage(5, 5) == ""
+    assert costmodel.predict(model(), (LARGE,), hardware=cpu.name).too_large == ""
+
+
+def test_the_card_says_more_than_the_devices_name() -> None:
+    def known(memory: object) -> Profile:
+        profile = load_profile(H200)
+        return replace(profile, card={"environment": {"device": "NVIDIA H200", "memory_bytes": memory}})
+
+    assert device_bytes(load_profile(H200)) == 143_771 * 1024 * 1024
+    assert device_bytes(known("1000")) == device_bytes(known(1000)) == 1000
+    for odd in ("-1", "1e9", "9" * 30, 1.5, [], {}):
+        with pytest.raises(ProfileError, match="impossible memory_bytes"):
+            device_bytes(known(odd))
