@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from costmodel import zoo
-from costmodel.zoo.archive import is_arithmetic
+from costmodel.zoo.size_text import is_arithmetic
 from tests.test_zoo import one_line
 
 
