@@ -64,10 +64,14 @@ def tensor(name: str) -> Record:
 
 def float_type(size: int) -> Mapping[str, object]:
     """A vector of 32-bit floats, as the graph's `tensor_values` has it."""
-    zero = {"as_int": 0}
     return {
-        **{"dtype": 7, "sizes": [{"as_int": size}], "strides": [{"as_int": 1}], "storage_offset": zero},
-        **{"requires_grad": False, "layout": 7, "device": {"type": "cpu", "index": None}},
+        "dtype": 7,
+        "layout": 7,
+        "sizes": [{"as_int": size}],
+        "strides": [{"as_int": 1}],
+        "storage_offset": {"as_int": 0},
+        "requires_grad": False,
+        "device": {"type": "cpu", "index": None},
     }
 
 

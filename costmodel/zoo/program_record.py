@@ -62,19 +62,19 @@ def objections(program: object) -> Iterator[str]:
         elif isinstance(value, str):
             yield from _objections_to_text(key, value)
         elif isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
-            yield f"holds a number of {len(hex(value)) * 4} bits"
+            yield "holds a number of more than 64 bits"
 
 
 def _entries(content: object) -> Iterator[Entry]:
-    """Keys and values of all objects within one, however deep; the items of a list go by the list's key."""
+    """Keys and values of all objects within one, however deep, in order; items of a list go by the list's key."""
     waiting: list[Entry] = [("", content)]
     while waiting:
         key, found = waiting.pop()
         yield key, found
         if isinstance(found, dict):
-            waiting += [entry for entry in found.items() if entry[0] not in _UNUSED]
+            waiting += [entry for entry in reversed(found.items()) if entry[0] not in _UNUSED]
         elif isinstance(found, list):
-            waiting += [(key, item) for item in found]
+            waiting += [(key, item) for item in reversed(found)]
 
 
 def _objections_to_object(key: str, found: dict[str, Any]) -> Iterator[str]:

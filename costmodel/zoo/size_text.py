@@ -40,7 +40,7 @@ _FUNCTIONS = frozenset(
 """What torch prints in the text of a size, of sympy's functions and its own, beside sums and products."""
 
 
-class _NotArithmetic(Exception):
+class _NotArithmeticError(Exception):
     """A part of a text that is no arithmetic, or would be too large."""
 
 
@@ -51,7 +51,7 @@ def is_arithmetic(text: str) -> bool:
     try:
         tree = ast.parse(text, mode="eval")
         return _is_small(tree) and _terms(tree.body, MOST_DEPTH) <= MOST_TERMS
-    except (_NotArithmetic, SyntaxError, ValueError, RecursionError, MemoryError):
+    except (_NotArithmeticError, SyntaxError, ValueError, RecursionError, MemoryError):
         return False
 
 
@@ -74,7 +74,7 @@ def _terms(node: ast.expr, depth: int) -> int:
     """Terms of an expression that is multiplied out."""
     name = _called(node)
     if not depth:
-        raise _NotArithmetic
+        raise _NotArithmeticError
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
         return _terms(node.operand, depth - 1)
     if name in _LEAVES or not name:
@@ -83,13 +83,13 @@ def _terms(node: ast.expr, depth: int) -> int:
     parts = _parts(node)
     terms = [_terms(part, depth - 1) for part in parts]
     if max(terms, default=0) > MOST_TERMS:
-        raise _NotArithmetic
+        raise _NotArithmeticError
     if name in _POWERS and len(parts) > 1:
         return int(terms[0] ** _exponent(parts[0], parts[1]))
     if name in _FUNCTIONS:
         return 1
     if name not in ("Add", "Mul"):
-        raise _NotArithmetic
+        raise _NotArithmeticError
     return sum(terms) if name == "Add" else math.prod(terms)
 
 
@@ -100,7 +100,7 @@ def _parts(node: ast.expr) -> list[ast.expr]:
         return [node.left, node.right]
     if isinstance(node, ast.Compare):
         return [node.left, *node.comparators]
-    raise _NotArithmetic
+    raise _NotArithmeticError
 
 
 def _exponent(base: ast.expr, exponent: ast.expr) -> int:
@@ -109,10 +109,10 @@ def _exponent(base: ast.expr, exponent: ast.expr) -> int:
     nested = any(_called(node) in _POWERS for node in ast.walk(base))
     plain = all(_called(node) in ("", *_LEAVES) for node in ast.walk(exponent))
     if nested or not plain or not numbers:
-        raise _NotArithmetic
+        raise _NotArithmeticError
     largest = max(abs(float(number)) for number in numbers if isinstance(number, (int, float, str)))
     if not largest <= MOST_EXPONENT:
-        raise _NotArithmetic
+        raise _NotArithmeticError
     return max(1, math.ceil(largest))
 
 
@@ -125,7 +125,7 @@ def _check_leaf(node: ast.expr) -> None:
     else:
         known = isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and _is_text_or_number(node)
     if not known:
-        raise _NotArithmetic
+        raise _NotArithmeticError
 
 
 def _is_text_or_number(node: ast.expr) -> bool:
