@@ -50,7 +50,7 @@ def nodes_of(program: Record) -> list[Record]:
     return nodes
 
 
-def node(target: str, name: str, **inputs: Record) -> Record:
+def node(target: str, name: str, /, **inputs: Record) -> Record:
     """A node of a graph that returns one tensor of its own name."""
     given = [{"name": key, "arg": value, "kind": 1} for key, value in inputs.items()]
     outputs = [{"as_tensor": {"name": name}}]

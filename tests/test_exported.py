@@ -115,6 +115,18 @@ class TestExported:
                 new.writestr(name, old.read(name))
         assert "is compressed, which torch.export.save does not do" in one_line(str(tmp_path / "z.pt2"))
 
+    def test_one_with_compressed_inputs_is_refused(self, exported: Path, tmp_path: Path) -> None:
+        def packed(name: str, data: bytes) -> bytes:
+            if not name.endswith("sample_inputs/model.pt"):
+                return data
+            buffer = io.BytesIO()
+            with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new:
+                for entry in old.namelist():
+                    new.writestr(entry, old.read(entry))
+            return buffer.getvalue()
+
+        assert "is compressed" in one_line(str(rewritten(exported, tmp_path / "packed.pt2", packed)))
+
     @pytest.mark.parametrize(
         ("text", "harmless"),
         [

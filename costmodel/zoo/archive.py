@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import textwrap
@@ -68,12 +69,20 @@ def _check_is_zip(path: Path) -> None:
 
 def _read(path: Path) -> tuple[list[str], dict[str, object]]:
     """Names of all records, and what is in those of JSON, read as torch reads them."""
-    with zipfile.ZipFile(path) as archive:
-        if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):  # of any size unpacked
-            raise RequestError(f"{path} is compressed, which torch.export.save does not do; write it with that")
+    _check_is_stored(path, path)
     reader = torch._C.PyTorchFileReader(str(path))
     records = list(reader.get_all_records())
+    for inner in (reader.get_record(name) for name in records if name.endswith(".pt")):  # tensors, as torch.save writes
+        if inner.startswith(_ZIP_MAGIC):
+            _check_is_stored(path, io.BytesIO(inner))
     return records, {name: json.loads(reader.get_record(name)) for name in records if name.endswith(".json")}
+
+
+def _check_is_stored(path: Path, archive: Path | io.BytesIO) -> None:
+    """Refuses a zip archive with compressed entries, which may be any size unpacked."""
+    with zipfile.ZipFile(archive) as entries:
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries.infolist()):
+            raise RequestError(f"{path} is compressed, which torch.export.save does not do; write it with that")
 
 
 def _check_programs(path: Path, contents: Mapping[str, object]) -> None:

@@ -13,8 +13,6 @@ LARGEST = 2**63
 """Sizes are 64-bit integers."""
 MOST_SHIFT = 64
 
-Number = float | torch.SymInt | torch.SymFloat | torch.SymBool
-
 
 def bound(program: ExportedProgram) -> None:
     """Make an exported program compute sizes within 64 bits, and its constants without data."""
@@ -38,17 +36,17 @@ def _is_factory(target: torch._ops.OpOverload) -> bool:
     return "device" in names and "self" not in names
 
 
-def add_sizes(first: Number, second: Number) -> Number:
+def add_sizes(first: float, second: float) -> float:
     """Sum of two sizes."""
     return _checked(operator.add, first, second)
 
 
-def multiply_sizes(first: Number, second: Number) -> Number:
+def multiply_sizes(first: float, second: float) -> float:
     """Product of two sizes."""
     return _checked(operator.mul, first, second)
 
 
-def raise_size(first: Number, second: Number) -> Number:
+def raise_size(first: float, second: float) -> float:
     """Power of a size, whose exponent has to be small."""
     _check_number(second)
     if not abs(second) <= MOST_SHIFT:
@@ -56,22 +54,22 @@ def raise_size(first: Number, second: Number) -> Number:
     return _checked(operator.pow, first, second)
 
 
-_BOUNDED: dict[Callable[..., object], Callable[[Number, Number], Number]] = {
+_BOUNDED: dict[Callable[..., object], Callable[[float, float], float]] = {
     operator.add: add_sizes,
     operator.mul: multiply_sizes,
     operator.pow: raise_size,
 }
 
 
-def _checked(function: Callable[[Number, Number], Number], first: Number, second: Number) -> Number:
+def _checked(function: Callable[[float, float], float], first: float, second: float) -> float:
     _check_number(first)
     _check_number(second)
-    result = function(first, second)
+    result: float = function(first, second)
     if not -LARGEST <= result <= LARGEST:
         raise OverflowError("a size is larger than 64 bits")
     return result
 
 
 def _check_number(value: object) -> None:
-    if not isinstance(value, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)):
+    if not isinstance(value, (int, float)):
         raise TypeError(f"arithmetic with sizes is given a {type(value).__name__}")
