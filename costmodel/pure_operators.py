@@ -181,7 +181,7 @@ RANDOM = _aten(
     random_.to randperm randperm.generator uniform_
     """
 )
-"""Random numbers, from the default generator."""
+"""Random numbers, which are never computed for constants."""
 
 CHECKS = _aten(
     """
