@@ -28,6 +28,7 @@ from costmodel.errors import CaptureError, DataDependentError
 from costmodel.functional import functional
 from costmodel.memories import Memory, geometry_of, type_of
 from costmodel.module_stack import ModuleStack
+from costmodel.pure_operators import PURE
 
 aten = torch.ops.aten
 ATTENTION = aten.scaled_dot_product_attention.default
@@ -248,6 +249,8 @@ class Recorder(TorchDispatchMode):
                     meta.update(value=meta["value"].clone(), kept=True)
 
     def _call(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+        if str(func) not in PURE and not _has_meta((args, kwargs)):
+            args, kwargs = self._without_computing(func, args, kwargs)
         try:
             return args, kwargs, func(*args, **kwargs)
         except RuntimeError as error:
@@ -325,6 +328,13 @@ class Recorder(TorchDispatchMode):
             )
         return tree_map_only(torch.Tensor, self._twin, (args, kwargs))  # type: ignore[no-any-return]
 
+    def _without_computing(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Arguments on the meta device, for a call that may do more than compute: open files, run a package's code."""
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        if not tensors or func._schema.is_mutable:
+            raise CaptureError(f"{self.where} calls {func}, which is not run while a model is captured; call it before")
+        return tree_map_only(torch.Tensor, self._twin, (args, kwargs))  # type: ignore[no-any-return]
+
     def _twin(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.is_meta:
             return tensor
@@ -344,7 +354,9 @@ def _is_channels_last(tensor: torch.Tensor) -> bool:
 
 
 def _has_meta(args: Sequence[Any]) -> bool:
-    return any(isinstance(leaf, torch.Tensor) and leaf.is_meta for leaf in tree_leaves(args))
+    """Whether a call is given the meta device, or a tensor on it."""
+    leaves = tree_leaves(args)
+    return any(leaf.is_meta if isinstance(leaf, torch.Tensor) else leaf == torch.device("meta") for leaf in leaves)
 
 
 def _is_constant(node: fx.Node) -> bool:

@@ -16,7 +16,8 @@ import torch
 from torch import nn
 
 from costmodel import zoo
-from costmodel.zoo.archive import is_arithmetic
+from costmodel.zoo.size_text import is_arithmetic
+from tests.archives import edited, rewritten
 from tests.test_zoo import one_line
 
 
@@ -34,15 +35,6 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()
     torch.export.save(torch.export.export(module, (torch.zeros(2, 3, 8, 8),)), path)
     return path
-
-
-def rewritten(source: Path, target: Path, change: Callable[[str, bytes], bytes], **extra: bytes) -> Path:
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as new:
-        for name in old.namelist():
-            new.writestr(name, change(name, old.read(name)))
-        for name, data in extra.items():
-            new.writestr(f"m/{name}", data)
-    return target
 
 
 def as_pickled_weights(name: str, data: bytes, payload: bytes) -> bytes:
@@ -92,14 +84,7 @@ class TestExported:
         call = f"__import__('pathlib').Path('{tmp_path / 'executed'}').touch()"
 
         def spoilt(change: Callable[[dict[str, Any]], object]) -> Path:
-            def edit(name: str, data: bytes) -> bytes:
-                if not name.endswith("models/model.json"):
-                    return data
-                record = json.loads(data)
-                change(record)
-                return json.dumps(record).encode()
-
-            return rewritten(exported, tmp_path / "spoilt.pt2", edit)
+            return edited(exported, tmp_path / "spoilt.pt2", change)
 
         def size(record: dict[str, Any], text: str) -> None:
             kinds = record["graph_module"]["graph"]["tensor_values"].values()
@@ -129,6 +114,18 @@ class TestExported:
             for name in old.namelist():
                 new.writestr(name, old.read(name))
         assert "is compressed, which torch.export.save does not do" in one_line(str(tmp_path / "z.pt2"))
+
+    def test_one_with_compressed_inputs_is_refused(self, exported: Path, tmp_path: Path) -> None:
+        def packed(name: str, data: bytes) -> bytes:
+            if not name.endswith("sample_inputs/model.pt"):
+                return data
+            buffer = io.BytesIO()
+            with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new:
+                for entry in old.namelist():
+                    new.writestr(entry, old.read(entry))
+            return buffer.getvalue()
+
+        assert "is compressed" in one_line(str(rewritten(exported, tmp_path / "packed.pt2", packed)))
 
     @pytest.mark.parametrize(
         ("text", "harmless"),

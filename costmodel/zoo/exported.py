@@ -19,6 +19,7 @@ from torch import nn
 
 from costmodel.errors import RequestError
 from costmodel.zoo.archive import NO_CODE, brief, check_archive
+from costmodel.zoo.bounded import bound
 from costmodel.zoo.request import Request
 
 _SAFE_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
@@ -40,7 +41,9 @@ def load_exported_model(path: Path, request: Request) -> tuple[nn.Module, tuple[
         with _tensors_only():
             program = torch.export.load(path)
             args, kwargs = program.example_inputs or ((), {})
-            module = move_to_device_pass(program, "meta").module(check_guards=False)
+            program = move_to_device_pass(program, "meta")
+            bound(program)
+            module = program.module(check_guards=False)
     except pickle.UnpicklingError as error:
         raise RequestError(f"{path} holds a pickle of more than tensors, {NO_CODE}") from error
     except Exception as error:  # a damaged archive fails in as many ways as it has bytes

@@ -1,0 +1,144 @@
+"""Sizes as an exported program holds them: text that sympy evaluates, such as `2*Max(1, s77)`.
+
+Sympy evaluates it as Python, and eagerly: `9**9**9**9` never ends. So a size is measured before: how long it is, how
+deep, and how many terms it has once it is multiplied out.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+
+MOST_CHARACTERS = 4_000
+MOST_DEPTH = 40
+MOST_TERMS = 1_000
+"""Terms of a size that is multiplied out; `(s0 + s1)**2` has four."""
+MOST_ROUNDED = 64
+"""Functions, quotients and remainders in one size."""
+MOST_COMPARED = 12
+"""Arguments of Max and Min in one size; sympy compares each with each."""
+MOST_NUMBER = 2**63
+MOST_EXPONENT = 16
+"""Exponents and shifts are numbers up to this one."""
+SYMBOL = re.compile(r"[a-z]{1,4}\d{1,6}")
+"""Names of symbols; torch counts up to the number of a size that depends on data."""
+_NUMBER = re.compile(r"[-+]?(\d{1,19}(\.\d{0,40})?|\.\d{1,40})(e[-+]?\d{1,2})?", re.IGNORECASE)
+_CONSTANTS = frozenset(("oo", "int_oo", "True", "False", "true", "false"))
+_POWERS = frozenset(("Pow", "PowByNatural", "FloatPow", "LShift", "RShift", "RoundDecimal"))
+_SUMS = {ast.Add: "Add", ast.Sub: "Add", ast.Mult: "Mul", ast.Div: "Mul", ast.Pow: "Pow"}
+_ROUNDED = {ast.FloorDiv: "FloorDiv", ast.Mod: "Mod"}
+_LEAVES = frozenset(("Symbol", "Integer", "Float", "Rational"))
+_FUNCTIONS = frozenset(
+    (
+        *("Abs", "Max", "Min", "Mod", "Eq", "Ne", "Lt", "Le", "Gt", "Ge", "And", "Or", "Not", "Piecewise", "ceiling"),
+        *("floor", "sqrt", "log", "Where", "FloorDiv", "CleanDiv", "CeilDiv", "CeilToInt", "FloorToInt", "TruncToInt"),
+        *("TruncToFloat", "RoundToInt", "ToFloat", "IntTrueDiv", "FloatTrueDiv", "ModularIndexing", "PythonMod"),
+        *("Identity", "IsNonOverlappingAndDenseIndicator", *_POWERS),
+    )
+)
+"""What torch prints in the text of a size, of sympy's functions and its own, beside sums and products."""
+
+
+class _NotArithmeticError(Exception):
+    """A part of a text that is no arithmetic, or would be too large."""
+
+
+def is_arithmetic(text: str) -> bool:
+    """Whether the text of a size is arithmetic with symbols, and small enough that sympy evaluates it at once."""
+    if len(text) > MOST_CHARACTERS:
+        return False
+    try:
+        tree = ast.parse(text, mode="eval")
+        return _is_small(tree) and _terms(tree.body, MOST_DEPTH) <= MOST_TERMS
+    except (_NotArithmeticError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+
+
+def _is_small(tree: ast.AST) -> bool:
+    names = [(_called(node), node) for node in ast.walk(tree)]
+    compared = sum(len(node.args) for name, node in names if name in ("Max", "Min") and isinstance(node, ast.Call))
+    return sum(name in _FUNCTIONS for name, _ in names) <= MOST_ROUNDED and compared <= MOST_COMPARED
+
+
+def _called(node: ast.AST) -> str:
+    """The function that a part calls, be it by an operator's sign; nothing for a leaf."""
+    if isinstance(node, ast.Call):
+        return node.func.id if isinstance(node.func, ast.Name) else "?"
+    if isinstance(node, ast.Compare):
+        return "Eq"
+    return (_SUMS | _ROUNDED).get(type(node.op), "?") if isinstance(node, ast.BinOp) else ""
+
+
+def _terms(node: ast.expr, depth: int) -> int:
+    """Terms of an expression that is multiplied out."""
+    name = _called(node)
+    if not depth:
+        raise _NotArithmeticError
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+        return _terms(node.operand, depth - 1)
+    if name in _LEAVES or not name:
+        _check_leaf(node)
+        return 1
+    parts = _parts(node)
+    terms = [_terms(part, depth - 1) for part in parts]
+    if max(terms, default=0) > MOST_TERMS:
+        raise _NotArithmeticError
+    if name in _POWERS and len(parts) > 1:
+        return int(terms[0] ** _exponent(parts[0], parts[1]))
+    if name in _FUNCTIONS:
+        return 1
+    if name not in ("Add", "Mul"):
+        raise _NotArithmeticError
+    return sum(terms) if name == "Add" else math.prod(terms)
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.Call) and not node.keywords:
+        return node.args
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    if isinstance(node, ast.Compare):
+        return [node.left, *node.comparators]
+    raise _NotArithmeticError
+
+
+def _exponent(base: ast.expr, exponent: ast.expr) -> int:
+    """A small number; the digits of nested powers would grow as their exponents do, multiplied."""
+    numbers = [node.value for node in ast.walk(exponent) if isinstance(node, ast.Constant)]
+    nested = any(_called(node) in _POWERS for node in ast.walk(base))
+    plain = all(_called(node) in ("", *_LEAVES) for node in ast.walk(exponent))
+    if nested or not plain or not numbers:
+        raise _NotArithmeticError
+    largest = max(abs(float(number)) for number in numbers if isinstance(number, (int, float, str)))
+    if not largest <= MOST_EXPONENT:
+        raise _NotArithmeticError
+    return max(1, math.ceil(largest))
+
+
+def _check_leaf(node: ast.expr) -> None:
+    """Raises an error for what is neither a symbol nor a number, as Python writes them or sympy makes them."""
+    if isinstance(node, ast.Call):
+        known = all(_is_text_or_number(argument) for argument in node.args) and all(map(_is_flag, node.keywords))
+    elif isinstance(node, ast.Name):
+        known = node.id in _CONSTANTS or SYMBOL.fullmatch(node.id) is not None
+    else:
+        known = isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and _is_text_or_number(node)
+    if not known:
+        raise _NotArithmeticError
+
+
+def _is_text_or_number(node: ast.expr) -> bool:
+    """Whether an argument is a number, or the text of a number or symbol, which is evaluated in its turn."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return _is_text_or_number(node.operand)
+    value = node.value if isinstance(node, ast.Constant) else None
+    if isinstance(value, str):
+        return _NUMBER.fullmatch(value) is not None or SYMBOL.fullmatch(value) is not None
+    return isinstance(value, float) or (isinstance(value, int) and value <= MOST_NUMBER)
+
+
+def _is_flag(keyword: ast.keyword) -> bool:
+    """Whether a keyword is one of a symbol's assumptions or a number's precision."""
+    value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+    return isinstance(value, bool) or (keyword.arg == "precision" and isinstance(value, int) and 0 < value <= 64)
