@@ -76,7 +76,7 @@ def module_fault(module: object) -> str | None:
     return None
 
 
-def inputs_fault(inputs: object) -> str | None:
+def inputs_fault(inputs: Any) -> str | None:
     """The rule of an argument that holds a model's inputs: a tuple or a mapping, of tensors that are dense."""
     if isinstance(inputs, Arguments):
         inputs = (inputs.args, inputs.kwargs)

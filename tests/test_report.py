@@ -59,7 +59,7 @@ class TestToDict:
         assert list(record) == [
             *("schema", "model", "hardware", "host", "host_speed", "batch_size", "input_shape", "precision", "layout"),
             "modes",
-            *("best_mode", "verdict", "layers", "unsupported", "warnings", "partial"),
+            *("best_mode", "verdict", "layers", "unsupported", "warnings", "partial", "too_large"),
         ]
         times = ["latency_ms", "low_ms", "high_ms", "host_ms", "device_ms"]
         against = ["speedup", "speedup_low", "speedup_high", "compile_s", "break_even_calls"]
