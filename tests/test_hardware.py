@@ -94,7 +94,7 @@ def test_a_name_that_ships_means_what_ships(mine: Path):
 )
 def test_a_damaged_card_or_one_of_another_schema_is_refused(mine: Path, text: str):
     write_card(mine / "mine").write_bytes(text.encode(errors="surrogateescape"))
-    with pytest.raises(ProfileError, match=r"card\.json: (cannot be read|not a card of schema 1)") as caught:
+    with pytest.raises(ProfileError, match=r"card\.json: not a card") as caught:
         load_profile("mine")
     assert "\n" not in str(caught.value)
 
@@ -103,15 +103,23 @@ def test_a_damaged_card_or_one_of_another_schema_is_refused(mine: Path, text: st
     "costs",
     [
         None,
-        {},
         {"eager_host": None},
         {"eager_host": {"start": "fast"}},
-        {"eager_host": {"start": -1e10}},
+        {"eager_host": {"start": True}},
+        {"eager_host": {"start": -1e9}},
         {"eager_host": {"start": 1e308}},
+        {"eager_device": {"warm_launch": -0.1}},
+        {"default_wall": {"gap": -0.1}},
     ],
 )
-def test_a_card_without_usable_costs_is_refused(mine: Path, costs: object):
+def test_a_card_with_impossible_costs_is_refused(mine: Path, costs: object):
     write_card(mine / "mine", costs=costs)
+    with pytest.raises(ProfileError, match=r"not a card: costs.*: expected .*; train the profile again"):
+        load_profile("mine")
+
+
+def test_a_card_without_costs_is_refused_where_they_are_needed(mine: Path):
+    write_card(mine / "mine", costs={})
     with pytest.raises(ProfileError, match="no usable costs 'eager_host'; train the profile again"):
         load_profile("mine").costs("eager_host")
 
@@ -143,8 +151,8 @@ def test_intervals_are_read_by_kind(mine: Path):
 @pytest.mark.parametrize("width", [-0.1, 21.0, 1e6])
 def test_impossible_intervals_are_refused(mine: Path, width: float):
     write_card(mine / "mine", intervals={"latency": {"eager": width}})
-    with pytest.raises(ProfileError, match=r"intervals? .*'latency'.*; train the profile again"):
-        load_profile("mine").intervals("latency")
+    with pytest.raises(ProfileError, match=r"not a card: intervals.*: expected float .*; train the profile again"):
+        load_profile("mine")
 
 
 def test_a_predictor_that_the_card_does_not_know_is_refused(mine: Path):
