@@ -13,8 +13,9 @@ import stat
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Generic, NoReturn, TypeVar
+from typing import Annotated, Any, Generic, NoReturn, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -192,8 +193,9 @@ def convert(data: Any, kind: type[Record]) -> Record:
 def _described(message: str) -> str:
     """A message of msgspec's as `field: what is wrong`."""
     problem, _, place = message.replace("`", "").rpartition(" - at $")
-    field = place.lstrip(".")
-    return one_line(f"{field}: {problem[:1].lower()}{problem[1:]}" if problem and field else problem or place)
+    field = f"{place.lstrip('.')}: " if problem and place else ""
+    said = problem or place
+    return one_line(f"{field}{said[:1].lower()}{said[1:]}")
 
 
 def one_line(text: str) -> str:
@@ -215,7 +217,7 @@ def read_regular(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
     return content
 
 
-def open_regular(path: Path, most_bytes: int = MOST_BYTES) -> BinaryIO:
+def open_regular(path: Path, most_bytes: int = MOST_BYTES) -> BufferedReader:
     """A regular file, or a link to one, open for reading; never waits for another process to write.
 
     Raises:
