@@ -47,7 +47,7 @@ class HostsFile(msgspec.Struct, frozen=True):
     """The file of a user's hosts, by name."""
 
     schema: int
-    hosts: dict[Annotated[str, Meta(pattern=f"^{NAME}$")], ProbedHost]
+    hosts: dict[Annotated[str, Meta(pattern=rf"^{NAME}\Z")], ProbedHost]
 
 
 HOSTS = Format(HostsFile, "a file of hosts", ProfileError, "remove it and collect the hosts again", (SCHEMA,), 1 << 20)

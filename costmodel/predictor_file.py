@@ -24,7 +24,7 @@ from costmodel.predictor import (
     in_steps,
     none_measured,
 )
-from costmodel.records import Text, convert
+from costmodel.records import convert
 from costmodel.tensors import LARGEST, Tensors, finite_float32, read_tensors, write_tensors
 from costmodel.trees import Trees
 
@@ -60,6 +60,8 @@ POSSIBLE: Mapping[str, tuple[float, float]] = {
 and positive, as no sum or exponential of them leaves the range of 32-bit numbers."""
 LARGEST_OUTPUT = 1e30
 """Bound of all sums in a network, for the same reason."""
+Feature = Annotated[str, Meta(pattern=r"^\w{1,100}\Z")]
+"""The name of a feature."""
 Ceiling = Annotated[float, Meta(ge=1e-3, le=1e15)]
 """Of a device: a rate a microsecond, or the least microseconds of a kernel."""
 
@@ -76,7 +78,7 @@ class DeviceHeader(msgspec.Struct, frozen=True):
 class GroupHeader(msgspec.Struct, frozen=True):
     """A group's features and numbers in a file, as in `GroupModel`."""
 
-    names: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=10_000)]
+    names: Annotated[tuple[Feature, ...], Meta(min_length=1, max_length=10_000)]
     networks: Annotated[int, Meta(ge=1, le=1000)]
     reach: Annotated[float, Meta(ge=1e-3, le=1e3)]
     far: Annotated[float, Meta(gt=0, le=1e6)]

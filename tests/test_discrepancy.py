@@ -193,9 +193,7 @@ def _tensors(change: Callable[[dict[str, np.ndarray]], object]) -> dict[str, np.
         pytest.param(lambda t: t.update(scale=np.zeros(9, dtype=np.float32)), "scale is not", id="scale-0"),
         pytest.param(lambda t: t.update(mean=np.zeros(8, dtype=np.float32)), "do not fit", id="width"),
         pytest.param(lambda t: t.update({"eager/weights": np.zeros(3, dtype=np.float32)}), "do not fit", id="weights"),
-        pytest.param(
-            lambda t: t.update({"eager/kernel": np.zeros(3, dtype=np.float32)}), "kernel is not", id="length-0"
-        ),
+        pytest.param(lambda t: t.update({"eager/kernel": np.zeros(3, np.float32)}), "kernel is not", id="length-0"),
         pytest.param(lambda t: t.update({"eager/kernel": np.ones(2, dtype=np.float32)}), "not a whole", id="kernel"),
     ],
 )

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +19,7 @@ import pytest
 from costmodel import hardware
 from costmodel.errors import ProfileError, UnknownHardwareError
 from costmodel.hardware import DEFAULT, list_profiles, load_profile, resolve_default, shipped_directory, user_directory
+from costmodel.hosts import list_hosts
 
 SHIPPED = ("amd-epyc-2-threads", "intel-xeon-16-threads", "nvidia-h200")
 
@@ -77,6 +84,64 @@ def test_the_users_directory_is_below_home(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert user_directory().is_relative_to(tmp_path)
+
+
+@pytest.mark.parametrize("fault", ["a file", "a loop of links", "a name too long", "no permission"])
+def test_a_home_that_cannot_be_entered_hides_no_shipped_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+):
+    home = tmp_path / ("x" * 300 if fault == "a name too long" else "home")
+    if fault == "a file":
+        home.touch()
+    elif fault == "a loop of links":
+        home.symlink_to(home.name)
+    elif fault == "no permission":
+        home.mkdir(mode=0)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    with without_privileges():
+        with pytest.raises(OSError, match=re.escape(str(user_directory()))):
+            user_directory().stat()
+        assert list_profiles() == SHIPPED
+        assert load_profile(DEFAULT).name == DEFAULT
+        assert list_hosts() == {}
+
+
+@contextmanager
+def without_privileges() -> Iterator[None]:
+    """What runs within it may not enter what its owner may not, though root runs the tests."""
+    if os.geteuid():
+        yield
+        return
+    if shipped_directory().stat().st_mode & 0o005 != 0o005:
+        pytest.skip("root's own checkout")
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+FULL = """
+import resource, runpy, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # no file can be written, as on a full disk
+sys.argv = ["costmodel", *sys.argv[1:]]
+runpy.run_module("costmodel", run_name="__main__")
+"""
+
+
+def test_a_full_temporary_directory_hides_no_shipped_profile(tmp_path: Path):
+    environment = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, "hardware", "--format", "json"],
+        cwd=shipped_directory().parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["profiles"] == [*SHIPPED]
 
 
 def test_a_name_that_ships_means_what_ships(mine: Path):
