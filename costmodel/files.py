@@ -49,6 +49,17 @@ def take_name(temporary: Path, path: Path) -> None:
     temporary.replace(target)
 
 
+def without_temporary_directory() -> None:
+    """Lets torch be imported where no temporary directory can be written to, as on a full disk.
+
+    Inductor asks for one on import to name its cache, though a prediction writes nothing there; so name it one.
+    """
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.environ.get("TMPDIR", os.path.join(os.sep, "tmp")))
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

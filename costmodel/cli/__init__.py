@@ -18,6 +18,7 @@ from costmodel.cli.predict import predict
 from costmodel.cli.run import DONE, run
 from costmodel.cli.train import train
 from costmodel.cli.validate import validate
+from costmodel.files import without_temporary_directory
 
 app = typer.Typer(
     name="costmodel",
@@ -63,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:
         gc.disable()  # a fifth of a prediction's time goes into what torch's import makes, and that stays
+    without_temporary_directory()
     # --debug is an option of every command, and looked for here because a command may fail before it is parsed
     given = list(sys.argv[1:] if arguments is None else arguments)
     return run(lambda: app(given, prog_name="costmodel", standalone_mode=False), debug="--debug" in given)
