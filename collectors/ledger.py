@@ -73,11 +73,11 @@ class Ledger:
 
     def __init__(self, path: Path, environment: Mapping[str, str] | None = None) -> None:
         self.path = path
-        if environment is None and not path.is_file():
-            raise DatasetError(f"{path}: there is no such ledger")
         with self._guarded("not a ledger"):
             if path.exists():
                 require_regular(path)
+            elif environment is None:
+                raise DatasetError(f"{path}: there is no such ledger")
             self._db = sqlite3.connect(path, timeout=30, isolation_level=None)
             try:
                 self._prepare(environment)

@@ -32,8 +32,8 @@ Count = Annotated[int, Meta(ge=0, le=10**MOST_DIGITS)]
 """A number of things, or of bytes."""
 Time = Annotated[float, Meta(ge=0, le=1e15)]
 """A time in microseconds, milliseconds or seconds: at most thirty years of microseconds."""
-Duration = Annotated[float, Meta(gt=0, le=1e15)]
-"""A time that something took, so that it has a logarithm."""
+Duration = Annotated[float, Meta(ge=1e-6, le=1e15)]
+"""A time that something took, microseconds: at least a picosecond, so that it can be divided by."""
 Text = Annotated[str, Meta(max_length=10_000)]
 """A name, or a sentence."""
 
