@@ -7,12 +7,18 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
 
 from costmodel import files
 from costmodel.errors import DatasetError
+from costmodel.records import Count, Text, convert, parse_json, read_regular
 
 Runner = Literal["aten", "inductor", "autotune"]
+MOST_BYTES = 1 << 30
+"""Size of the largest file of cases that is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,18 @@ class Case:
         return self.runner != "aten"
 
 
+class CaseLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A `Case` as a line of a file."""
+
+    graph: str
+    runner: Runner
+    unit: Text = ""
+    way: Text = ""
+    position: Annotated[float, Meta(ge=0, le=1)] | None = None
+    source: Text = ""
+    uses: Count = 1
+
+
 def write_cases(path: Path, cases: Iterable[Case]) -> None:
     """Writes cases as JSON lines; the file appears whole or not at all."""
     write_whole(path, "".join(json.dumps(asdict(case)) + "\n" for case in cases))
@@ -73,13 +91,13 @@ def read_cases(path: Path) -> Iterator[Case]:
         DatasetError: the file cannot be read, or a line is not a case; the message says which.
     """
     try:
-        lines = path.read_text().splitlines()
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{path}: cannot be read: {error}") from error
-    for number, line in enumerate(lines, 1):
+        content = read_regular(path, MOST_BYTES)
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
+    for number, line in enumerate(content.splitlines(), 1):
         try:
-            yield Case(**json.loads(line))
-        except (ValueError, TypeError) as error:
+            yield Case(**msgspec.structs.asdict(convert(parse_json(line), CaseLine)))
+        except ValueError as error:
             raise DatasetError(f"{path}:{number}: not a case: {error}") from error
 
 

@@ -9,17 +9,55 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
 
 from collectors.cases import Case
 from collectors.environment import differences
 from costmodel.errors import DatasetError
+from costmodel.records import Count, Text, Time, convert, one_line, parse_json, require_regular
 
 SCHEMA = 1
 MOST_ATTEMPTS = 2
 _TABLES = {"about", "results"}
 _OPEN = "status IN ('started', 'retry')"
 """Being measured, or to be tried again as its process died; others have ended: ok, noisy, failed, oom, crashed, ..."""
+
+Quantiles = tuple[Time | None, ...]
+
+
+class CaseRecord(msgspec.Struct, frozen=True):
+    """The fields of a case's record that others use, if it has them; a record has more.
+
+    Attributes:
+        graph: text of the graph.
+        runner: how it is run.
+        way: which way of running its unit this is.
+        position: relative depth in its model.
+        source: the model or the workload that it is of.
+        uses: how often models call it.
+        attempt: how often it has been tried.
+        device_us: quantiles of device time.
+        host_us: quantiles of the time to issue it.
+        relative_error: of its result; NaN or infinite if that is.
+        copies: of it that were timed together.
+        workspace_bytes: allocated beside its result.
+    """
+
+    graph: str = ""
+    runner: Text = ""
+    way: Text | None = None
+    position: Annotated[float, Meta(ge=0, le=1)] | None = None
+    source: Text | None = None
+    uses: Count = 1
+    attempt: Count = 1
+    device_us: Quantiles | None = None
+    host_us: Quantiles | None = None
+    relative_error: float | None = None
+    copies: Count | None = None
+    workspace_bytes: Time | None = None
 
 
 class Ledger:
@@ -35,9 +73,11 @@ class Ledger:
 
     def __init__(self, path: Path, environment: Mapping[str, str] | None = None) -> None:
         self.path = path
-        if environment is None and not path.is_file():
-            raise DatasetError(f"{path}: there is no such ledger")
         with self._guarded("not a ledger"):
+            if path.exists():
+                require_regular(path)
+            elif environment is None:
+                raise DatasetError(f"{path}: there is no such ledger")
             self._db = sqlite3.connect(path, timeout=30, isolation_level=None)
             try:
                 self._prepare(environment)
@@ -46,9 +86,10 @@ class Ledger:
                 raise
 
     def _prepare(self, environment: Mapping[str, str] | None) -> None:
-        tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if tables - _TABLES:
-            raise DatasetError(f"{self.path}: not a ledger: it has the table {min(tables - _TABLES)}")
+        found = {f"{kind} {name}" for kind, name in self._db.execute("SELECT type, name FROM sqlite_master") if name}
+        known = {f"table {name}" for name in _TABLES} | {f"index sqlite_autoindex_{name}_1" for name in _TABLES}
+        if found - known:
+            raise DatasetError(f"{self.path}: not a ledger: it has the {one_line(min(found - known))}")
         (verdict,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise DatasetError(f"{self.path}: damaged: {verdict}; use a new file")
@@ -63,7 +104,7 @@ class Ledger:
         if schema != str(SCHEMA):
             raise DatasetError(f"{self.path}: a ledger of schema {schema}, not {SCHEMA}; use a new file")
         begun = None if environment is None else json.dumps(dict(environment), sort_keys=True)
-        self.environment: dict[str, str] = _object(self._about("environment", begun) or "{}")
+        self.environment = convert(parse_json(self._about("environment", begun) or "{}"), dict[str, str])
         changed = "" if environment is None else differences(self.environment, environment)
         if changed:
             raise DatasetError(f"{self.path}: begun in another environment: {changed}; use a new file")
@@ -78,8 +119,9 @@ class Ledger:
     def _guarded(self, what: str) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, ValueError, TypeError) as error:
-            raise DatasetError(f"{self.path}: {what}: {error}") from error
+        except (sqlite3.Error, OSError, ValueError, TypeError) as error:
+            said = (error.strerror if isinstance(error, OSError) else None) or one_line(str(error))
+            raise DatasetError(f"{self.path}: {what}: {said}") from error
 
     def finished(self) -> set[tuple[str, str]]:
         """(key, unit) of every case that has ended."""
@@ -109,13 +151,13 @@ class Ledger:
     def _started(self) -> list[tuple[str, str, dict[str, Any]]]:
         with self._guarded("cannot be read"):
             rows = self._db.execute("SELECT key, unit, record FROM results WHERE status = 'started'").fetchall()
-            return [(key, unit, _object(record)) for key, unit, record in rows]
+            return [(key, unit, _record(record)) for key, unit, record in rows]
 
     def _attempts(self, key: str, unit: str) -> int:
         query = f"SELECT record FROM results WHERE key = ? AND unit = ? AND {_OPEN}"  # noqa: S608 - a constant
         with self._guarded("cannot be read"):
             row = self._db.execute(query, (key, unit)).fetchone()
-            return int(_object(row[0]).get("attempt", 1)) if row else 0
+            return int(_record(row[0]).get("attempt", 1)) if row else 0
 
     def _write(self, key: str, unit: str, status: str, record: Mapping[str, Any]) -> None:
         row = (key, unit, status, time.time(), json.dumps(record))
@@ -139,7 +181,8 @@ class Ledger:
         query = f"SELECT key, unit, status, record FROM results WHERE NOT {_OPEN} ORDER BY rowid"  # noqa: S608
         with self._guarded("cannot be read"):
             for key, unit, status, record in self._db.execute(query):
-                yield {"key": key, "unit": unit, **_object(record), "status": status}
+                case, part, ended = convert((key, unit, status), tuple[Text, Text, Text])
+                yield {"key": case, "unit": part, **_record(record), "status": ended}
 
     def close(self) -> None:
         """Folds the journal into the file and closes it."""
@@ -154,8 +197,12 @@ class Ledger:
         self.close()
 
 
-def _object(text: str) -> dict[str, Any]:
-    found = json.loads(text)
-    if not isinstance(found, dict):
-        raise TypeError(f"a record is a {type(found).__name__}, not an object")
-    return found
+def _record(text: object) -> dict[str, Any]:
+    """A case's record, its fields checked; its error may be NaN.
+
+    Raises:
+        ValueError: it is none, or a field is of another type or no possible number.
+    """
+    record = convert(parse_json(convert(text, str), constants=True), dict[str, Any])
+    convert(record, CaseRecord)
+    return record

@@ -18,8 +18,8 @@ from collectors.whole_model import Case as ModelCase
 from collectors.worker import size_bytes
 from costmodel import ops
 from costmodel.errors import DatasetError, RequestError
-from costmodel.files import read_json
 from costmodel.ir import HALF_PRECISION, parse
+from costmodel.records import read_json
 
 UNIT_WORKLOADS = ("conv", "matmul", "layer")
 WORKLOADS = (*UNIT_WORKLOADS, "models", "host")

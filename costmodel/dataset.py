@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from costmodel.errors import DatasetError, GraphError
+from costmodel.errors import DatasetError, GraphError, first_line
 from costmodel.files import replacing
 from costmodel.ir import parse
 from costmodel.kernels import Extractor, Kernel
+from costmodel.records import one_line, open_regular, parse_json
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 QUANTILES = ("p10", "p25", "p50", "p75", "p90")
 WORKSPACE = "workspace_bytes"
@@ -24,8 +27,15 @@ COLUMNS = (
     + [f"host_us_{q}" for q in QUANTILES]
     + ["relative_error", "copies", WORKSPACE]
 )
-NEEDED = ("key", "graph", "runner", "unit", "way", "position", "source", "status", f"device_us_{QUANTILES[2]}")
+TEXTS = ("key", "graph", "runner", "unit", "way", "source", "status")
+"""Columns of text; the others are numbers."""
+DEVICE = f"device_us_{QUANTILES[2]}"
+NEEDED = (*TEXTS, "position", DEVICE)
 """Columns without which a table tells nothing; later versions add others."""
+MOST = 1e15
+"""What no time or number of bytes in a table exceeds."""
+MOST_BYTES = 4 << 30
+"""Size of the largest table that is read."""
 ALIGNED = "aligned"
 """In what a table is about: how many of its first rows' host times became like the others', and along which line."""
 TRUSTED = "ok"
@@ -77,15 +87,61 @@ def read_frame(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
-        about = json.loads((table.schema.metadata or {}).get(b"costmodel", b"{}"))
+        with open_regular(path, MOST_BYTES) as file:
+            table = pq.read_table(file)
+        about = parse_json((table.schema.metadata or {}).get(b"costmodel", b"{}"))
+        _check(table)
+        frame = table.replace_schema_metadata(None).to_pandas()
     except (OSError, pa.ArrowException, ValueError) as error:
-        raise DatasetError(f"{path}: not a dataset: {str(error).splitlines()[0]}") from error
-    if missing := [name for name in NEEDED if name not in table.column_names]:
-        raise DatasetError(f"{path}: not a dataset: it has no column {missing[0]}")
+        said = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise DatasetError(f"{path}: not a dataset: {one_line(first_line(said))}") from error
     if not isinstance(about, dict):
         raise DatasetError(f"{path}: not a dataset: nothing tells what it was measured on")
-    return table.to_pandas(), about
+    return frame, about
+
+
+def _check(table: pa.Table) -> None:
+    """Refuses a table whose columns are missing, of other types, or hold times that nothing takes.
+
+    Raises:
+        ValueError: the table is refused; one line says why.
+    """
+    names = table.column_names
+    if missing := [name for name in NEEDED if name not in names]:
+        raise ValueError(f"it has no column {missing[0]}")
+    if len(set(names)) < len(names):
+        raise ValueError("two of its columns have one name")
+    for name in (name for name in COLUMNS if name in names):
+        _check_column(name, table[name])
+    _check_trusted(table)
+
+
+def _check_column(name: str, column: pa.ChunkedArray) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind, types = column.type, pa.types
+    if types.is_null(kind):
+        return
+    if name in TEXTS:
+        if not (types.is_string(kind) or types.is_large_string(kind)):
+            raise ValueError(f"its column {name} is {kind}, not text")
+        return
+    if not (types.is_integer(kind) or types.is_floating(kind)):
+        raise ValueError(f"its column {name} is {kind}, not numbers")
+    most = 1.0 if name == "position" else math.inf if name == "relative_error" else MOST
+    found = pc.min_max(column).as_py()
+    if any(value is not None and not math.isnan(value) and not 0 <= value <= most for value in found.values()):
+        raise ValueError(f"its column {name} holds {found['min']:g} to {found['max']:g}, not 0 to {most:g}")
+
+
+def _check_trusted(table: pa.Table) -> None:
+    """Refuses a row that may be trained on and has no positive device time."""
+    import pyarrow.compute as pc
+
+    times = pc.filter(table[DEVICE], pc.fill_null(pc.equal(table["status"], TRUSTED), False))
+    if len(times) and not pc.all(pc.fill_null(pc.greater(times, 0), False)).as_py():
+        raise ValueError(f"a row of status {TRUSTED} has no positive {DEVICE}")
 
 
 def kernel_of(graph_text: str, runner: str) -> Kernel:

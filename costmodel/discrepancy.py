@@ -21,7 +21,7 @@ import numpy.typing as npt
 from costmodel.errors import ProfileError
 from costmodel.ir import HALF_PRECISION
 from costmodel.kernels import Kernel
-from costmodel.predictor import Array, scaled
+from costmodel.predictor import OUTLYING, Array, scaled
 from costmodel.tensors import Tensors, finite_float32, read_tensors, write_tensors
 from costmodel.timeline import TimedProgram, Timing
 
@@ -169,7 +169,7 @@ class Discrepancy:
     def _parse(cls, about: Mapping[str, object], loaded: Tensors) -> Discrepancy:
         if about["properties"] not in (list(PROPERTIES), list(PROPERTIES[:EARLIER])):
             raise ProfileError("whole models are told apart by other properties than this version's; train it again")
-        tensors = {name: finite_float32(name, tensor) for name, tensor in loaded.items()}
+        tensors = {name: finite_float32(name, tensor, *_possible(name)) for name, tensor in loaded.items()}
         mean, scale, models = (tensors[name] for name in ("mean", "scale", "models"))
         if about["properties"] != list(PROPERTIES):
             added = (0, len(PROPERTIES) - EARLIER)
@@ -181,11 +181,17 @@ class Discrepancy:
             sd, length, noise = (float(value) for value in tensors[f"{mode}/kernel"])
             processes[mode] = Process(sd, length, noise, tensors[f"{mode}/weights"])
         width = (len(PROPERTIES),)
-        fit = mean.shape == scale.shape == models.shape[1:] == width and bool((scale > 0).all())
-        fit &= all(one.length > 0 and one.weights.shape == models.shape[:1] for one in processes.values())
-        if not fit:
+        fit = mean.shape == scale.shape == models.shape[1:] == width
+        if not fit or any(one.weights.shape != models.shape[:1] for one in processes.values()):
             raise ProfileError("the tensors of the whole models do not fit together")
         return cls(mean, scale, models, processes)
+
+
+def _possible(name: str) -> tuple[float, float]:
+    """The least and the largest value of a tensor, far wider than those of fitted ones: with them no sum overflows."""
+    if name == "models":
+        return -OUTLYING, OUTLYING
+    return (1e-6, 1e3) if name == "scale" or name.endswith("/kernel") else (-1e9, 1e9)
 
 
 def squares(x: Array, models: Array) -> Array:

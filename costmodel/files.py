@@ -1,40 +1,13 @@
-"""Files that appear whole or not at all: written under a temporary name beside them, then renamed; and JSON in them."""
+"""Files that appear whole or not at all: written under a temporary name beside them, then renamed."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
-
-MOST_DIGITS = 18
-
-
-def read_json(path: Path) -> Any:
-    """What a file holds as JSON, where numbers are finite and no integer has over 18 digits.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is none.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse, parse_int=_integer)
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number of JSON's")
-
-
-def _integer(text: str) -> int:
-    if len(text) > MOST_DIGITS:
-        raise ValueError(f"an integer of {len(text)} digits")
-    return int(text)
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -88,6 +61,18 @@ def _reserve(target: Path) -> Path:
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:64]}.", dir=target.parent)
     os.close(handle)
     return Path(name)
+
+
+def without_temporary_directory() -> None:
+    """Lets torch be imported where no temporary directory can be written to, as on a full disk.
+
+    Inductor asks for one on import to name its cache, though a prediction writes nothing there; so name it one.
+    """
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        place = os.environ.get("TMPDIR", "/tmp")  # noqa: S108 - a name alone: nothing can be written there
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", place)
 
 
 def _umask() -> int:

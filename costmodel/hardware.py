@@ -13,15 +13,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
 
 from costmodel import checks
 from costmodel.checks import checked
 from costmodel.discrepancy import Discrepancy, none_found
 from costmodel.errors import ProfileError, UnknownHardwareError
-from costmodel.files import read_json
 from costmodel.predictor import Predictor
 from costmodel.predictor_file import load_predictor
+from costmodel.records import Duration, Format, Shallow, Text
 
 CARD_SCHEMA = 1
 PREDICTOR, WHOLE_MODELS = "predictor.safetensors", "whole_models.safetensors"
@@ -30,10 +33,69 @@ DEFAULT = "nvidia-h200"
 HOST_COSTS = frozenset({"eager_host", "default_host", "graph_host", "compile"})
 """Tables of costs that are the host's; the rest is the device's, or relative to these."""
 
-LARGEST: Mapping[str, float] = {"costs": 1e9, "intervals": 20.0}
-"""What no number in these sections of a card exceeds: a thousand seconds, and a factor of 10^8."""
 TOLD = "_told"
 """Ends the names of intervals for a host whose speed is known."""
+Cost = Annotated[float, Meta(ge=-1e8, le=1e8)]
+"""A fitted coefficient, microseconds or a factor; one of several may be negative, as their sum is what was measured."""
+DeviceCost = Annotated[float, Meta(ge=0, le=1e8)]
+"""What a launch or a call takes the device beyond its kernels, microseconds, or a share."""
+HalfWidth = Annotated[float, Meta(ge=0, le=20)]
+"""Of the prediction interval of a logarithm: at most a factor of 10^8."""
+
+
+class HostFacts(msgspec.Struct, frozen=True):
+    """Speed of the hosts that a profile was measured on; empty for a CPU's profile.
+
+    Attributes:
+        probe_us: duration of the probe on the profile's own host.
+        machines_us: the same on each machine that was measured.
+    """
+
+    probe_us: Duration | None = None
+    machines_us: tuple[Duration, ...] = ()
+
+
+class CostTables(msgspec.Struct, frozen=True):
+    """Tables of fitted costs by the names of `costmodel.calibrate`."""
+
+    eager_host: dict[str, Cost] = {}
+    eager_device: dict[str, DeviceCost] = {}
+    eager_wall: dict[str, DeviceCost] = {}
+    eager_serial: dict[str, Cost] = {}
+    default_host: dict[str, Cost] = {}
+    default_device: dict[str, DeviceCost] = {}
+    default_wall: dict[str, DeviceCost] = {}
+    default_serial: dict[str, Cost] = {}
+    graph_host: dict[str, Cost] = {}
+    compile: dict[str, Cost] = {}
+
+
+class Card(msgspec.Struct, frozen=True):
+    """The fields of a card that predictions use; others are only shown.
+
+    Attributes:
+        schema: version of the format.
+        environment: what the profile was measured in.
+        predictor_sha256: hash of the predictor's file; empty for none.
+        whole_models_sha256: hash of the discrepancy's file; unset in profiles without.
+        host: speed of the hosts.
+        costs: fitted costs by table.
+        intervals: half-widths of 90 % prediction intervals of logarithms, by quantity and mode.
+    """
+
+    schema: int
+    environment: dict[str, Text] = {}
+    predictor_sha256: Text = ""
+    whole_models_sha256: Text | msgspec.UnsetType = msgspec.UNSET
+    host: HostFacts = HostFacts()
+    costs: CostTables = CostTables()
+    intervals: dict[str, dict[str, HalfWidth]] = {}
+
+
+SHOWN = Format(dict[str, Shallow], "a card", ProfileError, "train the profile again", (CARD_SCHEMA,), 16 << 20)
+"""A card as it is shown, whatever is in it."""
+USED = Format(Card, "a card", ProfileError, "train the profile again", (CARD_SCHEMA,))
+"""A card as it is used."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +117,22 @@ class Profile:
     host_told: bool = False
 
     @cached_property
+    def facts(self) -> Card:
+        """The fields of the card that predictions use.
+
+        Raises:
+            ProfileError: one of them is of another type, or no possible number; the message names it.
+        """
+        return USED.check(self.card, str(self.path / "card.json"))
+
+    @cached_property
     def predictor(self) -> Predictor:
         """The trained predictor.
 
         Raises:
             ProfileError: its file is not the one that the card was written with, or is damaged.
         """
-        return load_predictor(self.path / PREDICTOR, str(self.card.get("predictor_sha256")))
+        return load_predictor(self.path / PREDICTOR, self.facts.predictor_sha256)
 
     @cached_property
     def discrepancy(self) -> Discrepancy:
@@ -70,9 +141,8 @@ class Profile:
         Raises:
             ProfileError: its file is not the one that the card was written with, or is damaged.
         """
-        if "whole_models_sha256" not in self.card:
-            return none_found()
-        return Discrepancy.load(self.path / WHOLE_MODELS, str(self.card["whole_models_sha256"]))
+        sha256 = self.facts.whole_models_sha256
+        return none_found() if sha256 is msgspec.UNSET else Discrepancy.load(self.path / WHOLE_MODELS, sha256)
 
     def using(self, predictor: Predictor) -> Profile:
         """The profile with another predictor in place of its own."""
@@ -81,10 +151,9 @@ class Profile:
         return other
 
     @property
-    def environment(self) -> Mapping[str, object]:
+    def environment(self) -> Mapping[str, str]:
         """What the profile was measured in; empty if its card does not tell."""
-        found = self.card.get("environment")
-        return found if isinstance(found, Mapping) else {}
+        return self.facts.environment
 
     @property
     def on_cpu(self) -> bool:
@@ -94,7 +163,7 @@ class Profile:
     @property
     def capability(self) -> str:
         """The GPU's compute capability, such as `9.0`; empty for a CPU."""
-        return str(self.environment.get("capability", ""))
+        return self.environment.get("capability", "")
 
     def costs(self, name: str, needed: Sequence[str] = ()) -> Mapping[str, float]:
         """A table of fitted costs from the card (`eager_host`, `default_wall`, ...); microseconds, but for ratios.
@@ -102,11 +171,11 @@ class Profile:
         Raises:
             ProfileError: the card has no such table, or one that lacks a cost that is needed.
         """
-        table = self._numbers("costs", name)
+        table: Mapping[str, float] = getattr(self.facts.costs, name, {})
+        if not table:
+            raise self._lacks(f"no usable costs {name!r}")
         if missing := [cost for cost in needed if cost not in table]:
-            raise ProfileError(
-                f"{self.path / 'card.json'}: costs {name!r} lack {missing[0]!r}; train the profile again"
-            )
+            raise self._lacks(f"costs {name!r} lack {missing[0]!r}")
         return at_speed(name, table, self.host_speed)
 
     def intervals(self, name: str) -> Mapping[str, float]:
@@ -117,23 +186,14 @@ class Profile:
         Raises:
             ProfileError: the card has no such table.
         """
-        found = self.card.get("intervals")
-        known = self.host_told and isinstance(found, Mapping) and name + TOLD in found
-        widths = self._numbers("intervals", name + TOLD if known else name)
-        if min(widths.values()) < 0:
-            raise ProfileError(
-                f"{self.path / 'card.json'}: an interval of {name!r} is negative; train the profile again"
-            )
-        return widths
-
-    def _numbers(self, section: str, name: str) -> dict[str, float]:
-        try:
-            table = {str(key): float(value) for key, value in self.card[section][name].items()}
-        except (KeyError, TypeError, ValueError, AttributeError):
-            table = {}
-        if not table or not all(abs(value) <= LARGEST[section] for value in table.values()):
-            raise ProfileError(f"{self.path / 'card.json'}: no usable {section} {name!r}; train the profile again")
+        found = self.facts.intervals
+        table = found.get(name + TOLD if self.host_told and name + TOLD in found else name)
+        if not table:
+            raise self._lacks(f"no usable intervals {name!r}")
         return table
+
+    def _lacks(self, what: str) -> ProfileError:
+        return ProfileError(f"{self.path / 'card.json'}: {what}; train the profile again")
 
 
 def at_speed(name: str, table: Mapping[str, float], host_speed: float) -> Mapping[str, float]:
@@ -159,11 +219,16 @@ def user_directory() -> Path:
 
 def list_profiles() -> tuple[str, ...]:
     """The names of all profiles, shipped ones first."""
-    names: dict[str, None] = {}
-    for directory in (shipped_directory(), user_directory()):
-        if directory.is_dir():
-            names.update(dict.fromkeys(sorted(card.parent.name for card in directory.glob("*/card.json"))))
-    return tuple(names)
+    found = (*_profiles_in(shipped_directory()), *_profiles_in(user_directory()))
+    return tuple(dict.fromkeys(found))
+
+
+def _profiles_in(directory: Path) -> list[str]:
+    """The names of the profiles in a directory; none where it is not there or cannot be entered."""
+    try:
+        return sorted(place.name for place in directory.iterdir() if (place / "card.json").exists())
+    except OSError:
+        return []
 
 
 @checked(name=checks.text)
@@ -180,13 +245,11 @@ def load_profile(name: str) -> Profile:
         )
     shipped = shipped_directory() / name
     path = shipped if (shipped / "card.json").is_file() else user_directory() / name
-    try:
-        card = read_json(path / "card.json")
-    except (OSError, ValueError) as error:
-        raise ProfileError(f"{path / 'card.json'}: cannot be read: {error}") from error
-    if not isinstance(card, dict) or card.get("schema") != CARD_SCHEMA:
-        raise ProfileError(f"{path / 'card.json'}: not a card of schema {CARD_SCHEMA}; train the profile again")
-    return Profile(name, path, card)
+    file = path / "card.json"
+    card = SHOWN.check(SHOWN.load(file), str(file))
+    profile = Profile(name, path, card)
+    _ = profile.facts  # a damaged card is refused here, not in the middle of a prediction
+    return profile
 
 
 def resolve_default() -> tuple[str, str]:

@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 
 from costmodel.errors import ProfileError, RequestError
-from costmodel.files import read_json, write_whole
+from costmodel.files import write_whole
 from costmodel.hardware import Profile, user_directory
+from costmodel.records import Format
 
 SCHEMA = 1
 SLOWEST, FASTEST = 0.05, 20.0
+NAME = r"[A-Za-z][A-Za-z0-9._-]{0,63}"
+"""What a host can be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,22 @@ class Host:
 
     name: str
     speed: float = 1.0
+
+
+class ProbedHost(msgspec.Struct, frozen=True):
+    """A host in the file: how long the probe takes on it."""
+
+    probe_us: Annotated[float, Meta(gt=0)]
+
+
+class HostsFile(msgspec.Struct, frozen=True):
+    """The file of a user's hosts, by name."""
+
+    schema: int
+    hosts: dict[Annotated[str, Meta(pattern=rf"^{NAME}\Z")], ProbedHost]
+
+
+HOSTS = Format(HostsFile, "a file of hosts", ProfileError, "remove it and collect the hosts again", (SCHEMA,), 1 << 20)
 
 
 def resolve_host(wanted: str | None, profile: Profile) -> Host:
@@ -63,11 +86,10 @@ def speed_of(probe_us: float, profile: Profile) -> float:
     Raises:
         ProfileError: the profile does not tell how long the probe took on its own host.
     """
-    probed = profile.card.get("host")
-    own = probed.get("probe_us") if isinstance(probed, Mapping) else None
-    if not isinstance(own, (int, float)) or not own > 0:
+    own = profile.facts.host.probe_us
+    if own is None:
         raise ProfileError(f"{profile.path / 'card.json'}: its host's speed is not told; train the profile again")
-    speed = float(own) / probe_us
+    speed = own / probe_us
     if not SLOWEST <= speed <= FASTEST:
         raise ProfileError(
             f"{hosts_file()}: a launch of {probe_us:g} us is no host's; remove it and collect the host again"
@@ -76,9 +98,8 @@ def speed_of(probe_us: float, profile: Profile) -> float:
 
 
 def _own_name(profile: Profile) -> str:
-    probed = profile.card.get("host")
-    machines = probed.get("machines_us") if isinstance(probed, Mapping) else None
-    if isinstance(machines, list) and len(machines) > 1:
+    machines = profile.facts.host.machines_us
+    if len(machines) > 1:
         return f"the middle one of {len(machines)} machines"
     taken_on = profile.environment
     known = {"host_cpu", "cores"} <= taken_on.keys()
@@ -107,16 +128,9 @@ def list_hosts() -> dict[str, float]:
         ProfileError: their file is damaged or of another version.
     """
     path = hosts_file()
-    if not path.exists():
+    if not os.path.lexists(path):
         return {}
-    try:
-        data = read_json(path)
-        found = {str(name): float(host["probe_us"]) for name, host in data["hosts"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ProfileError(f"{path}: not a file of hosts: {error}; remove it and collect the hosts again") from error
-    if data.get("schema") != SCHEMA or not all(0 < us < math.inf for us in found.values()):
-        raise ProfileError(f"{path}: not a file of hosts of schema {SCHEMA}; remove it and collect the hosts again")
-    return found
+    return {name: host.probe_us for name, host in HOSTS.read(path).hosts.items()}
 
 
 def save_host(name: str, probe_us: float) -> Path:
@@ -126,7 +140,7 @@ def save_host(name: str, probe_us: float) -> Path:
         RequestError: the name is none, or the file cannot be written.
         ProfileError: the file that there is is damaged.
     """
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9._-]{0,63}", name):
+    if not re.fullmatch(NAME, name):
         raise RequestError(f"impossible name {name!r} for a host; use letters, digits, '-', '_', '.', a letter first")
     hosts = {known: {"probe_us": us} for known, us in list_hosts().items()} | {name: {"probe_us": probe_us}}
     path = hosts_file()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
 from costmodel.errors import DatasetError
+from costmodel.records import Count, Duration, Text, convert, one_line, parse_json, read_regular
 
 FOLDS = 8
 """Into how many parts datasets are cut, each predicted by what was learnt from the others."""
@@ -67,6 +69,40 @@ HOST_TIMES: Mapping[str, str] = {mode: f"{mode}_host_us" for mode in ("eager", *
 """What the time is called that the host takes for a call in each mode."""
 HOST_BOUND = 0.8
 """If the host takes more than this part of a call's latency, it decides how long that is."""
+
+
+MOST_BYTES = 1 << 30
+"""Size of the largest file of measured models that is read."""
+Quantiles = Annotated[tuple[Duration, ...], Meta(min_length=3, max_length=100)]
+"""Times of a call, the median in the third place."""
+
+
+class CaseRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of a measured case that are used; a file's records have others, and `*_us` fields of other calls.
+
+    Attributes:
+        model: its name.
+        batch_size: of the input.
+        precision: of the parameters.
+        layout: of the input.
+        environment: index of the environment that it was measured in.
+        session: its measurements in one go share this.
+        disturbed: modes whose rounds do not count.
+        latency_us: quantiles of each round by what was called.
+        probe_us: duration of the host probe.
+        probes_us: the same before each round, and after the last.
+    """
+
+    model: Text
+    batch_size: Annotated[int, Meta(ge=1, le=10**9)]
+    precision: Text
+    layout: Text
+    environment: Count = 0
+    session: Text | None = None
+    disturbed: tuple[Text, ...] = ()
+    latency_us: dict[str, Annotated[tuple[Quantiles, ...], Meta(min_length=1)]] = {}
+    probe_us: Duration | msgspec.UnsetType = msgspec.UNSET
+    probes_us: Annotated[tuple[Duration, ...], Meta(min_length=2)] | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +176,35 @@ def read_measured(path: Path, slow: bool = False) -> tuple[list[Measured], dict[
         DatasetError: the file is missing or a line is not a case.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        rows = [json.loads(line) for line in lines]
+        rows = _rows(read_regular(path, MOST_BYTES))
         about = rows.pop(0) if "schema" in rows[0] else {}
         cases = [_measured(row) for row in rows if "error" not in row]
         return _with_speeds(cases) if slow else _without_slow(_with_speeds(_without_disturbed(cases))), about
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise DatasetError(f"{path}: not a file of whole-model measurements: {error}") from error
+        said = (error.strerror if isinstance(error, OSError) else None) or one_line(str(error))
+        raise DatasetError(f"{path}: not a file of whole-model measurements: {said}") from error
+
+
+def _rows(content: bytes) -> list[dict[str, Any]]:
+    """The objects of a file's lines, each case among them checked."""
+    rows = []
+    for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), 1):
+        try:
+            row = convert(parse_json(line, constants=True), dict[str, Any])  # an error may be NaN
+            if "error" not in row and not (number == 1 and "schema" in row):
+                _check(row)
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from error
+        rows.append(row)
+    return rows
+
+
+def _check(row: Mapping[str, Any]) -> None:
+    """Refuses a record of a case with a field of another type, or a time that nothing takes."""
+    convert(row, CaseRecord)
+    for name, times in row.items():
+        if name.endswith("_us") and name not in CaseRecord.__struct_fields__:
+            convert({name: times}, dict[str, Quantiles | Duration | None])
 
 
 def _with_speeds(cases: Sequence[Measured]) -> list[Measured]:

@@ -8,28 +8,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+from msgspec import Meta
 
 from costmodel import checks
 from costmodel.checks import checked
 from costmodel.errors import PlanError
-from costmodel.files import read_json, write_whole
+from costmodel.files import write_whole
 from costmodel.ir import Graph
 from costmodel.lanes import MOST_LANES
+from costmodel.records import Count, Format, Text, Time
 
 SCHEMA = 4
-NEW_SINCE: Mapping[int, Mapping[str, Any]] = {
-    2: {"memory_bytes": None, "warnings": []},
-    3: {"warnings": []},
-    SCHEMA: {},
-}
-"""Schemas that can be read -> the fields that plans of them do not have, with the values they are read with."""
 Backend = Literal["eager", "inductor", "cudnn"]
 Launch = Literal["stream", "graph"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
@@ -79,7 +76,7 @@ class Plan:
         build_s: predicted time to compile the plan's regions.
         torch: version of torch that the plan was made with.
         search: whether cuDNN's algorithms are searched for when the plan is applied, in place of its heuristics.
-        memory_bytes: predicted bytes that a call needs, weights and inputs included; None in a plan of schema 2.
+        memory_bytes: predicted bytes that a call needs, weights and inputs included.
         warnings: one line each; first, where it is so, that a call needs more memory than the device has.
     """
 
@@ -127,7 +124,7 @@ class Plan:
         """
         planned = [name for region in self.regions for name in region.ops]
         made = {op.name: op for op in main.ops}
-        odd = sorted(set(planned) ^ made.keys()) or sorted(name for name, n in Counter(planned).items() if n > 1)
+        odd = sorted(set(planned) ^ made.keys()) or sorted(name for name, uses in Counter(planned).items() if uses > 1)
         if odd:
             raise PlanError(f"the plan's regions do not fit the model at operator {odd[0]}; make the plan again")
         done = {value.name for value in main.values}
@@ -166,13 +163,7 @@ class Plan:
         Raises:
             PlanError: the file cannot be read, or is no plan of this version.
         """
-        try:
-            data = read_json(Path(path))
-        except OSError as error:
-            raise PlanError(f"{path}: cannot be read: {error.strerror}") from error
-        except ValueError as error:
-            raise PlanError(f"{path}: not a plan: {error}") from error
-        return cls.from_dict(data, str(path))
+        return cls.from_dict(FORMAT.load(Path(path)), str(path))
 
     @classmethod
     def from_dict(cls, data: Any, where: str = "the plan") -> Plan:
@@ -181,64 +172,45 @@ class Plan:
         Raises:
             PlanError: something is missing, unknown or of the wrong type; the message names it.
         """
-        if not isinstance(data, dict) or data.get("schema") not in [*NEW_SINCE]:
-            raise PlanError(f"{where}: not a plan of schema 2, 3 or {SCHEMA}; make the plan again")
-        data = {**NEW_SINCE[data["schema"]], **data}
-        expected = {"schema", *cls.__dataclass_fields__}
-        if odd := sorted(expected ^ data.keys()):
-            raise PlanError(f"{where}: {odd[0]!r} is missing or unknown; make the plan again")
-        for key in ("model", "graph", "hardware", "strategy", "launch", "torch"):
-            _need(isinstance(data[key], str), where, key)
-        _need(data["launch"] in LAUNCHES, where, "launch")
-        _need(isinstance(data["search"], bool), where, "search")
-        _need(data["memory_bytes"] is None or _is_count(data["memory_bytes"]), where, "memory_bytes")
-        _need(_are_strings(data["moves"]), where, "moves")
-        _need(_are_strings(data["warnings"]), where, "warnings")
-        _need(_is_time(data["build_s"]), where, "build_s")
-        latency = data["latency_ms"]
-        _need(isinstance(latency, dict) and all(map(_is_time, latency.values())), where, "latency_ms")
-        _need(isinstance(data["regions"], list), where, "regions")
-        fields = {key: value for key, value in data.items() if key != "schema"}
-        return cls(
-            **fields
-            | {
-                "moves": tuple(data["moves"]),
-                "warnings": tuple(data["warnings"]),
-                "regions": tuple(_region(item, f"{where}: region {i}") for i, item in enumerate(data["regions"])),
-            }
-        )
+        record = FORMAT.check(data, where)
+        fields = {name: getattr(record, name) for name in cls.__dataclass_fields__}
+        return cls(**fields | {"regions": tuple(Region(**msgspec.structs.asdict(one)) for one in record.regions)})
+
+
+class RegionRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A `Region` in a file."""
+
+    backend: Backend
+    ops: Annotated[tuple[Text, ...], Meta(min_length=1)]
+    layers: tuple[Text, ...]
+    us: Time
+    why: Text
+    lane: Annotated[int, Meta(ge=0, lt=MOST_LANES)]
+
+
+class PlanRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A `Plan` in a file."""
+
+    schema: int
+    model: Text
+    graph: Text
+    hardware: Text
+    strategy: Text
+    moves: tuple[Text, ...]
+    launch: Launch
+    regions: tuple[RegionRecord, ...]
+    latency_ms: dict[str, Time]
+    build_s: Time
+    torch: Text
+    search: bool
+    memory_bytes: Count | None
+    warnings: tuple[Text, ...]
+
+
+FORMAT = Format(PlanRecord, "a plan", PlanError, "make the plan again", (SCHEMA,))
 
 
 def fingerprint(graph: Graph) -> str:
     """What identifies a captured graph: a hash of its operators, types and wiring, not of any name in it."""
     text = str(Graph("", graph.values, graph.ops, graph.outputs))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _region(data: Any, where: str) -> Region:
-    _need(isinstance(data, dict) and data.keys() == set(Region.__dataclass_fields__), where, "keys")
-    _need(data["backend"] in BACKENDS, where, "backend")
-    _need(_are_strings(data["ops"]) and bool(data["ops"]), where, "ops")
-    _need(_are_strings(data["layers"]), where, "layers")
-    _need(_is_time(data["us"]), where, "us")
-    _need(isinstance(data["why"], str), where, "why")
-    lane = data["lane"]
-    _need(_is_count(lane) and lane < MOST_LANES, where, "lane")
-    return Region(data["backend"], tuple(data["ops"]), tuple(data["layers"]), float(data["us"]), data["why"], lane)
-
-
-def _need(holds: bool, where: str, key: str) -> None:
-    if not holds:
-        raise PlanError(f"{where}: {key!r} is not what a plan has there; make the plan again")
-
-
-def _are_strings(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_time(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0

@@ -185,6 +185,7 @@ def _modes(
 ) -> dict[str, ModePrediction]:
     timed = TimedProgram.of(eager, eager_kernels), TimedProgram.of(compiled, compiled_kernels)
     timings = profile.discrepancy.correct(timeline.timings(*timed, tables), *timed)
+    _check_timings(timings, profile)
     latency_widths, speedup_widths = profile.intervals("latency"), profile.intervals("speedup")
     if "eager" not in latency_widths:
         raise ProfileError(f"{profile.name}: the profile has no interval for eager execution; train it again")
@@ -209,6 +210,18 @@ def _modes(
         calls = math.ceil(compile_s / saved) if saved > 0 else None
         modes[mode] = ModePrediction(*common, speedup, speedup / wide, speedup * wide, compile_s, calls)
     return modes
+
+
+def _check_timings(timings: Mapping[str, timeline.Timing], profile: Profile) -> None:
+    """Refuses times that no call takes: each cost of a card may be possible, and their sum not be."""
+    for mode, timing in timings.items():
+        parts_us = timing.latency_us, timing.host_us, timing.device_us
+        if not all(0 <= us < math.inf for us in parts_us) or not timing.latency_us:
+            latency, host, device = (f"{us:g} us" for us in parts_us)
+            raise ProfileError(
+                f"{profile.path / 'card.json'}: its costs give {mode} a latency of {latency}, {host} of the host and "
+                f"{device} of the device; train the profile again"
+            )
 
 
 def _range_width(*groups: Sequence[Estimate]) -> float:

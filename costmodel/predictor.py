@@ -41,6 +41,18 @@ class Network:
                 x = np.maximum(x, 0.0)
         return x[:, 0]
 
+    def largest(self, most: float) -> float:
+        """A bound of the magnitude of all sums in it, for features of at most such a magnitude.
+
+        It bounds each layer's outputs by its weights' magnitudes (interval arithmetic).
+        """
+        bound = np.full(len(self.weights[0]), most)
+        largest = most
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            bound = bound @ np.abs(weight) + np.abs(bias)
+            largest = max(largest, float(bound.max()))
+        return largest
+
 
 TREES_SHARE = 0.4
 """Of files of earlier versions, which do not say."""

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
 from costmodel.errors import ProfileError
 from costmodel.features import Roofline
-from costmodel.predictor import TREES_SHARE, Array, GroupModel, Network, Predictor, Steps, in_steps, none_measured
-from costmodel.tensors import Tensors, finite_float32, read_tensors, write_tensors
+from costmodel.predictor import (
+    OUTLYING,
+    TREES_SHARE,
+    Array,
+    GroupModel,
+    Network,
+    Predictor,
+    Steps,
+    in_steps,
+    none_measured,
+)
+from costmodel.records import convert
+from costmodel.tensors import LARGEST, Tensors, finite_float32, read_tensors, write_tensors
 from costmodel.trees import Trees
 
 MEMORY = "memory"
@@ -32,6 +44,52 @@ NUMBER, PLACES = "number", {"feature": np.int8, "right": np.int16, "roots": np.i
 """Their fields."""
 WHOLE = {MEMORY: np.int16, **PLACES}
 """Tensors that may be of whole numbers, and of which."""
+POSSIBLE: Mapping[str, tuple[float, float]] = {
+    "mean": (-1e6, 1e6),
+    "scale": (1e-6, 1e6),
+    "residual": (-50.0, 50.0),
+    "known": (-50.0, 50.0),
+    "limits": (-50.0, 50.0),
+    "edges": (0.0, 1e12),
+    "widths": (0.0, 20.0),
+    "workspace": (-1.0, 1e6),
+    "host_us": (0.0, 1e6),
+    NUMBER: (-1e6, 1e6),
+}
+"""Least and largest values of tensors, far wider than those of trained ones: within them every predicted time is finite
+and positive, as no sum or exponential of them leaves the range of 32-bit numbers."""
+LARGEST_OUTPUT = 1e30
+"""Bound of all sums in a network, for the same reason."""
+Feature = Annotated[str, Meta(pattern=r"^\w{1,100}\Z")]
+"""The name of a feature."""
+Ceiling = Annotated[float, Meta(ge=1e-3, le=1e15)]
+"""Of a device: a rate a microsecond, or the least microseconds of a kernel."""
+
+
+class DeviceHeader(msgspec.Struct, frozen=True):
+    """A device's ceilings in a file, as in `Roofline`."""
+
+    bytes_per_us: Ceiling
+    peak: dict[str, Ceiling]
+    floor_us: Ceiling
+    multiprocessors: Annotated[int, Meta(ge=1, le=1_000_000)]
+
+
+class GroupHeader(msgspec.Struct, frozen=True):
+    """A group's features and numbers in a file, as in `GroupModel`."""
+
+    names: Annotated[tuple[Feature, ...], Meta(min_length=1, max_length=10_000)]
+    networks: Annotated[int, Meta(ge=1, le=1000)]
+    reach: Annotated[float, Meta(ge=1e-3, le=1e3)]
+    far: Annotated[float, Meta(gt=0, le=1e6)]
+    trees_share: Annotated[float, Meta(ge=0, le=1)] = TREES_SHARE
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What a predictor's file says about its tensors."""
+
+    groups: dict[str, GroupHeader]
+    device: DeviceHeader
 
 
 def save_predictor(predictor: Predictor, path: Path) -> str:
@@ -75,31 +133,28 @@ def load_predictor(path: Path, sha256: str | None = None) -> Predictor:
 
 
 def _parse(about: Mapping[str, Any], loaded: Tensors) -> Predictor:
+    header = convert(about, Header)
     tensors: dict[str, Any] = {}
     for key, tensor in loaded.items():
-        whole = WHOLE.get(key.rpartition("/")[2])
-        tensors[key] = tensor if whole is not None and tensor.dtype == whole else finite_float32(key, tensor)
-    device = about["device"]
-    peak = {str(kind): float(rate) for kind, rate in device["peak"].items()}
-    roofline = Roofline(float(device["bytes_per_us"]), peak, float(device["floor_us"]))
-    for rate in (roofline.bytes_per_us, roofline.floor_us, *peak.values()):
-        if not (math.isfinite(rate) and rate > 0):
-            raise ProfileError("a ceiling of the device is no positive number")
-    groups = {name: _parse_group(name, entry, tensors) for name, entry in about["groups"].items()}
-    return Predictor(groups, roofline, int(device["multiprocessors"]))
+        field = key.rpartition("/")[2]
+        whole = WHOLE.get(field)
+        within = POSSIBLE.get(field, (-LARGEST, LARGEST))
+        tensors[key] = tensor if whole is not None and tensor.dtype == whole else finite_float32(key, tensor, *within)
+    device = header.device
+    roofline = Roofline(device.bytes_per_us, device.peak, device.floor_us)
+    groups = {name: _parse_group(name, group, tensors) for name, group in header.groups.items()}
+    return Predictor(groups, roofline, device.multiprocessors)
 
 
-def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Any]) -> GroupModel:
-    names = tuple(str(item) for item in about["names"])
-    networks = tuple(_parse_network(f"{name}/{number}", tensors) for number in range(int(about["networks"])))
+def _parse_group(name: str, header: GroupHeader, tensors: Mapping[str, Any]) -> GroupModel:
+    names = header.names
+    networks = tuple(_parse_network(f"{name}/{number}", tensors) for number in range(header.networks))
     memory = tensors[f"{name}/{MEMORY}"]
     model = GroupModel(
         names=names,
         networks=networks,
         memory=memory if memory.dtype == np.int16 else in_steps(memory),
-        reach=float(about["reach"]),
-        far=float(about["far"]),
-        trees_share=float(about.get("trees_share", TREES_SHARE)),
+        **{key: getattr(header, key) for key in NUMBERS},
         trees=_parse_trees(f"{name}/trees", tensors, len(names)),
         host_trees=_parse_trees(f"{name}/host_trees", tensors, len(names)),
         **{key: tensors.get(f"{name}/{key}", none_measured()) for key in PER_KERNEL},
@@ -116,13 +171,12 @@ def _parse_group(name: str, about: Mapping[str, Any], tensors: Mapping[str, Any]
         and model.sizes.ndim == 1
         and model.limits.shape == (len(model.sizes) + 1, 2)
         and all(getattr(model, key).shape in ((0,), (rows,)) for key in PER_KERNEL)
-        and bool(networks)
         and all(network.weights[0].shape[0] == width and network.weights[-1].shape[1] == 1 for network in networks)
     )
-    numbers_fit = model.reach > 0 and model.far > 0 and math.isfinite(model.reach + model.far)
-    numbers_fit &= 0 <= model.trees_share <= 1 and bool((model.host_us >= 0).all())
-    if not shapes_fit or not numbers_fit or rows == 0 or (model.scale <= 0).any():
+    if not shapes_fit or rows == 0:
         raise ProfileError(f"the tensors of group {name} do not fit together")
+    if not max(network.largest(OUTLYING) for network in networks) <= LARGEST_OUTPUT:
+        raise ProfileError(f"the networks of group {name} say more than any number of 32 bits")
     return model
 
 

@@ -17,6 +17,9 @@ LEAF = -1
 """The feature that a leaf looks at."""
 AT_ONCE = 1 << 20
 """So many pairs of a row and a tree go down at once: some tens of megabytes."""
+DEEPEST = 1024
+"""Nodes between a root and a leaf, at most; trees that were grown have less than a tenth."""
+MOST_TREES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,11 @@ class Trees:
     roots: npt.NDArray[np.int32]
 
     def forward(self, x: Array) -> Array:
-        """Sums of leaves, (rows,), for scaled features (rows, features)."""
+        """Sums of leaves, (rows,), for scaled features (rows, features).
+
+        Raises:
+            ProfileError: a tree is deeper than any that was grown.
+        """
         count = max(1, AT_ONCE // len(self.roots))
         parts = [self._forward(x[start : start + count]) for start in range(0, len(x), count)]
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.float32)
@@ -44,14 +51,16 @@ class Trees:
     def _forward(self, x: Array) -> Array:
         total = np.zeros(len(x))
         row, place = np.repeat(np.arange(len(x)), len(self.roots)), np.tile(self.roots, len(x))
-        while len(place):
+        for _ in range(DEEPEST):
+            if not len(place):
+                return total.astype(np.float32)
             feature = self.feature[place]
             ended = feature == LEAF
             total += np.bincount(row[ended], self.number[place[ended]], minlength=len(x))
             row, place, feature = row[~ended], place[~ended], feature[~ended]
             goes_left = x[row, feature] <= self.number[place]
             place += np.where(goes_left, np.int16(1), self.right[place])
-        return total.astype(np.float32)
+        raise ProfileError(f"a tree of the predictor is deeper than {DEEPEST} nodes; train the profile again")
 
     def verify(self, width: int) -> Trees:
         """These trees, if every node leads to a leaf and looks at one of so many features.
@@ -61,7 +70,8 @@ class Trees:
         """
         count = len(self.feature)
         alike = len(self.number) == len(self.right) == count
-        if not alike or not count or not len(self.roots) or self.roots.min() < 0 or self.roots.max() >= count:
+        trees = len(self.roots)
+        if not alike or not count or not 0 < trees <= MOST_TREES or self.roots.min() < 0 or self.roots.max() >= count:
             raise ProfileError("the nodes of the trees do not fit together")
         leaf = self.feature == LEAF
         inside = np.arange(count) + self.right < count

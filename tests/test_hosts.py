@@ -113,7 +113,7 @@ def test_a_host_of_an_impossible_speed_is_refused(profile, probe_us: float):
 
 
 def test_a_card_whose_host_is_none(profile):
-    with pytest.raises(ProfileError, match="its host's speed is not told"):
+    with pytest.raises(ProfileError, match="host: expected object, got array; train the profile again"):
         speed_of(5.0, replace(profile, card={**profile.card, "host": [1]}))
 
 

@@ -21,6 +21,7 @@ from costmodel.cli.predict import predict
 from costmodel.cli.run import DONE, run
 from costmodel.cli.train import train
 from costmodel.cli.validate import validate
+from costmodel.files import without_temporary_directory
 
 
 class _Command(TyperCommand):
@@ -91,5 +92,6 @@ def run_only(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    without_temporary_directory()
     # --debug is an option of every command, and looked for here because a command may fail before it is parsed
     return run(lambda: app(list(arguments), prog_name="costmodel", standalone_mode=False), debug="--debug" in arguments)

@@ -7,13 +7,17 @@ import json
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from costmodel import checks
 from costmodel.checks import checked
 from costmodel.errors import CheckpointPlanError
-from costmodel.files import read_json, write_whole
+from costmodel.files import write_whole
 from costmodel.memory.regions import Regions
+from costmodel.records import Count, Format, Text, Time
 
 SCHEMA = 1
 KIND = "costmodel checkpointing plan"
@@ -60,14 +64,28 @@ class CheckpointPlan:
         Raises:
             CheckpointPlanError: the file cannot be read, is no such plan, or is of another version.
         """
-        try:
-            record = read_json(Path(path))
-        except (OSError, ValueError) as error:
-            raise CheckpointPlanError(f"{path}: cannot be read as JSON: {error}") from error
-        try:
-            return parse_plan(record)
-        except CheckpointPlanError as error:
-            raise CheckpointPlanError(f"{path}: {error}") from error
+        return _plan_of(FORMAT.read(Path(path)), f"{path}: ")
+
+
+class CheckpointPlanRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A `CheckpointPlan` in a file."""
+
+    kind: Literal["costmodel checkpointing plan"]
+    schema: int
+    model: Text
+    modules: tuple[Annotated[Text, Meta(min_length=1)], ...]
+    stashed_before: Count
+    stashed_after: Count
+    added_us: Time
+
+
+FORMAT = Format(
+    CheckpointPlanRecord,
+    "a checkpointing plan",
+    CheckpointPlanError,
+    "`costmodel memory MODEL --save-plan FILE` makes one",
+    (SCHEMA,),
+)
 
 
 def make_plan(model: str, regions: Regions) -> CheckpointPlan:
@@ -81,27 +99,18 @@ def parse_plan(record: Any) -> CheckpointPlan:
     Raises:
         CheckpointPlanError: it is no plan of this version; the message says what is wrong.
     """
-    if not isinstance(record, dict) or record.get("kind") != KIND:
-        raise CheckpointPlanError("not a checkpointing plan; `costmodel memory MODEL --save-plan FILE` makes one")
-    if record.get("schema") != SCHEMA:
-        raise CheckpointPlanError(f"schema {record.get('schema')!r}, this version reads {SCHEMA}; make the plan again")
-    fields = [field.name for field in dataclasses.fields(CheckpointPlan)]
-    if odd := sorted((set(record) - {"kind", "schema"}) ^ set(fields)):
-        raise CheckpointPlanError(f"missing or unknown: {', '.join(odd)}; make the plan again")
-    modules = record["modules"]
-    if not isinstance(modules, list) or not all(isinstance(name, str) and name for name in modules):
-        raise CheckpointPlanError("modules must be a list of module names")
-    if nested := _nested(modules):
+    return _plan_of(FORMAT.check(record, "the plan"), "")
+
+
+def _plan_of(record: CheckpointPlanRecord, where: str) -> CheckpointPlan:
+    if nested := _nested(record.modules):
         raise CheckpointPlanError(
-            f"the module {nested} is listed twice or lies in another that is listed; leave it out"
+            f"{where}the module {nested} is listed twice or lies in another that is listed; leave it out"
         )
-    numbers = [record[name] for name in ("stashed_before", "stashed_after", "added_us")]
-    if not all(isinstance(number, (int, float)) and 0 <= number < float("inf") for number in numbers):
-        raise CheckpointPlanError("bytes and times must be numbers of at least 0")
-    return CheckpointPlan(str(record["model"]), tuple(modules), *numbers)
+    return CheckpointPlan(**{name: getattr(record, name) for name in CheckpointPlan.__dataclass_fields__})
 
 
-def _nested(modules: list[str]) -> str | None:
+def _nested(modules: tuple[str, ...]) -> str | None:
     """A module that is listed twice, or that lies in another that is listed.
 
     In sorted order whatever lies in a module follows it, with nothing in between but what lies in it too.
