@@ -1,0 +1,331 @@
+"""One case in a fresh process: prepared, held idle until its turn, then measured alone on the machine.
+
+python -m collectors.fresh_process JOB     JOB is a JSON object, see Job; `collectors.fresh_runs` starts these
+
+The process writes `ready`, waits for a line of input, and writes a JSON object for each mode. What the model prints
+goes to standard error.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import json
+import math
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from collectors.process import die_with_parent
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from costmodel.measure import Measurement
+
+Call = Callable[[], Any]
+Record = dict[str, Any]
+
+SAMPLES = 200
+"""Raw samples kept of a round, evenly spaced over it."""
+WARM_UP = 3
+"""Calls before a compiled model is in its steady state: reduce-overhead records its CUDA graph in the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a process measures.
+
+    Attributes:
+        model: `FILE.py:CALLABLE`, where the callable takes a batch size; or a model of torchvision or `timm:NAME`.
+        batch_size: of the inputs.
+        modes: of torch.compile.
+        device: `cpu` or `cuda`.
+        run: `latency`, with the modes compiled before the turn; or `cold` and `warm`, with compilation timed.
+        seconds: of each series of calls.
+        rounds: of eager and compiled series in turn.
+    """
+
+    model: str
+    batch_size: int
+    modes: tuple[str, ...]
+    device: str
+    run: str
+    seconds: float = 0.1
+    rounds: int = 2
+
+
+@dataclass(slots=True)
+class Case:
+    """A built model, and what has been found of it in one mode after another."""
+
+    job: Job
+    module: nn.Module
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    reference: list[torch.Tensor] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    compiled: dict[str, Call] = field(default_factory=dict)
+
+    @property
+    def eager(self) -> Call:
+        """The call of the model as it is."""
+        return partial(self.module, *self.arguments, **self.keywords)
+
+    def outputs(self, call: Callable[..., Any]) -> list[torch.Tensor]:
+        """Copies of all tensors that a call on copies of the inputs returns."""
+        import torch
+        from torch.utils._pytree import tree_leaves, tree_map_only
+
+        copied = tree_map_only(torch.Tensor, torch.clone, (self.arguments, self.keywords))
+        found = tree_leaves(call(*copied[0], **copied[1]))
+        return [leaf.detach().clone() for leaf in found if isinstance(leaf, torch.Tensor)]
+
+
+def build(job: Job) -> Case:
+    """The model as its code makes it, moved to the device with its inputs; values of inputs are kept."""
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    torch.manual_seed(0)
+    if ".py:" in job.model:
+        module, inputs = _users_model(job)
+    else:
+        from collectors.whole_model import build as build_library_model
+
+        options = {"batch_size": job.batch_size, "precision": "float32", "layout": "nchw"}
+        module, inputs = build_library_model({"model": job.model, **options}, job.device)
+    inputs = tree_map_only(torch.Tensor, lambda tensor: tensor.to(job.device), inputs)
+    module = module.to(job.device)
+    if isinstance(inputs, Mapping):
+        return Case(job, module, (), dict(inputs))
+    return Case(job, module, tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,), {})
+
+
+def _users_model(job: Job) -> tuple[nn.Module, Any]:
+    path, _, name = job.model.rpartition(":")
+    if "torchvision" in Path(path).read_text(encoding="utf-8"):
+        from costmodel.zoo import load_torchvision
+
+        load_torchvision()  # also where its compiled operators do not load
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    assert spec
+    assert spec.loader
+    namespace = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = namespace
+    spec.loader.exec_module(namespace)
+    module, inputs = getattr(namespace, name)(job.batch_size)
+    return module, inputs
+
+
+def compile_case(case: Case, mode: str) -> Record:
+    """Compiles in a mode, timed; counts of graphs, breaks and skipped CUDA graphs, and errors against eager."""
+    import torch
+
+    record: Record = {"mode": mode}
+    start = time.perf_counter()
+    compiled = torch.compile(case.module, mode=None if mode == "default" else mode)
+    record["wrap_s"] = round(time.perf_counter() - start, 4)
+    counters, reasons = _dynamo()
+    graphs, skips, broken = counters["stats"]["unique_graphs"], _skips(counters), len(reasons)
+    call = partial(compiled, *case.arguments, **case.keywords)
+    record["calls_s"] = [_timed(call, case.job.device) for _ in range(WARM_UP)]
+    record["graphs"] = counters["stats"]["unique_graphs"] - graphs
+    record["cudagraph_skips"] = _skips(counters) - skips
+    record["breaks"] = [_described(reason) for reason in reasons[broken:]]
+    record["errors"] = relative_errors(case.outputs(compiled), case.reference)
+    case.compiled[mode] = call
+    return record
+
+
+def _dynamo() -> tuple[Any, list[Any]]:
+    """Dynamo's counters and the reasons of its graph breaks so far."""
+    from torch._dynamo.utils import counters, graph_break_reasons
+
+    return counters, graph_break_reasons
+
+
+def _skips(counters: Any) -> int:
+    return int(counters["inductor"]["cudagraph_skips"])
+
+
+def _described(reason: Any) -> dict[str, str]:
+    """A graph break's place and the first line of its reason."""
+    stack = getattr(reason, "user_stack", None)
+    where = f"{stack[-1].filename}:{stack[-1].lineno}" if stack else ""
+    return {"where": where, "reason": str(reason.reason).split("\n", 1)[0]}
+
+
+def relative_errors(found: list[torch.Tensor], expected: list[torch.Tensor]) -> list[float | None]:
+    """Relative L2 error of each output; None for one of another shape, or that is not finite."""
+    return [_relative_error(one, other) for one, other in zip(found, expected, strict=False)]
+
+
+def _relative_error(found: torch.Tensor, expected: torch.Tensor) -> float | None:
+    import torch
+
+    if found.shape != expected.shape:
+        return None
+    wide = torch.complex128 if found.is_complex() else torch.float64
+    found, expected = found.to("cpu", wide), expected.to("cpu", wide)
+    error = ((found - expected).norm() / expected.norm().clamp_min(1e-12)).item()
+    return round(error, 9) if math.isfinite(error) else None
+
+
+def _timed(call: Call, device: str) -> float:
+    from collectors.whole_model import synchronize
+
+    start = time.perf_counter()
+    call()
+    synchronize(device)
+    return round(time.perf_counter() - start, 4)
+
+
+def time_mode(case: Case, record: Record) -> None:
+    """Latency of eager and compiled in turn, raw; then host time of both."""
+    from costmodel.measure import host_time, latency
+
+    job, compiled = case.job, case.compiled[record["mode"]]
+    counters, _ = _dynamo()
+    graphs = counters["stats"]["unique_graphs"]
+    record |= {"eager_us": [], "compiled_us": []}
+    for _ in range(job.rounds):
+        for name, call in (("eager_us", case.eager), ("compiled_us", compiled)):
+            record[name].append(_samples(latency(call, job.seconds, 5, job.device)))
+    for name, call in (("eager_host_us", case.eager), ("compiled_host_us", compiled)):
+        record[name] = host_time(call, 15, job.device).quantiles_us()
+    record["recompiled"] = counters["stats"]["unique_graphs"] - graphs
+
+
+def _samples(measurement: Measurement) -> list[float]:
+    samples = measurement.samples_us
+    step = max(1, -(-len(samples) // SAMPLES))
+    return [round(us, 2) for us in samples[::step]]
+
+
+def time_device(case: Case, record: Record) -> None:
+    """Device time of eager and of `default`, from a CUDA graph of each; left out where none can be captured."""
+    from costmodel.errors import MeasurementError
+    from costmodel.measure import device_time
+
+    calls = {"eager_device_us": case.eager, "compiled_device_us": case.compiled.get("default", case.eager)}
+    for name, call in calls.items():
+        try:
+            record[name] = device_time(call, device=case.job.device).quantiles_us()
+        except (MeasurementError, RuntimeError) as error:
+            record["not_capturable"] = f"{type(error).__name__}: {error}".split("\n", 1)[0][:200]
+            return
+
+
+def attempt(step: Callable[[], Record | None], record: Record) -> bool:
+    """Whether a step succeeded; its result or error goes into the record."""
+    import torch
+
+    try:
+        record |= step() or {}
+    except torch.OutOfMemoryError as error:
+        record |= {"status": "oom", "error": str(error).split("\n", 1)[0][:300]}
+        return False
+    except Exception as error:  # noqa: BLE001 - whatever compiling or running a user's model raises is a result
+        record |= {"status": "error", "error": f"{type(error).__name__}: {error}"[:600]}
+        return False
+    return True
+
+
+def prepare(job: Job) -> Case:
+    """A case that is ready for its turn."""
+    import torch
+
+    from collectors.whole_model import synchronize
+    from costmodel.inductor import share_cache
+
+    share_cache()
+    case = build(job)
+    case.reference = case.outputs(case.module)
+    for _ in range(2):
+        case.eager()
+    if job.run == "latency":
+        for mode in job.modes:
+            record: Record = {"mode": mode}
+            attempt(partial(compile_case, case, mode), record)
+            case.records.append(record)
+    gc.collect()
+    synchronize(job.device)
+    if job.device.startswith("cuda"):
+        torch.cuda.empty_cache()
+    return case
+
+
+def measure(case: Case, out: TextIO) -> None:
+    """Measures a prepared case in its turn, and writes a record for each mode."""
+    from collectors.environment import environment
+    from costmodel.measure import host_probe
+
+    job = case.job
+    if job.run != "latency":
+        for mode in job.modes:
+            record: Record = {"mode": mode}
+            if attempt(partial(compile_case, case, mode), record):
+                record["phases"] = phases()
+            case.records.append(record)
+    before = host_probe(job.device, 0.15)
+    for record in case.records:
+        if "status" not in record:
+            attempt(partial(time_mode, case, record), record)  # type: ignore[arg-type]
+    after = host_probe(job.device, 0.05)
+    if job.device.startswith("cuda") and job.run == "latency" and case.records:
+        attempt(partial(time_device, case, case.records[0]), {})  # type: ignore[arg-type]
+    for record in case.records:
+        record.setdefault("status", "ok")
+        facts = {"probe_us": [before, after], "environment": environment(job.device)}
+        out.write(json.dumps({**asdict(job), **record, **facts}) + "\n")
+        out.flush()
+
+
+def phases() -> dict[str, float]:
+    """Seconds of each phase of compilation that took at least a hundredth of one, as Dynamo counted them."""
+    from torch._dynamo.utils import compilation_time_metrics
+
+    sums = {name: round(sum(values), 3) for name, values in compilation_time_metrics.items()}
+    return {name: seconds for name, seconds in sums.items() if seconds >= 0.01}
+
+
+def main() -> None:
+    """Prepares a job, waits for its turn, measures it."""
+    import torch
+
+    job = Job(**json.loads(sys.argv[1]))
+    if len(sys.argv) > 2:
+        die_with_parent(int(sys.argv[2]))
+    warnings.simplefilter("ignore")
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # models may print
+    with torch.no_grad():
+        case: Case | None = None
+        record: Record = {"mode": ""}
+
+        def prepared() -> None:
+            nonlocal case
+            case = prepare(job)
+
+        if not attempt(prepared, record):
+            out.write(json.dumps({**asdict(job), **record}) + "\n")
+            return
+        assert case is not None
+        out.write("ready\n")
+        out.flush()
+        if sys.stdin.readline():
+            measure(case, out)
+    out.flush()
+    os._exit(0)  # CUDA graphs and process pools may take long to go
+
+
+if __name__ == "__main__":
+    main()
