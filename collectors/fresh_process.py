@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import json
+import logging
 import math
 import os
 import sys
@@ -60,6 +61,11 @@ class Job:
     run: str
     seconds: float = 0.1
     rounds: int = 2
+
+    @property
+    def only_mode(self) -> str:
+        """The mode, if there is one alone: what a record without a result is filed under."""
+        return self.modes[0] if len(self.modes) == 1 else ""
 
 
 @dataclass(slots=True)
@@ -134,11 +140,13 @@ def compile_case(case: Case, mode: str) -> Record:
     compiled = torch.compile(case.module, mode=None if mode == "default" else mode)
     record["wrap_s"] = round(time.perf_counter() - start, 4)
     counters, reasons = _dynamo()
+    said = _skip_messages(case.job.run == "latency")
     graphs, skips, broken = counters["stats"]["unique_graphs"], _skips(counters), len(reasons)
     call = partial(compiled, *case.arguments, **case.keywords)
     record["calls_s"] = [_timed(call, case.job.device) for _ in range(WARM_UP)]
     record["graphs"] = counters["stats"]["unique_graphs"] - graphs
     record["cudagraph_skips"] = _skips(counters) - skips
+    record["skip_messages"] = list(dict.fromkeys(said))
     record["breaks"] = [_described(reason) for reason in reasons[broken:]]
     record["errors"] = relative_errors(case.outputs(compiled), case.reference)
     case.compiled[mode] = call
@@ -152,6 +160,21 @@ def _dynamo() -> tuple[Any, list[Any]]:
     return counters, graph_break_reasons
 
 
+def _skip_messages(wanted: bool) -> list[str]:
+    """A list that Inductor's warnings on CUDA graphs are put into from here on, where its import need not be timed."""
+    said: list[str] = []
+    if wanted:
+        import torch._inductor.compile_fx
+        import torch._inductor.cudagraph_trees  # noqa: F401 - its logger has to be there
+
+        handler = logging.Handler(logging.WARNING)
+        handler.emit = lambda line: said.append(line.getMessage()[:300])  # type: ignore[method-assign]
+        for name in list(logging.root.manager.loggerDict):
+            if name.startswith("torch._inductor") and "__" in name:
+                logging.getLogger(name).addHandler(handler)
+    return said
+
+
 def _skips(counters: Any) -> int:
     return int(counters["inductor"]["cudagraph_skips"])
 
@@ -159,7 +182,7 @@ def _skips(counters: Any) -> int:
 def _described(reason: Any) -> dict[str, str]:
     """A graph break's place and the first line of its reason."""
     stack = getattr(reason, "user_stack", None)
-    where = f"{stack[-1].filename}:{stack[-1].lineno}" if stack else ""
+    where = f"{os.path.relpath(stack[-1].filename)}:{stack[-1].lineno}" if stack else ""
     return {"where": where, "reason": str(reason.reason).split("\n", 1)[0]}
 
 
@@ -278,10 +301,10 @@ def measure(case: Case, out: TextIO) -> None:
     before = host_probe(job.device, 0.15)
     for record in case.records:
         if "status" not in record:
-            attempt(partial(time_mode, case, record), record)  # type: ignore[arg-type]
+            attempt(partial(time_mode, case, record), record)
     after = host_probe(job.device, 0.05)
     if job.device.startswith("cuda") and job.run == "latency" and case.records:
-        attempt(partial(time_device, case, case.records[0]), {})  # type: ignore[arg-type]
+        attempt(partial(time_device, case, case.records[0]), {})
     for record in case.records:
         record.setdefault("status", "ok")
         facts = {"probe_us": [before, after], "environment": environment(job.device)}
@@ -309,7 +332,7 @@ def main() -> None:
     os.dup2(2, 1)  # models may print
     with torch.no_grad():
         case: Case | None = None
-        record: Record = {"mode": ""}
+        record: Record = {"mode": job.only_mode}
 
         def prepared() -> None:
             nonlocal case

@@ -145,7 +145,7 @@ def take_turn(child: Child, seconds: float) -> None:
 
 def _ended(child: Child, step: str, late: bool) -> Record:
     """The record of a process that wrote none: it was late, or it died."""
-    record: Record = {**asdict(child.job), "mode": "", "step": step}
+    record: Record = {**asdict(child.job), "mode": child.job.only_mode, "step": step}
     if late:
         return record | {"status": "timeout"}
     return record | {"status": describe_exit(child.process.wait()), "error": last_words(child.log)[:300]}
@@ -196,7 +196,7 @@ def _prepared(
             child.ready_by = time.monotonic() + limits.ready_s
             children.append(child)
             flying.append(child)
-        select.select([child.process.stdout for child in flying], [], [], 0.2)
+        select.select([child.process.stdout for child in flying if child.process.stdout], [], [], 0.2)
         flying = [child for child in flying if not settled(child, block_end)]
     return children
 

@@ -12,9 +12,9 @@ holds is not measured again, except failures with --retry. MODEL is FILE.py:CALL
 from __future__ import annotations
 
 import argparse
-import functools
+import itertools
 import json
-import operator
+import statistics
 import time
 from collections import Counter
 from dataclasses import replace
@@ -25,9 +25,20 @@ from user_models import MODELS
 from collectors.fresh_process import Job, Record
 from collectors.fresh_runs import Limits, interleaved, key, run_compile_times, run_latency
 
-LIBRARY = ["resnet18", "mobilenet_v2", "timm:convnext_atto", "timm:deit_tiny_patch16_224", "efficientnet_b0", "squeezenet1_1", "timm:resnet26d", "googlenet", "timm:mobilevit_xs", "shufflenet_v2_x1_0", "regnet_y_400mf", "timm:mixer_s32_224", "mnasnet1_0", "timm:ghostnet_100", "vgg11", "timm:levit_128s", "resnet50", "densenet121", "timm:edgenext_xx_small", "vit_b_16", "timm:poolformer_s12", "alexnet", "swin_t", "timm:repvgg_a0", "mobilenet_v3_large", "timm:lcnet_050", "convnext_tiny", "timm:pit_ti_224", "timm:dla34", "timm:resnest14d", "timm:coat_lite_tiny", "timm:gmixer_24_224"]
+LIBRARY = """
+resnet18 mobilenet_v2 timm:convnext_atto timm:deit_tiny_patch16_224 efficientnet_b0 squeezenet1_1 timm:resnet26d
+googlenet timm:mobilevit_xs shufflenet_v2_x1_0 regnet_y_400mf timm:mixer_s32_224 mnasnet1_0 timm:ghostnet_100 vgg11
+timm:levit_128s resnet50 densenet121 timm:edgenext_xx_small vit_b_16 timm:poolformer_s12 alexnet swin_t timm:repvgg_a0
+mobilenet_v3_large timm:lcnet_050 convnext_tiny timm:pit_ti_224 timm:dla34 timm:resnest14d timm:coat_lite_tiny
+timm:gmixer_24_224
+""".split()  # noqa: SIM905 - lists this long read better as text
 """Models of libraries, small ones first."""
-COMPILED = ["segmentation:unet", "transformers:register_vit", "detection:siamese", "video:crnn", "awkward:prints", "imaging:espcn", "classifiers:senet", "classifiers:shuffle_mobile", "transformers:mixer", "imaging:dcgan_generator", "detection:yolo_like", "awkward:reads_scale", "imaging:vae", "video:c3d", "classifiers:group_norm_resnet", "detection:face_mesh", "transformers:window_net", "imaging:diffusion_unet"]
+COMPILED = """
+segmentation:unet transformers:register_vit detection:siamese video:crnn awkward:prints imaging:espcn
+classifiers:senet classifiers:shuffle_mobile transformers:mixer imaging:dcgan_generator detection:yolo_like
+awkward:reads_scale imaging:vae video:c3d classifiers:group_norm_resnet detection:face_mesh transformers:window_net
+imaging:diffusion_unet
+""".split()  # noqa: SIM905 - lists this long read better as text
 """User models whose compile times are measured, beside as many of LIBRARY."""
 QUICK = ("imaging:autoencoder", "awkward:prints", "awkward:normalises_in_place", "awkward:early_exit")
 
@@ -124,13 +135,11 @@ def remaining(jobs: list[Job], known: list[Record], retry: bool) -> list[Job]:
 
 def summary(record: Record) -> str:
     """A line for a record."""
-    import statistics
-
     name = f"{record['model'].rpartition('/')[2]}@{record['batch_size']} {record['run']} {record['mode']}"
     took = f" {sum(record['calls_s']):.2f} s" if "calls_s" in record else ""
     if record["status"] != "ok":
         return f"{name}: {record['status']}{took} {record.get('error', '')[:120]}"
-    eager, compiled = (statistics.median(functools.reduce(operator.iadd, record[kind], [])) / 1e3 for kind in ("eager_us", "compiled_us"))
+    eager, compiled = (statistics.median(itertools.chain(*record[kind])) / 1e3 for kind in ("eager_us", "compiled_us"))
     extra = f", {record['graphs']} graphs" if record["graphs"] != 1 else ""
     extra += f", {record['cudagraph_skips']} skips" if record["cudagraph_skips"] else ""
     return f"{name}:{took} eager {eager:.3f} ms, compiled {compiled:.3f} ms ({eager / compiled:.2f}x){extra}"

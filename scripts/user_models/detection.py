@@ -195,7 +195,10 @@ class SsdLike(nn.Module):
         b = self.b(a)
         c = self.c(b)
         maps = [F.normalize(a, dim=1) * self.gamma, b, c, self.d(c)]
-        flat = [head(m).permute(0, 2, 3, 1).reshape(x.shape[0], -1, self.width) for head, m in zip(self.heads, maps, strict=False)]
+        flat = [
+            head(m).permute(0, 2, 3, 1).reshape(x.shape[0], -1, self.width)
+            for head, m in zip(self.heads, maps, strict=False)
+        ]
         out = torch.cat(flat, 1)
         return out[..., 4:].softmax(-1), out[..., :4]
 
