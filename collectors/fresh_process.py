@@ -155,9 +155,21 @@ def compile_case(case: Case, mode: str) -> Record:
 
 def _dynamo() -> tuple[Any, list[Any]]:
     """Dynamo's counters and the reasons of its graph breaks so far."""
-    from torch._dynamo.utils import counters, graph_break_reasons
+    from torch._dynamo import utils
 
-    return counters, graph_break_reasons
+    return utils.counters, getattr(utils, "graph_break_reasons", [])
+
+
+class _Kept(logging.Handler):
+    """Puts warnings into a list."""
+
+    def __init__(self, said: list[str]) -> None:
+        super().__init__(logging.WARNING)
+        self.said = said
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps a message."""
+        self.said.append(record.getMessage()[:300])
 
 
 def _skip_messages(wanted: bool) -> list[str]:
@@ -167,8 +179,7 @@ def _skip_messages(wanted: bool) -> list[str]:
         import torch._inductor.compile_fx
         import torch._inductor.cudagraph_trees  # noqa: F401 - its logger has to be there
 
-        handler = logging.Handler(logging.WARNING)
-        handler.emit = lambda line: said.append(line.getMessage()[:300])  # type: ignore[method-assign]
+        handler = _Kept(said)
         for name in list(logging.root.manager.loggerDict):
             if name.startswith("torch._inductor") and "__" in name:
                 logging.getLogger(name).addHandler(handler)
@@ -268,8 +279,10 @@ def prepare(job: Job) -> Case:
 
     from collectors.whole_model import synchronize
     from costmodel.inductor import share_cache
+    from costmodel.reference_pass import reference_pass
 
     share_cache()
+    reference_pass(job.device)
     case = build(job)
     case.reference = case.outputs(case.module)
     for _ in range(2):
