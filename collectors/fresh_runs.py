@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from collectors.fresh_process import Job, Record
+from collectors.fresh_case import Job, Record
 from collectors.process import describe_exit, kill_group, last_words
 
 ROOT = Path(__file__).parent.parent

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from user_models import MODELS
 
-from collectors.fresh_process import Job, Record
+from collectors.fresh_case import Job, Record
 from collectors.fresh_runs import Limits, interleaved, key, run_compile_times, run_latency
 
 LIBRARY = """

@@ -1,6 +1,6 @@
 import time
 
-from collectors.fresh_process import Job
+from collectors.fresh_case import Job
 from collectors.fresh_runs import Limits, interleaved, run_latency
 
 ENDS = """
