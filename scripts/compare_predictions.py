@@ -8,8 +8,7 @@ A side is the directory of a checkout, or a file that --write made. Each checkou
 its public functions alone, so that modules may be renamed in between. Answers are kept one file a case, under the hash
 of the checkout's sources and profiles: an interrupted run goes on where it was, and a changed checkout starts anew.
 
-Exit status: 0 equal; 1 something differs; 2 a side is no checkout and no such file. Keys that only B has are named but
-are no difference. With --numbers-only, texts (warnings, messages of errors) are not compared.
+Exit status: 0 equal; 1 something differs; 2 a side is neither. Keys that only B has are named but are no difference.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +61,8 @@ QUESTIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 """What a checkout is asked -> the public function that answers, and its arguments beside the model."""
 HERE = Path(__file__).resolve().parent
 USER_MODELS = HERE / "user_models"
+SHOWN = 4
+"""So many differences of a case are printed."""
 LIBRARIES = ("torch", "torchvision", "timm", "numpy")
 
 
@@ -123,13 +124,13 @@ class Worker:
             process.stdin.write(json.dumps(case.asked() | {"path": str(path)}) + "\n")
             process.stdin.flush()
         if not process.stdout.readline():
-            process.wait()
-            self.process = None
+            self.close()
 
     def close(self) -> None:
-        """Ends the process."""
+        """Ends the process, after what it was asked."""
         if self.process is not None:
             self.process.communicate()
+        self.process = None
 
     def _start(self) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -151,16 +152,9 @@ def fingerprint(checkout: Path) -> str:
     for root, pattern in ((checkout, "costmodel/**/*.py"), (checkout, "trained_models/*/card.json"), *asked):
         for path in sorted(root.glob(pattern)):
             digest.update(str(path.relative_to(root)).encode() + hashlib.sha256(path.read_bytes()).digest())
-    for library in LIBRARIES:
-        digest.update(_version(library).encode())
+    installed = {(one.name, one.version) for one in distributions() if one.name in LIBRARIES}
+    digest.update(repr(sorted(installed)).encode())
     return digest.hexdigest()[:16]
-
-
-def _version(library: str) -> str:
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return "none"
 
 
 def predictions(checkout: Path, cases: Sequence[Case], cache: Path, jobs: int) -> dict[str, Any]:
@@ -201,7 +195,7 @@ def differences(a: Any, b: Any, numbers_only: bool = False, where: str = "") -> 
     """Places at which two answers differ, with both values; keys that only `b` has are no difference."""
     if isinstance(a, dict) and isinstance(b, dict):
         for key, value in a.items():
-            yield from differences(value, b.get(key), numbers_only, f"{where}.{key}" if where else key)
+            yield from differences(value, b.get(key), numbers_only, f"{where} {key}" if where else key)
     elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
         for index, pair in enumerate(zip(a, b, strict=True)):
             yield from differences(*pair, numbers_only, f"{where}[{index}]")
@@ -218,9 +212,8 @@ def added_keys(a: Any, b: Any) -> set[str]:
     """Keys of objects that only `b` has."""
     if isinstance(a, dict) and isinstance(b, dict):
         return (b.keys() - a.keys()).union(*(added_keys(a[key], b[key]) for key in a.keys() & b.keys()))
-    if isinstance(a, list) and isinstance(b, list):
-        return set().union(*(added_keys(*pair) for pair in zip(a, b, strict=False)))
-    return set()
+    pairs = zip(a, b, strict=False) if isinstance(a, list) and isinstance(b, list) else ()
+    return set().union(*(added_keys(*pair) for pair in pairs))
 
 
 def describe(place: tuple[str, Any, Any]) -> str:
@@ -245,30 +238,30 @@ def changes(a: Mapping[str, Any], b: Mapping[str, Any], figure: str) -> dict[str
     return moved
 
 
-def compare(a: Mapping[str, Any], b: Mapping[str, Any], shown: int, numbers_only: bool) -> int:
+def compare(a: Mapping[str, Any], b: Mapping[str, Any], numbers_only: bool) -> int:
     """Prints what differs and a summary; how many cases differ."""
     differing = 0
-    for name in sorted(a.keys() | b.keys()):
-        if name not in a or name not in b:
-            found = [("", "an answer", "none") if name in a else ("", "none", "an answer")]
-        else:
-            found = list(differences(a[name], b[name], numbers_only))
-        if found:
+    names = sorted(a.keys() | b.keys())
+    for name in names:
+        if found := list(differences(a.get(name), b.get(name), numbers_only, name)):
             differing += 1
-            more = f" and {len(found) - shown} more" if len(found) > shown else ""
-            print(f"{name}: {'; '.join(map(describe, found[:shown]))}{more}")
+            more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+            print(f"{'; '.join(map(describe, found[:SHOWN]))}{more}")
+    _print_changes(a, b)
+    if added := set().union(*(added_keys(a[name], b[name]) for name in a.keys() & b.keys())):
+        print(f"only B has the keys {', '.join(sorted(added))}")
+    errors = sum("error" in found for found in b.values())
+    print(f"{len(names) - differing} of {len(names)} cases equal, {differing} differ; {errors} are errors in B")
+    return differing
+
+
+def _print_changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> None:
+    """A line for each figure and mode that moved."""
     for figure in ("latency_ms", "speedup"):
         for mode, moved in sorted(changes(a, b, figure).items()):
-            sizes = [abs(change) for change in moved]
-            middle = f"mean {statistics.mean(moved):+.3g} %, mean size {statistics.mean(sizes):.3g} %"
-            print(f"{mode} {figure}: {len(moved)} reports moved, {middle}, at most {max(sizes):.3g} %")
-    added = set().union(*(added_keys(a[name], b[name]) for name in a.keys() & b.keys()))
-    if added:
-        print(f"only B has the keys {', '.join(sorted(added))}")
-    total = len(a.keys() | b.keys())
-    refused = sum("error" in found for found in b.values())
-    print(f"{total - differing} of {total} cases equal, {differing} differ; {refused} are errors in B")
-    return differing
+            size = statistics.mean(map(abs, moved))
+            means = f"mean {statistics.mean(moved):+.3g} %, mean size {size:.3g} %"
+            print(f"{mode} {figure}: {len(moved)} reports moved, {means}, at most {max(map(abs, moved)):.3g} %")
 
 
 def read_side(side: Path, cases: Sequence[Case], cache: Path, jobs: int) -> dict[str, Any]:
@@ -295,9 +288,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("b", type=Path, metavar="B", nargs="?", help="the other one; left out with --write")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the answers of the last side given")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains this")
-    parser.add_argument("--numbers-only", action="store_true", help="leave texts aside")
+    parser.add_argument("--numbers-only", action="store_true", help="leave warnings and other texts aside")
     parser.add_argument("--jobs", type=int, default=1, help="processes a checkout")
-    parser.add_argument("--shown", type=int, default=4, help="differences shown a case")
     parser.add_argument("--cache", type=Path, default=Path(".predictions"), help="where answers are kept")
     args = parser.parse_args(arguments)
     if args.b is None and args.write is None:
@@ -306,7 +298,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sides = [read_side(side, cases, args.cache, args.jobs) for side in (args.a, args.b) if side is not None]
     if args.write:
         args.write.write_text(json.dumps(sides[-1], indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    return int(compare(*sides, args.shown, args.numbers_only) > 0) if len(sides) == 2 else 0
+    return int(compare(*sides, args.numbers_only) > 0) if len(sides) == 2 else 0
 
 
 if __name__ == "__main__":
