@@ -50,13 +50,13 @@ PLANNED = (
 )
 """Those whose plan, memory, reasons and prediction for a CPU are compared too."""
 BATCHES, PRECISIONS = (1, 32), ("float32", "float16", "bfloat16")
-GPU, CPU = "nvidia-h200", "intel-xeon-16-threads"
+GPU, CPU = {"hardware": "nvidia-h200"}, {"hardware": "intel-xeon-16-threads"}
 QUESTIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "predict": ("predict", {"hardware": GPU}),
-    "plan": ("plan", {"hardware": GPU}),
-    "memory": ("analyze_memory", {"hardware": GPU}),
-    "explain": ("predict", {"hardware": GPU, "explain": True, "host": "0.8"}),
-    "cpu": ("predict", {"hardware": CPU}),
+    "predict": ("predict", GPU),
+    "plan": ("plan", GPU),
+    "memory": ("analyze_memory", GPU),
+    "explain": ("predict", {**GPU, "explain": True, "host": "0.8"}),
+    "cpu": ("predict", CPU),
 }
 """What a checkout is asked -> the public function that answers, and its arguments beside the model."""
 HERE = Path(__file__).resolve().parent
@@ -68,14 +68,7 @@ LIBRARIES = ("torch", "torchvision", "timm", "numpy")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One question to a checkout.
-
-    Attributes:
-        question: a key of QUESTIONS.
-        model: one of MODELS.
-        batch_size: images in a pass.
-        precision: of parameters and inputs.
-    """
+    """One question to a checkout: a key of QUESTIONS, one of MODELS, and what `load_model` takes."""
 
     question: str
     model: str
