@@ -236,10 +236,10 @@ def compare(a: Mapping[str, Any], b: Mapping[str, Any], numbers_only: bool) -> i
     differing = 0
     names = sorted(a.keys() | b.keys())
     for name in names:
-        if found := list(differences(a.get(name), b.get(name), numbers_only, name)):
+        if found := list(differences(a.get(name), b.get(name), numbers_only)):
             differing += 1
             more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-            print(f"{'; '.join(map(describe, found[:SHOWN]))}{more}")
+            print(f"{name}: {'; '.join(map(describe, found[:SHOWN]))}{more}")
     _print_changes(a, b)
     if added := set().union(*(added_keys(a[name], b[name]) for name in a.keys() & b.keys())):
         print(f"only B has the keys {', '.join(sorted(added))}")

@@ -68,7 +68,7 @@ def test_a_last_digit_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     before, after = checkout(tmp_path, "a"), checkout(tmp_path, "b", latency="0.10000000000000002")
     assert run(tmp_path, before, after) == 1
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0].startswith("predict alexnet batch 1 float16 modes eager latency_ms 0.1 -> 0.1 (")
+    assert printed[0].startswith("predict alexnet batch 1 float16: modes eager latency_ms 0.1 -> 0.1 (")
     assert printed[-1] == "2 of 6 cases equal, 4 differ; 2 are errors in B"
     assert run(tmp_path, before, before) == 0
     assert capsys.readouterr().out == "6 of 6 cases equal, 0 differ; 2 are errors in B\n"
