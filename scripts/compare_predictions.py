@@ -60,7 +60,7 @@ QUESTIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 """What a checkout is asked -> the public function that answers, and its arguments beside the model."""
 HERE = Path(__file__).resolve().parent
-USER_MODELS = HERE / "user_models"
+COMPARED_MODELS = HERE / "compared_models"
 SHOWN = 4
 """So many differences of a case are printed."""
 LIBRARIES = ("torch", "torchvision", "timm", "numpy")
@@ -132,7 +132,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            cwd=USER_MODELS,  # user files are named alike in every checkout
+            cwd=COMPARED_MODELS,  # user files are named alike in every checkout
             env=os.environ | {"PYTHONPATH": str(self.checkout), "OMP_NUM_THREADS": "1"},
             start_new_session=True,  # an interrupt is for this process; the other ends when its input does
         )
@@ -141,7 +141,7 @@ class Worker:
 def fingerprint(checkout: Path) -> str:
     """A hash of what a checkout's predictions come from: sources, profiles, user files and libraries."""
     digest = hashlib.sha256()
-    asked = ((HERE, "predict_cases.py"), (HERE, "user_models/*.py"))
+    asked = ((HERE, "predict_cases.py"), (HERE, "compared_models/*.py"))
     for root, pattern in ((checkout, "costmodel/**/*.py"), (checkout, "trained_models/*/card.json"), *asked):
         for path in sorted(root.glob(pattern)):
             digest.update(str(path.relative_to(root)).encode() + hashlib.sha256(path.read_bytes()).digest())
