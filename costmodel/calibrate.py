@@ -99,15 +99,13 @@ STRENGTH = {
 class Case:
     """One measured model: what it issues with the kernels' times alone, and what was measured, microseconds.
 
-    `host_speed` is how fast the host was then, against the sweep's median (its speed drifts), `replay` how much longer
-    replays of CUDA graphs took than in other sessions; 1 where unknown.
+    `host_speed` is how fast the host was then, against the sweep's median (its speed drifts); 1 where unknown.
     """
 
     eager: TimedProgram
     compiled: TimedProgram
     measured: Mapping[str, float]
     host_speed: float = 1.0
-    replay: float = 1.0
 
 
 def ridge(
@@ -210,7 +208,7 @@ def _fit_graph(cases: Sequence[Case]) -> dict[str, float]:
     """What a replay adds to device time, from the cases where both were measured."""
     rows, rest = [], []
     for case in cases:
-        wall, device = case.measured.get("graph_us", 0.0) / case.replay, case.measured.get("default_device_us")
+        wall, device = case.measured.get("graph_us", 0.0), case.measured.get("default_device_us")
         whole = case.compiled.program.fragments == 1
         if whole and wall and device and wall - device > 30.0 and device < 6000.0:
             rows.append(timeline.graph_counts(case.compiled.program))

@@ -18,7 +18,7 @@ from costmodel.kernels import Kernel
 from costmodel.make_profile import intervals
 from costmodel.measured import Measured, family_of, noise, read_measured, spread, usual_probe_us
 from costmodel.program import Program
-from costmodel.sessions import Fitted
+from costmodel.residuals import Fitted
 from costmodel.timeline import TimedProgram
 
 
@@ -88,13 +88,11 @@ def test_a_models_own_family_tells_nothing_of_it(monkeypatch: pytest.MonkeyPatch
     assert len(folds) > 2
     numbers = np.arange(len(cases), dtype=np.float32)[:, None]  # each case's only property is its place
     everything = Unexplained(numbers, {})
-    monkeypatch.setattr(evaluate.sessions, "unexplained", lambda *_: everything)
 
-    def fit(some, _, learns, on_cpu):
-        told = SimpleNamespace(told=everything.take(learns), processes={})
-        return Fitted({}, told, (known(1.0),) * len(some))
+    def fit(_, __, learns, on_cpu):
+        return Fitted({}, SimpleNamespace(told=everything.take(learns), processes={}), everything)
 
-    monkeypatch.setattr(evaluate.sessions, "fit", fit)
+    monkeypatch.setattr(evaluate.residuals, "fit", fit)
     monkeypatch.setattr(evaluate, "calibration_cases", lambda tested, *_: [known(1.0) for _ in tested])
     monkeypatch.setattr(evaluate.discrepancy, "condition", lambda some, _: SimpleNamespace(told=some))
     monkeypatch.setattr(evaluate, "evaluate_case", lambda case, _, __, *told: {case.model: told})
