@@ -25,11 +25,8 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
         "dispatch": 0.5,
         "kinds": 0.005,
         "calls": 0.03,
-        "cold": 0.1,
-        "call": -1.0,
         "convolution": -4.0,
         "product": -4.0,
-        "batch_norm": 2.0,
         "view": 2.5,
         "view_again": -2.4,
         "idle": 2.5,
@@ -39,7 +36,6 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
     },
     "default_host": {
         "dispatch": 0.85,
-        "extern": -1.0,
         "product": 18.0,
         "triton": 7.0,
         "distinct": 2.0,
@@ -49,7 +45,7 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
         "start": 60.0,
     },
     "compile": {"operator": 5e3, "distinct_kernel": 5e4, "start": 1e6},
-    "graph_host": {"parameter": 0.3, "module": 1.0, "node": 0.1, "start": 80.0},
+    "graph_host": {"parameter": 0.3, "module": 1.0, "start": 80.0},
     "eager_serial": {
         **dict.fromkeys(KERNEL_KINDS, 1.0),
         "loop": -6.0,

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from costmodel.kernels import Kernel
 from costmodel.predictor import Estimate
-from costmodel.program import Program, cold_us, dispatch_class, distinct_fused
+from costmodel.program import Program, dispatch_class, distinct_fused
 from costmodel.serial import BETWEEN, SERIAL_MODES, kernel_counts
 
 LAUNCH_COSTS = ("launch",)
@@ -63,11 +63,6 @@ class TimedProgram:
     def distinct_fused(self) -> int:
         """How many of its fused kernels are not alike."""
         return distinct_fused(self.program.kernels)
-
-    @cached_property
-    def cold_us(self) -> float:
-        """What its calls whose code is not at hand take the host alone, as `costmodel.program.cold_us` has it."""
-        return cold_us(self.program.kernels, self.host_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +148,6 @@ def eager_counts(timed: TimedProgram) -> dict[str, float]:
         "dispatch": alone,
         "kinds": alone * timed.kinds,
         "calls": alone * math.log(max(1, len(program.kernels))),
-        "cold": timed.cold_us,
-        "call": len(program.kernels),
         "convolution": sum(kernel.anchor.base == "convolution" for kernel in program.kernels),
         "product": sum(kernel.kind in PRODUCTS for kernel in program.kernels),
         "view": program.calls.views,
@@ -162,7 +155,6 @@ def eager_counts(timed: TimedProgram) -> dict[str, float]:
         "idle": program.calls.idle,
         "write": program.calls.writes,
         "module": program.calls.modules,
-        "batch_norm": sum(kernel.kind == "batch_norm" for kernel in program.kernels),
         "start": 1.0,
     }
 
@@ -176,7 +168,7 @@ def default_counts(timed: TimedProgram) -> dict[str, float]:
     return counts | once | {"parameter": program.parameters, "module": program.checked_modules}
 
 
-CALL_COSTS = ("dispatch", "extern", "product", "triton", "output")
+CALL_COSTS = ("dispatch", "product", "triton", "output")
 """What the host time of a compiled call is a sum of that goes by its kernels."""
 
 
@@ -188,14 +180,13 @@ def _call_counts(kernel: Kernel, host_us: float) -> dict[str, float]:
     if kernel.backend == "triton":
         return {"triton": kernel.launches, "output": len(kernel.graph.outputs)}
     if kernel.kind in PRODUCTS:
-        return {"extern": 1.0, "product": 1.0}
-    return {"extern": 1.0, "dispatch": host_us}
+        return {"product": 1.0}
+    return {"dispatch": host_us}
 
 
 def graph_counts(program: Program) -> dict[str, float]:
     """What a graph's replay adds to its device time is a sum of."""
-    launches = sum(kernel.launches for kernel in program.kernels)
-    return {"parameter": program.parameters, "module": program.checked_modules, "node": launches, "start": 1.0}
+    return {"parameter": program.parameters, "module": program.checked_modules, "start": 1.0}
 
 
 def total(counts: Mapping[str, float], costs: Costs) -> float:
