@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +12,7 @@ import pandas as pd
 import pytest
 
 from costmodel import evaluate
-from costmodel.calibrate import Case
+from costmodel.calibrate import COSTS, Case
 from costmodel.discrepancy import Unexplained
 from costmodel.ir import Calls, parse
 from costmodel.kernels import Kernel
@@ -105,6 +106,18 @@ def test_a_models_own_family_tells_nothing_of_it(monkeypatch: pytest.MonkeyPatch
         strangers, related = ({names[int(x)] for x in found.told.properties[:, 0]} for found in told[case.model])
         assert strangers == {other.model for other in cases if other.fold != case.fold}
         assert related == set(names) - {case.model}
+
+
+def test_a_case_is_predicted_for_the_profiles_own_host_and_for_the_one_that_measured():
+    tables = {name: dict.fromkeys(costs, 0.0) for name, costs in COSTS.items()}
+    tables["eager_host"]["start"], tables["default_host"]["start"], tables["graph_host"]["start"] = 30.0, 18.0, 6.0
+    case = Measured("alexnet", 1, "float32", "nchw", {"eager_us": 50.0}, {}, host_speed=0.5)
+    row = evaluate.evaluate_case(case, replace(known(50.0), host_speed=0.5), tables)
+    # of eager execution 30 us of host, 60 where it is half as fast, and 2 of device
+    assert (row["eager_us"], row["probed_eager_us"], row["alone_eager_us"]) == (32.0, 62.0, 62.0)
+    assert row["speedup/default"] == 32 / 20
+    assert row["probed_speedup/reduce-overhead"] == 62 / 14
+    assert not any(name.startswith("related") for name in row)  # nobody asked
 
 
 CASES = {"batch_size": 1, "precision": "float32", "layout": "nchw"}
