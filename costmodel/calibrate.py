@@ -7,7 +7,6 @@ isolation (a ridge around a prior): a few dozen models cannot tell apart causes 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,11 +25,8 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
         "dispatch": 0.5,
         "kinds": 0.005,
         "calls": 0.03,
-        "cold": 0.1,
-        "call": -1.0,
         "convolution": -4.0,
         "product": -4.0,
-        "batch_norm": 2.0,
         "view": 2.5,
         "view_again": -2.4,
         "idle": 2.5,
@@ -40,7 +36,6 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
     },
     "default_host": {
         "dispatch": 0.85,
-        "extern": -1.0,
         "product": 18.0,
         "triton": 7.0,
         "distinct": 2.0,
@@ -50,7 +45,7 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
         "start": 60.0,
     },
     "compile": {"operator": 5e3, "distinct_kernel": 5e4, "start": 1e6},
-    "graph_host": {"parameter": 0.3, "module": 1.0, "node": 0.1, "start": 80.0},
+    "graph_host": {"parameter": 0.3, "module": 1.0, "start": 80.0},
     "eager_serial": {
         **dict.fromkeys(KERNEL_KINDS, 1.0),
         "loop": -6.0,
@@ -70,9 +65,9 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
 }
 """From isolated calls and published profiles of torch.compile's overheads; microseconds a count, but factors for kinds
 of kernels on a CPU. There a loop alone is called through a wrapper of its own, which a model has once."""
-LAUNCHES: Mapping[str, float] = dict(zip(timeline.LAUNCH_COSTS, (0.1, 0.45), strict=True))
+LAUNCHES: Mapping[str, float] = dict.fromkeys(timeline.LAUNCH_COSTS, 0.25)
 """Prior of what a launch takes inside a model beyond its kernel alone, microseconds."""
-WALL: Mapping[str, float] = dict(zip(timeline.WALL_COSTS, (1.0, 20.0, 0.0), strict=True))
+WALL: Mapping[str, float] = dict.fromkeys(timeline.WALL_COSTS, 1.0)
 """The same of a stream, for want of measurements."""
 CPU_COSTS: Mapping[str, tuple[str, ...]] = {name: tuple(PRIORS[name]) for name in (*SERIAL_MODES.values(), "compile")}
 """The tables of costs that a CPU's profile must have, and what each must tell."""
@@ -99,15 +94,13 @@ STRENGTH = {
 class Case:
     """One measured model: what it issues with the kernels' times alone, and what was measured, microseconds.
 
-    `host_speed` is how fast the host was then, against the sweep's median (its speed drifts), `replay` how much longer
-    replays of CUDA graphs took than in other sessions; 1 where unknown.
+    `host_speed` is how fast the host was then, against the sweep's median (its speed drifts); 1 where unknown.
     """
 
     eager: TimedProgram
     compiled: TimedProgram
     measured: Mapping[str, float]
     host_speed: float = 1.0
-    replay: float = 1.0
 
 
 def ridge(
@@ -174,9 +167,7 @@ def _fit_launches(cases: Sequence[Case], way: str) -> dict[str, float]:
     for case in cases:
         issued, measured = _issued(case, way), case.measured.get(f"{way}_device_us")
         if measured:
-            launches = sum(kernel.launches for kernel in issued.program.kernels)
-            cold = timeline.coldness(issued.program.footprint)
-            rows.append({"warm_launch": launches * (1.0 - cold), "cold_launch": launches * cold})
+            rows.append({"launch": sum(kernel.launches for kernel in issued.program.kernels)})
             given.append(sum(issued.device_us))
             target.append(measured)
     found = ridge(rows, target, LAUNCHES, STRENGTH["launches"], given)
@@ -184,7 +175,7 @@ def _fit_launches(cases: Sequence[Case], way: str) -> dict[str, float]:
 
 
 def _fit_wall(cases: Sequence[Case], way: str, tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """The constants of a stream that explain wall times best, host and device times being as measured."""
+    """The gap between kernels that explains wall times best, host and device times being as measured."""
     queue = timeline.eager_queue if way == "eager" else timeline.default_queue
     known = []
     for case in cases:
@@ -195,22 +186,18 @@ def _fit_wall(cases: Sequence[Case], way: str, tables: Mapping[str, Mapping[str,
             known.append((model.scaled(host, device / sum(model.device_us)), wall))
     if len(known) < 5:
         return dict(WALL)
-    tried: list[tuple[float, dict[str, float]]] = []
+    tried: list[tuple[float, float]] = []
     for gap in np.arange(0, 3.1, 0.3).tolist():
-        ends = [model.ends_us(gap) for model, _ in known]
-        for constant, late in itertools.product((0.0, 15.0, 30.0, 45.0, 60.0), (0.0, 0.25, 0.5, 0.75)):
-            costs = dict(zip(WALL, (gap, constant, late), strict=True))
-            told = [model.latency_us(end, costs) for (model, _), end in zip(known, ends, strict=True)]
-            errors = [abs(math.log(us / seen)) for us, (_, seen) in zip(told, known, strict=True)]
-            tried.append((math.fsum(errors), costs))
-    return min(tried, key=lambda one: one[0])[1]
+        errors = [abs(math.log(model.latency_us(gap) / seen)) for model, seen in known]
+        tried.append((math.fsum(errors), gap))
+    return {"gap": min(tried)[1]}
 
 
 def _fit_graph(cases: Sequence[Case]) -> dict[str, float]:
     """What a replay adds to device time, from the cases where both were measured."""
     rows, rest = [], []
     for case in cases:
-        wall, device = case.measured.get("graph_us", 0.0) / case.replay, case.measured.get("default_device_us")
+        wall, device = case.measured.get("graph_us", 0.0), case.measured.get("default_device_us")
         whole = case.compiled.program.fragments == 1
         if whole and wall and device and wall - device > 30.0 and device < 6000.0:
             rows.append(timeline.graph_counts(case.compiled.program))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from costmodel import calibrate, discrepancy, sessions, timeline
+from costmodel import calibrate, discrepancy, residuals
 from costmodel.discrepancy import Discrepancy
 from costmodel.features import group_of
 from costmodel.folds import Origin
@@ -26,8 +26,6 @@ UNTOLD = "host not told: "
 """Begins the names of sets of cases that are predicted for the profile's own host, not for the one that measured."""
 ALONE = "timeline alone: "
 """Begins those that are predicted without what other models tell of them."""
-PROBED = "probe alone: "
-"""Begins those that are predicted for hosts as fast as a probe told, without what models of the session tell."""
 SINGLY = "each process by itself: "
 """Begins those in which a case counts as often as it was measured."""
 RELATED = "relatives known: "
@@ -61,8 +59,8 @@ def leave_families_out(
 ) -> list[dict[str, Any]]:
     """One row a case: measured and predicted, by kernels and costs that saw nothing of its fold's families.
 
-    The costs of a fold, and what models tell of others and of their session, come from the other folds' models,
-    whose kernels are as the whole predictor recalls them.
+    The costs of a fold, and what models tell of others, come from the other folds' models, whose kernels are as the
+    whole predictor recalls them.
 
     Args:
         cases: what was measured.
@@ -76,17 +74,14 @@ def leave_families_out(
 
     def predict_fold(fold: int) -> list[dict[str, Any]]:
         outside = np.array([case.fold != fold for case in cases])
-        found = sessions.fit(cases, known, outside, on_cpu)
-        everything = sessions.unexplained(cases, found.there, found.costs)
+        found = residuals.fit(cases, known, outside, on_cpu)
         tested = [index for index, other in enumerate(outside) if not other]
         unseen = calibration_cases([cases[i] for i in tested], [issued[i] for i in tested], predictors[fold])
         rows = []
         for index, one in zip(tested, unseen, strict=True):
             strangers = np.array([case.model != cases[index].model for case in cases])
-            related = discrepancy.condition(everything.take(strangers), found.others.processes)
-            session = found.there[index]
-            told = replace(one, host_speed=session.host_speed, replay=session.replay)
-            rows.append(evaluate_case(cases[index], told, found.costs, found.others, related))
+            related = discrepancy.condition(found.unexplained.take(strangers), found.others.processes)
+            rows.append(evaluate_case(cases[index], one, found.costs, found.others, related))
         return rows
 
     folds = sorted({case.fold for case in cases})
@@ -161,26 +156,21 @@ def evaluate_case(
 ) -> dict[str, Any]:
     """Measured beside predicted: latencies, host and device times in microseconds, speedups.
 
-    `probed_speedup/...` is what is predicted if it is told what the session was like; `launches_speedup/...` if a probe
-    alone told it, `alone_speedup/...` by the timeline alone, `related_speedup/...` with relatives known.
+    `speedup/...` is predicted for the profile's own host, `probed_speedup/...` for one as fast as a probe found the one
+    that measured; `alone_speedup/...` is that by the timeline alone, `related_speedup/...` with relatives known.
 
     Args:
-        case: what was measured, and how fast its host was by a probe.
-        known: it, with its kernels' predicted times, and what its session was like by all that tells.
+        case: what was measured.
+        known: it, with its kernels' predicted times, and how fast its host was by a probe.
         tables: costs.
         others: what models tell that are none of its relatives; None for nothing.
         related: what its relatives tell too; None if nobody asks.
     """
     others = others or discrepancy.none_found()
-    uncorrected, by_probe = (
-        timeline.timings(known.eager, known.compiled, sessions.tables_at(tables, speed))
-        for speed in (1.0, case.host_speed)
-    )
-    alone = sessions.timings_there(known, tables)
-    timings, probed, launches = (
-        others.correct(found, known.eager, known.compiled) for found in (uncorrected, alone, by_probe)
-    )
-    ways = {"": timings, "probed_": probed, "launches_": launches, "alone_": alone}
+    alone = residuals.timings_there(known, tables)
+    untold = residuals.timings_there(replace(known, host_speed=1.0), tables)
+    timings, probed = (others.correct(found, known.eager, known.compiled) for found in (untold, alone))
+    ways = {"": timings, "probed_": probed, "alone_": alone}
     if related is not None:
         ways["related_"] = related.correct(alone, known.eager, known.compiled)
     row: dict[str, Any] = {
@@ -270,11 +260,11 @@ def score(frame: pd.DataFrame, mode: str, predicted: str = "speedup") -> dict[st
 def score_table(frame: pd.DataFrame, on_cpu: bool = False) -> list[dict[str, Any]]:
     """Scores by mode and set of cases: batch 1 and 32 in float32, other batch sizes, float16, all; and by machine.
 
-    Every case is predicted for the host that measured it, as a probe and other models told; where there are several
-    machines, also for the profile's own host (`UNTOLD`). The first set is also there as the timeline alone has it
-    (`ALONE`), by what the probe told (`PROBED`), and with relatives known (`RELATED`). A case counts once, with the
-    middle of its processes (`merge_processes`), but where the host is not told: there every process counts, as hosts
-    differ. The first set is there so too (`SINGLY`). On a CPU batch 8 takes the place of 32.
+    Every case is predicted for the host that measured it, as a probe found it; where there are several machines, also
+    for the profile's own host (`UNTOLD`). The first set is also there as the timeline alone has it (`ALONE`), and with
+    relatives known (`RELATED`). A case counts once, with the middle of its processes (`merge_processes`), but where
+    the host is not told: there every process counts, as hosts differ. The first set is there so too (`SINGLY`). On a
+    CPU batch 8 takes the place of 32.
     """
     large, others = (8, [4, 32]) if on_cpu else (32, [8, 128])
     common = (frame["precision"] == "float32") & frame["batch_size"].isin([1, large])
@@ -290,9 +280,7 @@ def score_table(frame: pd.DataFrame, on_cpu: bool = False) -> list[dict[str, Any
     sets = [(name, mask, "probed_speedup") for name, mask in subsets]
     if frame.duplicated(CASE).any():
         sets.append((SINGLY + subsets[0][0], common, "probed_speedup"))
-    ways = {ALONE: "alone_speedup", PROBED: "launches_speedup", RELATED: "related_speedup"}
-    if on_cpu:  # its own host, which nobody probes
-        del ways[PROBED]
+    ways = {ALONE: "alone_speedup", RELATED: "related_speedup"}
     found = {way: predicted for way, predicted in ways.items() if f"{predicted}/{MODES[0]}" in frame}
     sets += [(way + subsets[0][0], common, predicted) for way, predicted in found.items()]
     machines = sorted(set(frame["environment"]))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 from joblib import Parallel, delayed
 
-from costmodel import calibrate, discrepancy, evaluate, sessions
+from costmodel import calibrate, discrepancy, evaluate, residuals
 from costmodel.baselines import BASELINES, cross_validate, score_group
 from costmodel.cross_fit import CrossFit, cross_fit
 from costmodel.dataset import kernel_of, read_frame
@@ -213,7 +213,7 @@ def _whole_models(
         say(f"{row['mode']}, {row['cases_of']}: {found}")
     for row in latencies:
         say(f"{row['mode']}: mean error of latency {row['mean_error']:.3f} ({row['cases']} cases)")
-    fitted = sessions.fit(cases, known, np.ones(len(cases), dtype=bool), on_cpu)
+    fitted = residuals.fit(cases, known, np.ones(len(cases), dtype=bool), on_cpu)
     costs, others = fitted.costs, fitted.others
     costs["compile"] = calibrate.fit_compile(
         known,
@@ -223,7 +223,6 @@ def _whole_models(
     card = {
         "costs": costs,
         "discrepancy": others.describe(),
-        **({} if on_cpu else {"sessions": sessions.describe(cases, fitted)}),
         "intervals": intervals(frame),
         "scores": {"models": scores, "latency": latencies, "coverage": coverage(frame)},
     }

@@ -15,7 +15,7 @@ from costmodel.ir import Graph, Op, Ref, TensorType, Value
 from costmodel.kernels import Kernel, eager_kernels
 from costmodel.lanes import WAIT_US
 from costmodel.oracle import Choice
-from costmodel.program import compile_counts, footprint_of
+from costmodel.program import compile_counts
 from costmodel.regions import Cutter, Part, cut, fused_part
 
 GRID_US = 2.0**-10
@@ -65,8 +65,7 @@ class Prices:
         self.main = main
         self._cutter, self._predictor = Cutter(main), profile.predictor
         self._on_cpu = profile.on_cpu
-        costs = {} if profile.on_cpu else profile.costs("default_device", timeline.LAUNCH_COSTS)
-        self._launch_us = timeline.launch_us(footprint_of(main), costs) if costs else 0.0
+        self._launch_us = 0.0 if profile.on_cpu else profile.costs("default_device", timeline.LAUNCH_COSTS)["launch"]
         self._compile_costs = profile.costs("compile")
         self._kernels: dict[tuple[str, tuple[str, ...]], tuple[Kernel, ...]] = {}
         self._parts: dict[tuple[str, str], tuple[Kernel, ...]] = other._parts if other else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from costmodel import ops
@@ -121,31 +121,6 @@ def dispatch_class(kernel: Kernel) -> str:
 
 MANY_PARTS = 8
 """Concatenations of more parts are not told apart."""
-
-
-CODE_US = 40.0
-"""Calls of other kinds that take the host so long alone push a kind's code and data out of its nearest caches."""
-
-
-def cold_us(kernels: Sequence[Kernel], host_us: Sequence[float]) -> float:
-    """Of what calls take the host alone, the part of those whose code is not at hand any more, microseconds.
-
-    Caches keep what was used last: a call is cold if the kinds of kernels issued since the last one of its kind,
-    each counted once, take CODE_US and more, or if there was none (stack distance: Mattson et al., "Evaluation
-    techniques for storage hierarchies", 1970).
-    """
-    recent: dict[str, float] = {}  # what each kind took, the one that was issued last at the end
-    cold = 0.0
-    for kernel, us in zip(kernels, host_us, strict=True):
-        since = 0.0 if kernel.kind in recent else math.inf
-        for kind in reversed(recent):
-            if kind == kernel.kind or since >= CODE_US:
-                break
-            since += recent[kind]
-        cold += us if since >= CODE_US else 0.0
-        recent.pop(kernel.kind, None)
-        recent[kernel.kind] = us
-    return cold
 
 
 def _width(op: Op) -> str:

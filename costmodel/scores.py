@@ -66,9 +66,8 @@ def _figure(name: str, value: float) -> str:
 
 MODELS_TEXT = (
     "Speedup over eager, each case predicted with its whole model family left out of training, kernel by kernel and\n"
-    "model by model, for the host that measured it, as a probe told (see `--host`) and models of other families that\n"
-    "were measured in the same session, which tell how long its replays of CUDA graphs took, too; *probe alone* is\n"
-    "without these. A case is a model at a batch size, precision and layout; they were measured in {processes}\n"
+    "model by model, for the host that measured it, as a probe told (see `--host`).\n"
+    "A case is a model at a batch size, precision and layout; they were measured in {processes}\n"
     "processes on several machines. Each counts once, with the middle of its processes\n"
     "([why](#a-case-counts-once)). *host not told* is for the profile's own host, and counts every process by itself;\n"
     "so does *each process by itself*. *timeline alone* is without what other models tell of models like them;\n"

@@ -1,8 +1,7 @@
 """Host and device times of kernels -> wall time of one synchronised call, in each mode.
 
 The host issues calls one after another; the device starts a kernel once it is issued and the one before it has ended.
-Wall time is the end of the last kernel plus a constant for the synchronisation; a share of what a pass takes the host
-at all lies after its last call, beside the kernels. In graph mode one launch replays all.
+Wall time is the end of the last kernel. In graph mode one launch replays all.
 On a CPU the host is the device: it runs what it issues before it goes on, and wall time is a sum (`costmodel.serial`).
 """
 
@@ -15,17 +14,14 @@ from functools import cached_property
 
 from costmodel.kernels import Kernel
 from costmodel.predictor import Estimate
-from costmodel.program import Program, cold_us, dispatch_class, distinct_fused
+from costmodel.program import Program, dispatch_class, distinct_fused
 from costmodel.serial import BETWEEN, SERIAL_MODES, kernel_counts
 
-CACHE_BYTES = 50e6
-"""Second-level cache of the H100 and H200. What a pass comes back to beyond it is fetched anew by the next pass."""
+LAUNCH_COSTS = ("launch",)
+"""What a launch takes the device in a model beyond its kernel alone."""
 
-LAUNCH_COSTS = ("warm_launch", "cold_launch")
-"""What a launch takes in a model beyond its kernel alone, where the cache keeps all from pass to pass, or nothing."""
-
-WALL_COSTS = ("gap", "synchronise", "late")
-"""What the device idles between two kernels and a synchronisation takes, us, and the share of a start that is late."""
+WALL_COSTS = ("gap",)
+"""What the device idles between two kernels of a stream."""
 
 Costs = Mapping[str, float]
 
@@ -68,11 +64,6 @@ class TimedProgram:
         """How many of its fused kernels are not alike."""
         return distinct_fused(self.program.kernels)
 
-    @cached_property
-    def cold_us(self) -> float:
-        """What its calls whose code is not at hand take the host alone, as `costmodel.program.cold_us` has it."""
-        return cold_us(self.program.kernels, self.host_us)
-
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -114,13 +105,11 @@ class Queue:
         prologue_us: host time of the whole pass rather than of a call.
         host_us: host time of each call.
         device_us: device time of each call.
-        start_us: what a pass takes the host at all, the part of the prologue that may lie after the last call.
     """
 
     prologue_us: float
     host_us: Sequence[float]
     device_us: Sequence[float]
-    start_us: float = 0.0
 
     @property
     def host_total_us(self) -> float:
@@ -130,37 +119,20 @@ class Queue:
     def scaled(self, host: float, device: float) -> Queue:
         """The same with every host and every device time multiplied."""
         calls, kernels = [us * host for us in self.host_us], [us * device for us in self.device_us]
-        return Queue(self.prologue_us * host, calls, kernels, self.start_us * host)
+        return Queue(self.prologue_us * host, calls, kernels)
 
-    def ends_us(self, gap_us: float) -> tuple[float, float]:
-        """When the host has issued all and when the device has finished, as `queue_us` has it."""
-        return queue_us(self.host_us, self.device_us, self.prologue_us, gap_us)
-
-    def latency_us(self, ends_us: tuple[float, float], wall: Costs) -> float:
-        """Wall time from both ends: of the start, the share `late` comes after the last call, beside the device."""
-        issued, finished = ends_us
-        return max(issued, finished - self.start_us * wall["late"]) + wall["synchronise"]
+    def latency_us(self, gap_us: float) -> float:
+        """Wall time: until the host has issued all and the device has finished."""
+        return max(queue_us(self.host_us, self.device_us, self.prologue_us, gap_us))
 
     def timing(self, wall: Costs) -> Timing:
         """What a synchronised call takes."""
-        latency = self.latency_us(self.ends_us(wall["gap"]), wall)
-        return Timing(latency, self.host_total_us, sum(self.device_us))
-
-
-def coldness(footprint: float) -> float:
-    """How much of what a kernel reads the cache has lost since the last pass: 0 up to half its size, then up to 1."""
-    return min(1.0, max(0.0, (footprint - 0.5 * CACHE_BYTES) / (0.5 * CACHE_BYTES)))
-
-
-def launch_us(footprint: float, costs: Costs) -> float:
-    """What a launch takes in a model beyond its kernel alone, which finds all that it reads in the cache; in us."""
-    cold = coldness(footprint)
-    return costs["warm_launch"] * (1.0 - cold) + costs["cold_launch"] * cold
+        return Timing(self.latency_us(wall["gap"]), self.host_total_us, sum(self.device_us))
 
 
 def device_times(timed: TimedProgram, costs: Costs) -> list[float]:
     """Device time of each kernel inside its model: alone, plus what its launches take there; microseconds."""
-    more = launch_us(timed.program.footprint, costs)
+    more = costs["launch"]
     return [us + more * kernel.launches for us, kernel in zip(timed.device_us, timed.program.kernels, strict=True)]
 
 
@@ -176,8 +148,6 @@ def eager_counts(timed: TimedProgram) -> dict[str, float]:
         "dispatch": alone,
         "kinds": alone * timed.kinds,
         "calls": alone * math.log(max(1, len(program.kernels))),
-        "cold": timed.cold_us,
-        "call": len(program.kernels),
         "convolution": sum(kernel.anchor.base == "convolution" for kernel in program.kernels),
         "product": sum(kernel.kind in PRODUCTS for kernel in program.kernels),
         "view": program.calls.views,
@@ -185,7 +155,6 @@ def eager_counts(timed: TimedProgram) -> dict[str, float]:
         "idle": program.calls.idle,
         "write": program.calls.writes,
         "module": program.calls.modules,
-        "batch_norm": sum(kernel.kind == "batch_norm" for kernel in program.kernels),
         "start": 1.0,
     }
 
@@ -199,7 +168,7 @@ def default_counts(timed: TimedProgram) -> dict[str, float]:
     return counts | once | {"parameter": program.parameters, "module": program.checked_modules}
 
 
-CALL_COSTS = ("dispatch", "extern", "product", "triton", "output")
+CALL_COSTS = ("dispatch", "product", "triton", "output")
 """What the host time of a compiled call is a sum of that goes by its kernels."""
 
 
@@ -211,14 +180,13 @@ def _call_counts(kernel: Kernel, host_us: float) -> dict[str, float]:
     if kernel.backend == "triton":
         return {"triton": kernel.launches, "output": len(kernel.graph.outputs)}
     if kernel.kind in PRODUCTS:
-        return {"extern": 1.0, "product": 1.0}
-    return {"extern": 1.0, "dispatch": host_us}
+        return {"product": 1.0}
+    return {"dispatch": host_us}
 
 
 def graph_counts(program: Program) -> dict[str, float]:
     """What a graph's replay adds to its device time is a sum of."""
-    launches = sum(kernel.launches for kernel in program.kernels)
-    return {"parameter": program.parameters, "module": program.checked_modules, "node": launches, "start": 1.0}
+    return {"parameter": program.parameters, "module": program.checked_modules, "start": 1.0}
 
 
 def total(counts: Mapping[str, float], costs: Costs) -> float:
@@ -237,7 +205,7 @@ def eager_queue(timed: TimedProgram, tables: Mapping[str, Costs]) -> Queue:
     host = total(eager_counts(timed), costs)
     spread = (host - costs["start"]) / max(1e-9, sum(timed.host_us))
     calls = [us * spread for us in timed.host_us]
-    return Queue(costs["start"], calls, device_times(timed, tables["eager_device"]), costs["start"])
+    return Queue(costs["start"], calls, device_times(timed, tables["eager_device"]))
 
 
 def default_queue(timed: TimedProgram, tables: Mapping[str, Costs]) -> Queue:
@@ -251,7 +219,7 @@ def default_queue(timed: TimedProgram, tables: Mapping[str, Costs]) -> Queue:
     each = beside / max(1, len(program.kernels))
     calls = [total(_call_counts(*call), costs) + each for call in zip(program.kernels, timed.host_us, strict=True)]
     prologue = program.parameters * costs["parameter"] + program.checked_modules * costs["module"] + costs["start"]
-    return Queue(prologue, calls, device_times(timed, tables["default_device"]), costs["start"])
+    return Queue(prologue, calls, device_times(timed, tables["default_device"]))
 
 
 def timings(eager: TimedProgram, compiled: TimedProgram, tables: Mapping[str, Costs]) -> dict[str, Timing]:

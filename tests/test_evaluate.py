@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,14 +12,14 @@ import pandas as pd
 import pytest
 
 from costmodel import evaluate
-from costmodel.calibrate import Case
+from costmodel.calibrate import COSTS, Case
 from costmodel.discrepancy import Unexplained
 from costmodel.ir import Calls, parse
 from costmodel.kernels import Kernel
 from costmodel.make_profile import intervals
 from costmodel.measured import Measured, family_of, noise, read_measured, spread, usual_probe_us
 from costmodel.program import Program
-from costmodel.sessions import Fitted
+from costmodel.residuals import Fitted
 from costmodel.timeline import TimedProgram
 
 
@@ -88,13 +89,11 @@ def test_a_models_own_family_tells_nothing_of_it(monkeypatch: pytest.MonkeyPatch
     assert len(folds) > 2
     numbers = np.arange(len(cases), dtype=np.float32)[:, None]  # each case's only property is its place
     everything = Unexplained(numbers, {})
-    monkeypatch.setattr(evaluate.sessions, "unexplained", lambda *_: everything)
 
-    def fit(some, _, learns, on_cpu):
-        told = SimpleNamespace(told=everything.take(learns), processes={})
-        return Fitted({}, told, (known(1.0),) * len(some))
+    def fit(_, __, learns, on_cpu):
+        return Fitted({}, SimpleNamespace(told=everything.take(learns), processes={}), everything)
 
-    monkeypatch.setattr(evaluate.sessions, "fit", fit)
+    monkeypatch.setattr(evaluate.residuals, "fit", fit)
     monkeypatch.setattr(evaluate, "calibration_cases", lambda tested, *_: [known(1.0) for _ in tested])
     monkeypatch.setattr(evaluate.discrepancy, "condition", lambda some, _: SimpleNamespace(told=some))
     monkeypatch.setattr(evaluate, "evaluate_case", lambda case, _, __, *told: {case.model: told})
@@ -107,6 +106,18 @@ def test_a_models_own_family_tells_nothing_of_it(monkeypatch: pytest.MonkeyPatch
         strangers, related = ({names[int(x)] for x in found.told.properties[:, 0]} for found in told[case.model])
         assert strangers == {other.model for other in cases if other.fold != case.fold}
         assert related == set(names) - {case.model}
+
+
+def test_a_case_is_predicted_for_the_profiles_own_host_and_for_the_one_that_measured():
+    tables = {name: dict.fromkeys(costs, 0.0) for name, costs in COSTS.items()}
+    tables["eager_host"]["start"], tables["default_host"]["start"], tables["graph_host"]["start"] = 30.0, 18.0, 6.0
+    case = Measured("alexnet", 1, "float32", "nchw", {"eager_us": 50.0}, {}, host_speed=0.5)
+    row = evaluate.evaluate_case(case, replace(known(50.0), host_speed=0.5), tables)
+    # of eager execution 30 us of host, 60 where it is half as fast, and 2 of device
+    assert (row["eager_us"], row["probed_eager_us"], row["alone_eager_us"]) == (32.0, 62.0, 62.0)
+    assert row["speedup/default"] == 32 / 20
+    assert row["probed_speedup/reduce-overhead"] == 62 / 14
+    assert not any(name.startswith("related") for name in row)  # nobody asked
 
 
 CASES = {"batch_size": 1, "precision": "float32", "layout": "nchw"}

@@ -113,7 +113,7 @@ def test_prices_are_sums_over_kernels():
     assert kinds == ["copy", "copy", "conv2d", "relu"]  # into channels-last order, weight and image
     (fused,) = kernels_of(graph, first.ops, "cudnn")
     assert fused.graph.ops[0].base == "cudnn_convolution_relu"
-    launches = 2 * profile.costs("default_device")["warm_launch"]  # it all fits the cache: no launch is cold
+    launches = 2 * profile.costs("default_device")["launch"]
     expected = launches + sum(estimate.us for estimate in profile.predictor.predict(eager, (0.5, 0.5)))
     assert prices.us("eager", first.ops) == pytest.approx(expected, abs=GRID_US)
     with pytest.raises(ValueError, match="cannot run"):
@@ -131,7 +131,7 @@ def test_an_operator_alone_is_priced_as_what_runs_it(first: str):
     found = {backend: prices.us(backend, names) for backend in ("eager", "inductor")}
     kernels = {backend: kernels_of(graph, names, backend) for backend in found}
     assert [str(kernel.graph) for kernel in kernels["eager"]] == [str(kernel.graph) for kernel in kernels["inductor"]]
-    launch = profile.costs("default_device")["warm_launch"]
+    launch = profile.costs("default_device")["launch"]
     for backend, own in kernels.items():
         times = [estimate.us for estimate in profile.predictor.predict(own, [0.5] * len(own))]
         assert found[backend] == pytest.approx(sum(us + launch for us in times), abs=GRID_US * len(own) / 2)

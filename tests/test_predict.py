@@ -224,8 +224,8 @@ def test_a_damaged_card_is_refused(profile: Profile, graph_of: Graphs, change: d
 
 def test_a_profile_that_lacks_a_cost_is_refused(profile: Profile, graph_of: Graphs):
     costs = {name: dict.fromkeys(needed, 1.0) for name, needed in calibrate.COSTS.items()}
-    del costs["graph_host"]["node"]
-    with pytest.raises(ProfileError, match="costs 'graph_host' lack 'node'"):
+    del costs["graph_host"]["module"]
+    with pytest.raises(ProfileError, match="costs 'graph_host' lack 'module'"):
         predict_graph(graph_of("alexnet"), replace(profile, card={**profile.card, "costs": costs}))
 
 

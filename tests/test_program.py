@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,8 +14,6 @@ from costmodel.capture import capture
 from costmodel.ir import Break, Calls, Graph, Op, Ref, TensorType, Value, parse
 from costmodel.kernels import Kernel, eager_kernels
 from costmodel.program import (
-    CODE_US,
-    cold_us,
     compile_counts,
     compiled_program,
     dispatch_class,
@@ -110,19 +107,6 @@ def convolution(unit: ConvUnit, layout: str = "nchw") -> Kernel:
 )
 def test_what_decides_the_host_time_of_a_call(kernel: Kernel, name: str):
     assert dispatch_class(kernel) == name
-
-
-def test_calls_whose_kind_was_pushed_out_of_the_caches_are_cold():
-    def calls(text: str, us: dict[str, float]) -> float:
-        return cold_us([SimpleNamespace(kind=kind) for kind in text], [us[kind] for kind in text])
-
-    each = dict.fromkeys("abcde", 15.0)
-    assert cold_us([], []) == 0.0
-    assert calls("aaaa", each) == 15.0  # the first of a kind
-    assert calls("abcabc", each) == 3 * 15.0  # 30 us of others in between
-    assert calls("abcdabcd", each) == 8 * 15.0  # 45 us
-    assert calls("abbbca", each) == 3 * 15.0  # a kind in between counts once
-    assert calls("acaca", {"a": 1.0, "c": CODE_US}) == 3 * 1.0 + CODE_US  # c returns after 1 us, a after CODE_US
 
 
 def test_views_that_lead_to_several_kernels_count_once():

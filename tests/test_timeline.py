@@ -15,7 +15,7 @@ from costmodel.calibrate import PRIORS
 from costmodel.ir import Calls, parse
 from costmodel.kernels import Kernel
 from costmodel.program import Program
-from costmodel.timeline import CACHE_BYTES, Queue, TimedProgram, coldness, device_times, queue_us
+from costmodel.timeline import Queue, TimedProgram, device_times, queue_us
 
 RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
 CALL = Kernel("aten", parse(RELU), ("0",))
@@ -30,8 +30,6 @@ TABLES = {
         "dispatch": 2.0,
         "kinds": 0.1,
         "calls": 0.3,
-        "cold": 0.0,
-        "call": 1.0,
         "view": 0.5,
         "view_again": -0.25,
         "idle": 0.2,
@@ -39,11 +37,10 @@ TABLES = {
         "module": 0.25,
         "start": 20.0,
     },
-    "eager_device": {"warm_launch": 0.0, "cold_launch": 1.0},
-    "eager_wall": {"gap": 0.0, "synchronise": 5.0, "late": 0.0},
+    "eager_device": {"launch": 0.0},
+    "eager_wall": {"gap": 0.0},
     "default_host": {
         "dispatch": 2.0,
-        "extern": 1.0,
         "product": 6.0,
         "triton": 5.5,
         "distinct": 3.0,
@@ -52,9 +49,9 @@ TABLES = {
         "module": 1.5,
         "start": 30.0,
     },
-    "default_device": {"warm_launch": 0.0, "cold_launch": 1.0},
-    "default_wall": {"gap": 0.0, "synchronise": 8.0, "late": 0.0},
-    "graph_host": {"parameter": 0.5, "module": 0.25, "node": 2.0, "start": 40.0},
+    "default_device": {"launch": 0.0},
+    "default_wall": {"gap": 0.0},
+    "graph_host": {"parameter": 0.5, "module": 0.25, "start": 40.0},
 }
 
 
@@ -79,13 +76,9 @@ def test_the_queue_by_hand(host: list[float], device: list[float], prologue: flo
     assert max(queue_us(host, device, prologue, gap)) == end
 
 
-def test_a_late_part_of_the_start_delays_no_kernel():
-    queue = Queue(12.0, [1.0, 1.0], [10.0, 10.0], start_us=8.0)
-    wall = {"gap": 1.0, "synchronise": 5.0}
-    assert queue.timing(wall | {"late": 0.0}).latency_us == 13 + 10 + 1 + 10 + 5
-    assert queue.timing(wall | {"late": 0.5}).latency_us == 9 + 10 + 1 + 10 + 5
-    host_bound = Queue(12.0, [20.0], [1.0], start_us=8.0)
-    assert host_bound.timing(wall | {"late": 0.5}).latency_us == 8 + 20 + 4 + 5  # which still ends the pass
+def test_a_pass_ends_with_its_last_kernel():
+    assert Queue(12.0, [1.0, 1.0], [10.0, 10.0]).timing({"gap": 1.0}) == timeline.Timing(13 + 10 + 1 + 10, 14, 20)
+    assert Queue(12.0, [20.0], [1.0]).timing({"gap": 1.0}).latency_us == 12 + 20 + 1
 
 
 def test_as_many_host_times_as_device_times():
@@ -121,33 +114,27 @@ def test_more_of_anything_never_ends_earlier(
     assert max(queue_us(host, device, prologue, gap + more)) >= end
 
 
-@pytest.mark.parametrize(("share", "cold"), [(0.0, 0.0), (0.5, 0.0), (0.75, 0.5), (1.0, 1.0), (9.0, 1.0)], ids=str)
-def test_a_pass_is_cold_by_what_outgrows_the_cache(share: float, cold: float):
-    assert coldness(share * CACHE_BYTES) == pytest.approx(cold)
-
-
-def test_every_launch_costs_more_in_a_model_and_most_with_a_cold_cache():
-    half, costs = replace(PROGRAM, footprint=int(0.75 * CACHE_BYTES)), {"warm_launch": 0.5, "cold_launch": 2.0}
-    assert device_times(timed(10.0, 20.0, half), costs) == pytest.approx([11.25, 22.5])
-    assert device_times(timed(10.0, 20.0), costs) == [10.5, 21.0]
+def test_every_launch_costs_more_in_a_model():
+    # the second kernel launches twice
+    assert device_times(timed(10.0, 20.0), {"launch": 0.5}) == [10.5, 21.0]
 
 
 def test_eager_by_hand():
-    # dispatch 4 + 7, of one kind, in 2 calls; 2 calls, 3 views, 6 that kernels make again when isolated, 5 idle calls,
+    # dispatch 4 + 7, of one kind, in 2 calls; 3 views, 6 that kernels make again when isolated, 5 idle calls,
     # 2 writes, 4 modules, start
-    host = 11 * (2 + 0.1 * 1 + 0.3 * math.log(2)) + 2 * 1 + 3 * 0.5 - 6 * 0.25 + 5 * 0.2 + 2 * 3 + 4 * 0.25 + 20
+    host = 11 * (2 + 0.1 * 1 + 0.3 * math.log(2)) + 3 * 0.5 - 6 * 0.25 + 5 * 0.2 + 2 * 3 + 4 * 0.25 + 20
     timing = timeline.eager_timing(timed(3.0, 3.0), TABLES)
     assert timing.host_us == pytest.approx(host)
     assert timing.device_us == 6.0
-    assert timing.latency_us == pytest.approx(host + 3.0 + 5.0)  # the last kernel and the synchronisation
+    assert timing.latency_us == pytest.approx(host + 3.0)  # the last kernel
 
 
 def test_default_by_hand():
-    # start, 10 parameters and 4 modules; a library call of 2 x 4 + 1; two launches of 5.5 and their output; and 3 for a
+    # start, 10 parameters and 4 modules; a library call of 2 x 4; two launches of 5.5 and their output; and 3 for a
     # fused kernel unlike others, half of it with each call
     timing = timeline.default_timing(timed(100.0, 50.0), TABLES)
-    assert timing.host_us == pytest.approx(30 + 5 + 6 + 9 + 11 + 1 + 3)
-    assert timing.latency_us == pytest.approx(41 + 9 + 1.5 + 150 + 8)
+    assert timing.host_us == pytest.approx(30 + 5 + 6 + 8 + 11 + 1 + 3)
+    assert timing.latency_us == pytest.approx(41 + 8 + 1.5 + 150)
 
 
 def test_every_graph_that_a_pass_is_cut_into_is_entered_anew():
@@ -166,15 +153,15 @@ def test_all_of_a_timing_is_multiplied():
 def test_compiled_code_calls_products_for_a_price_of_their_own():
     product = Kernel("aten", linear_graph(4, 8, 8, "float32", bias=True), ("0",))
     calls = TimedProgram(replace(PROGRAM, kernels=(CALL, product)), [1.0, 1.0], [4.0, 33.0])
-    # start, parameters and modules; a call of 2 x 4 + 1, and a product of 6 + 1, whatever it takes in eager execution
-    assert timeline.default_queue(calls, TABLES).host_us == [9.0, 7.0]
-    assert timeline.default_timing(calls, TABLES).host_us == pytest.approx(30 + 5 + 6 + 9 + 7)
+    # start, parameters and modules; a call of 2 x 4, and a product of 6, whatever it takes in eager execution
+    assert timeline.default_queue(calls, TABLES).host_us == [8.0, 6.0]
+    assert timeline.default_timing(calls, TABLES).host_us == pytest.approx(30 + 5 + 6 + 8 + 6)
 
 
 def test_a_graph_replays_at_the_devices_speed():
     timing = timeline.graph_timing(timed(100.0, 50.0), TABLES)
-    assert timing.host_us == pytest.approx(10 * 0.5 + 4 * 0.25 + 3 * 2.0 + 40)
-    assert timing.latency_us == pytest.approx(150 + 52)
+    assert timing.host_us == pytest.approx(10 * 0.5 + 4 * 0.25 + 40)
+    assert timing.latency_us == pytest.approx(150 + 46)
 
 
 def test_the_host_time_of_a_queue_is_what_its_counts_cost():
@@ -186,5 +173,5 @@ def test_the_host_time_of_a_queue_is_what_its_counts_cost():
 
 
 def test_scaling_a_queue():
-    queue = Queue(1.0, [2.0, 3.0], [4.0, 5.0], 0.5).scaled(2.0, 10.0)
-    assert queue == Queue(2.0, [4.0, 6.0], [40.0, 50.0], 1.0)
+    queue = Queue(1.0, [2.0, 3.0], [4.0, 5.0]).scaled(2.0, 10.0)
+    assert queue == Queue(2.0, [4.0, 6.0], [40.0, 50.0])

@@ -1,0 +1,74 @@
+"""Residuals of made-up models whose latencies are known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from costmodel import residuals
+from costmodel.calibrate import COSTS, Case
+from costmodel.discrepancy import Unexplained, none_found
+from costmodel.ir import Calls, parse
+from costmodel.kernels import Kernel
+from costmodel.measured import Measured
+from costmodel.program import Program
+from costmodel.timeline import LAUNCH_COSTS, WALL_COSTS, TimedProgram
+
+RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
+PROGRAM = Program(
+    (Kernel("aten", parse(RELU), ("0",)),), (0.0,), views=0, calls=Calls(modules=1), parameters=0, footprint=512
+)
+TABLES = {"eager_host": dict.fromkeys(COSTS["eager_host"], 0.0) | {"start": 18.0}}
+TABLES |= {"default_host": dict.fromkeys(COSTS["default_host"], 0.0) | {"start": 18.0}}
+TABLES |= {"graph_host": dict.fromkeys(COSTS["graph_host"], 0.0) | {"start": 8.0}}
+for _way in ("eager", "default"):
+    TABLES |= {f"{_way}_device": dict.fromkeys(LAUNCH_COSTS, 0.0)}
+    TABLES |= {f"{_way}_wall": dict.fromkeys(WALL_COSTS, 0.0)}
+
+
+def known(program: Program = PROGRAM, host_speed: float = 1.0) -> Case:
+    timed = TimedProgram(program, [2.0], [5.0])
+    return Case(timed, timed, {}, host_speed)
+
+
+def measured(model: str, eager_us: float) -> Measured:
+    return Measured(model, 1, "float32", "nchw", {"eager_us": eager_us}, {})
+
+
+def test_costs_and_residuals_of_others_come_from_what_is_learnt_from(monkeypatch: pytest.MonkeyPatch):
+    asked: dict[str, object] = {}
+
+    def fit_tables(some: list[Case], on_cpu: bool) -> dict[str, dict[str, float]]:
+        asked["speeds"], asked["on_cpu"] = [one.host_speed for one in some], on_cpu
+        return TABLES
+
+    def fit(some: Unexplained) -> object:
+        asked["logs"] = some.logs["eager"].tolist()
+        return none_found()
+
+    monkeypatch.setattr(residuals.calibrate, "fit_tables", fit_tables)
+    monkeypatch.setattr(residuals.discrepancy, "fit", fit)
+    cases = [measured("a", 20.0), measured("b", 40.0), measured("c", 80.0)]
+    some = [known(host_speed=1.0), known(host_speed=0.5), known(host_speed=2.0)]
+    found = residuals.fit(cases, some, np.array([True, False, True]))
+    assert asked["speeds"] == [1.0, 2.0]
+    assert asked["on_cpu"] is False
+    # 18, 36 and 9 us of host, 2 of device
+    logs = [math.log(20 / 20), math.log(40 / 38), math.log(80 / 11)]
+    assert asked["logs"] == pytest.approx(logs[::2])
+    assert found.unexplained.logs["eager"] == pytest.approx(logs)
+    assert found.costs is TABLES
+
+
+def test_what_is_left_unexplained_by_hand():
+    cases = [Measured("alexnet", 1, "float32", "nchw", {"eager_us": 40.0, "graph_us": 10.0}, {}) for _ in range(3)]
+    slow = known(host_speed=0.5)
+    found = residuals.unexplained(cases, [known(), known(replace(PROGRAM, fragments=3)), slow], TABLES)
+    # 18 us of host, 36 where it is half as fast, 2 of device
+    assert found.logs["eager"] == pytest.approx([math.log(2.0), math.log(2.0), math.log(40 / 38)])
+    assert np.isnan(found.logs["default"]).all()
+    graph = [math.log(10 / 10), math.nan, math.log(10 / 18)]  # a pass that was cut is no one CUDA graph
+    assert found.logs["reduce-overhead"] == pytest.approx(graph, nan_ok=True)
