@@ -22,24 +22,12 @@ lint: $(VENV)/.lint
 tables: $(VENV)/.test
 	$(BIN)/python scripts/results.py --write README.md
 	$(BIN)/python scripts/accuracy_tables.py --write docs/accuracy.md
-	$(BIN)/python scripts/blind_test.py --write docs/accuracy.md
 	$(BIN)/python scripts/blind_test.py -o docs/unseen_h200.csv --section unseen --write docs/accuracy.md
-	$(BIN)/python scripts/blind_kernels.py --write docs/accuracy.md
-	$(BIN)/python scripts/blind_kernels.py -o docs/float16_kernels_h200.csv --section "float16 kernels" --write docs/accuracy.md
 	$(BIN)/python scripts/layer_accuracy.py --rows docs/layers_h200.csv --write docs/accuracy.md
-	$(BIN)/python scripts/repeatability.py --write docs/accuracy.md
-	$(BIN)/python scripts/module_times.py --write docs/accuracy.md
-	$(BIN)/python scripts/stack_depth.py --write docs/accuracy.md
-	$(BIN)/python scripts/host_probe.py --write docs/accuracy.md
-	$(BIN)/python scripts/scheduled_kernels.py --rows docs/scheduled_kernels.csv --recount --write docs/accuracy.md
 	$(BIN)/python scripts/measure_and_compare.py -o docs/compared_h200.jsonl --no-measure --write docs/plans.md
 	$(BIN)/python scripts/measure_and_compare.py -o docs/moves_h200.jsonl --no-measure --write-moves docs/plans.md
 	$(BIN)/python scripts/measure_and_compare.py -o docs/others_h200.jsonl --no-measure --write-others docs/plans.md
-	$(BIN)/python scripts/regret.py -o docs/regret.json --no-compute --write docs/plans.md
-	$(BIN)/python scripts/benchmark_templates.py --rows docs/templates_h200.json --write docs/plans.md
 	$(BIN)/python scripts/memory_accuracy.py --rows docs/memory_h200.json --write docs/memory.md
-	$(BIN)/python scripts/active_sampling.py -o docs/active_sampling.json --no-compute --write docs/collecting.md
-	$(BIN)/python scripts/host_alignment.py --write docs/collecting.md
 
 clean:
 	rm -rf $(VENV)

@@ -1,13 +1,12 @@
 """Whole models, each in several processes of its own: what differs from process to process averages out.
 
-    python -m collectors.repeats cases.json models.jsonl --times 2 --mode default --modules --seconds 560
+    python -m collectors.repeats cases.json models.jsonl --times 2 --mode default --seconds 560
 
 Where the host decides, two processes on one machine issue the same model in times that differ by some 5 %, from start
 to end. So a model is prepared in a process of its own, many of them side by side; then one process at a time on each
 device measures, in short rounds, a reference pass, eager and, with `--mode`, compiled calls in turn, while the others
-wait. Records are like those of `collectors.models`, one for each process, with all rounds and `probes_us`: what the
-host was found to be before each round and after the last. With `--modules` each has `modules_us` too, what its modules
-take the host (`collectors.module_times`). With `--launch-us` records of a host that needs longer for a launch are not
+wait. Records are like those of `collectors.models`, one for each process, with all rounds and `probes_us`: the host
+probe before each round and after the last. With `--launch-us` records of a host that needs longer for a launch are not
 kept: calls on a disturbed host, replays of graphs among them, take up to twice as long, which the probe does not make
 up for. If it is so for most of a block, no more are begun.
 """
@@ -37,7 +36,6 @@ from rich.progress import track
 
 from collectors.environment import environment
 from collectors.models import append, check_environment, count_records
-from collectors.module_times import module_times
 from collectors.pool import ONE_THREAD
 from collectors.process import pinned
 from collectors.whole_model import MODES, Case, build, case_key, compile_mode, first_tensor
@@ -62,7 +60,6 @@ class Settings:
         times: in how many processes each case is measured.
         held: how many processes prepare side by side and then wait for their turn.
         mode: of torch.compile, which is measured too; none if it is None.
-        modules: whether the host time of each module is taken too.
         launch_us: records are kept if the probe said at most this, in the median; all of them if it is None.
     """
 
@@ -71,7 +68,6 @@ class Settings:
     times: int = 2
     held: int = 24
     mode: str | None = None
-    modules: bool = False
     launch_us: float | None = None
 
 
@@ -178,7 +174,7 @@ def _measured(
         held = []
         for index, case in enumerate(cases):
             here, there = context.Pipe()
-            task = (case, settings.devices[index % lanes], settings.mode, settings.modules, there)
+            task = (case, settings.devices[index % lanes], settings.mode, there)
             process = context.Process(target=hold, args=task, daemon=True)
             process.start()
             there.close()
@@ -204,12 +200,12 @@ def _turn(beside: Sequence[_Held]) -> Iterator[dict[str, Any]]:
         one.end()
 
 
-def hold(case: Case, device: str, mode: str | None, modules: bool, answers: Connection) -> None:
+def hold(case: Case, device: str, mode: str | None, answers: Connection) -> None:
     """Prepares a case, says so (None), waits, measures, says what was found; or says what was raised."""
     try:
         variables, name = pinned(device)
         os.environ.update(variables)  # before CUDA is first used
-        measure = prepared(case, name, mode, modules)
+        measure = prepared(case, name, mode)
         answers.send(None)
         answers.recv()
         record = measure()
@@ -218,7 +214,7 @@ def hold(case: Case, device: str, mode: str | None, modules: bool, answers: Conn
     answers.send(record)
 
 
-def prepared(case: Case, device: str, mode: str | None, modules: bool) -> Callable[[], dict[str, Any]]:
+def prepared(case: Case, device: str, mode: str | None) -> Callable[[], dict[str, Any]]:
     """What measures a case, with everything built, compiled and called before."""
     import torch
 
@@ -230,17 +226,11 @@ def prepared(case: Case, device: str, mode: str | None, modules: bool) -> Callab
             reference = first_tensor(module(x))
         if mode:
             calls[mode] = compile_mode(module, x, mode, MODES[mode], device, reference, record)
-    own_times = partial(module_times, module, x, device) if modules else None
-    return torch.no_grad()(partial(_measure, record, calls, device, own_times))
+    return torch.no_grad()(partial(_measure, record, calls, device))
 
 
-def _measure(
-    record: dict[str, Any],
-    calls: dict[str, Callable[[], Any]],
-    device: str,
-    own_times: Callable[[], dict[str, tuple[str, float]]] | None,
-) -> dict[str, Any]:
-    """Rounds of a probe and of each call; then what each module takes the host, if that is asked for."""
+def _measure(record: dict[str, Any], calls: dict[str, Callable[[], Any]], device: str) -> dict[str, Any]:
+    """Rounds of a probe and of each call."""
     from costmodel.measure import host_probe, latency
 
     probes = [host_probe(device, seconds=0.15)]
@@ -249,8 +239,7 @@ def _measure(
         for name, call in calls.items():
             rounds[name].append(latency(call, LATENCY_SECONDS, LEAST_CALLS, device).quantiles_us())
         probes.append(host_probe(device, seconds=0.0))
-    found = record | {"latency_us": rounds, PROBES: probes, "probe_us": statistics.median(probes)}
-    return found | ({"modules_us": own_times()} if own_times else {})
+    return record | {"latency_us": rounds, PROBES: probes, "probe_us": statistics.median(probes)}
 
 
 def main() -> None:
@@ -263,7 +252,6 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=2)
     parser.add_argument("--held", type=int, default=24)
     parser.add_argument("--mode", choices=MODES, help="of torch.compile, measured too")
-    parser.add_argument("--modules", action="store_true", help="the host time of each module too")
     parser.add_argument("--launch-us", type=float, help="not on a host that needs longer for a launch, microseconds")
     args = vars(parser.parse_args())
     cases, out = args.pop("cases"), args.pop("out")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from costmodel.folds import Folds, Rows
 from costmodel.predictor import Array, distances, portions, scaled
-from costmodel.train import Settings, Table, drop, fit_group, moments
+from costmodel.train import Settings, Table, fit_group, moments
 
 Predict = Callable[[Table], Array]
 """Rows -> predictions of their target, (rows,)."""
@@ -76,16 +76,6 @@ def _boosting_fit(table: Table) -> Predict:
     trees = HistGradientBoostingRegressor(max_iter=200, learning_rate=0.1, max_leaf_nodes=24, l2_regularization=1.0)
     trees.fit(table.raw, table.target)
     return lambda test: np.asarray(trees.predict(test.raw), dtype=np.float32)
-
-
-def without(names: Collection[str], fit: Fit) -> Fit:
-    """The same way of fitting on a table without some features: an ablation."""
-
-    def fit_without(table: Table) -> Predict:
-        predict = fit(drop(table, names))
-        return lambda test: predict(drop(test, names))
-
-    return fit_without
 
 
 BASELINES: Mapping[str, Fit] = {

@@ -97,7 +97,6 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
         "roofline": _describe(roofline),
         "models": counts | {"noise": noise(cases)},
         "host": {} if on_cpu else host,
-        **({"repeated": agreement(kept, again)} if (again := _again(directory)) is not None else {}),
         **found,
     }
     card["scores"]["kernels"] = _score_groups(tables, folds, fit, say, jobs)
@@ -116,31 +115,6 @@ def _stable_cases(path: Path, most: int, say: Say) -> tuple[list[Measured], dict
     counts = {"cases": len(chosen), "measured": len(everything), "unstable": len(everything) - len(stable)}
     machines = machine_probes_us(everything)
     return chosen, counts, {"probe_us": usual_probe_us(everything), "machines_us": machines} if machines else {}
-
-
-def _again(directory: Path) -> pd.DataFrame | None:
-    """Units that were measured once more on another machine of the kind, if somebody did."""
-    path = directory / "again.parquet"
-    return trusted(read_frame(path)[0]) if path.exists() else None
-
-
-def agreement(first: pd.DataFrame, again: pd.DataFrame) -> dict[str, float]:
-    """How far two collections of the same units, on two machines of one kind, are apart in device time.
-
-    Args:
-        first: rows of measured units, with `key` and `device_us_p50`.
-        again: others, of the same columns.
-    """
-    pairs = first.merge(again, on="key", suffixes=("", "_again"))
-    change = np.log((pairs["device_us_p50_again"] / pairs["device_us_p50"]).to_numpy())
-    size = np.abs(change)
-    return {
-        "units": float(len(pairs)),
-        "median_change": float(np.median(change)),
-        "median_difference": float(np.median(size)),
-        "mean_difference": float(size.mean()),
-        "within_5": float((size <= 0.05).mean()),
-    }
 
 
 def _noise(kept: pd.DataFrame) -> float:

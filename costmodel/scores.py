@@ -23,8 +23,8 @@ CPU_HEAD = (
 )
 
 
-def accuracy_markdown(card: Mapping[str, Any], units: Mapping[str, Any]) -> str:
-    """The tables of whole models, kernels, units and the ablation."""
+def accuracy_markdown(card: Mapping[str, Any]) -> str:
+    """Tables of the scores of whole models and kernels."""
     scores = card["scores"]
     coverage = scores["coverage"]
     holds = ", ".join(f"{100 * share:.0f} % in `{mode}`" for mode, share in coverage.items())
@@ -37,13 +37,7 @@ def accuracy_markdown(card: Mapping[str, Any], units: Mapping[str, Any]) -> str:
         f"Nominal 90 % intervals of speedup, their widths taken from other families, hold {holds}.",
         KERNELS_TEXT,
         markdown_table(kernel_head, _kernel_rows(scores["kernels"])),
-        "Speedup of whole convolution units of at least 5 us, none of which was trained on:",
-        markdown_table(UNIT_HEAD, _unit_rows(units["unit_speedup"])),
-        ABLATION_TEXT,
-        markdown_table(("group", "without", "mean error"), _ablation_rows(units["ablation"])),
     ]
-    if again := card.get("repeated"):
-        parts.insert(5, REPEATED_TEXT.format(**{name: _figure(name, value) for name, value in again.items()}))
     return "\n\n".join(parts)
 
 
@@ -58,10 +52,6 @@ def cpu_markdown(cards: Sequence[Mapping[str, Any]]) -> str:
         about = [f"`{card['name']}`", f"{card['units']['trained_on']:,}", str(int(row["cases"]))]
         rows.append([*about, *errors, latency["eager"], latency["default"], noise])
     return markdown_table(CPU_HEAD, rows)
-
-
-def _figure(name: str, value: float) -> str:
-    return str(int(value)) if name == "units" else percent(value)
 
 
 MODELS_TEXT = (
@@ -80,15 +70,6 @@ KERNELS_TEXT = (
     "error; the same folds in every column). The predictor is the mean of networks and of boosted trees, more and\n"
     "larger ones than those of *boosting*:"
 )
-REPEATED_TEXT = (
-    "How far measurements agree: {units} of these kernels were measured again on another machine of the kind. Device\n"
-    "times differ by {median_difference} (median; mean {mean_difference}), {within_5} of them by less than 5 %."
-)
-ABLATION_TEXT = (
-    "What features are worth (mean relative error of kernels with some taken away; only shapes are left out here, so\n"
-    "relatives of a kernel are known):"
-)
-UNIT_HEAD = ("way", "units", "mean error", "median", "within 5 %", "within 10 %")
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -121,15 +102,6 @@ def _kernel_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         [group, str(int(found["network"]["kernels"])), *(percent(found[way]["mean_error"]) for way in ways)]
         for group, found in by_group.items()
     ]
-
-
-def _unit_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    names = ("mean_error", "median_error", "within_5", "within_10")
-    return [[row["way"], str(row["units"]), *(percent(row[name]) for name in names)] for row in rows]
-
-
-def _ablation_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    return [[row["group"], row["without"], percent(row["mean_error"])] for row in rows]
 
 
 def replace_section(path: Path, text: str, begin_mark: str = BEGIN, end_mark: str = END) -> str:

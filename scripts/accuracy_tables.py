@@ -18,8 +18,7 @@ parser.add_argument("--write", type=Path, metavar="FILE")
 args = parser.parse_args()
 
 profile = load_profile(args.hardware)
-units = json.loads((profile.path / "units_scores.json").read_text(encoding="utf-8"))
-text = accuracy_markdown(profile.card, units)
+text = accuracy_markdown(profile.card)
 records = [json.loads(line) for line in args.other.read_text(encoding="utf-8").splitlines()]
 with (profile.path / "validation.csv").open(encoding="utf-8", newline="") as file:
     other = other_machine_markdown(records, list(csv.DictReader(file)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
 
 def test_the_page_shows_the_shipped_profiles_figures():
     profile = load_profile("nvidia-h200")
-    units = json.loads((profile.path / "units_scores.json").read_text())
-    assert replace_section(PAGE, accuracy_markdown(profile.card, units)) == PAGE.read_text()
+    assert replace_section(PAGE, accuracy_markdown(profile.card)) == PAGE.read_text()
     cards = [load_profile(name).card for name in ("amd-epyc-2-threads", "intel-xeon-16-threads")]
     assert replace_section(PAGE, cpu_markdown(cards), CPU_BEGIN, CPU_END) == PAGE.read_text()
 

@@ -11,13 +11,12 @@ import pytest
 from collectors.conv import ConvUnit, unit_graph
 from collectors.conv import sample as sample_units
 from collectors.matmul import linear_graph
-from costmodel.baselines import BASELINES, cross_validate, network_fit, score_group, without
+from costmodel.baselines import BASELINES, cross_validate, network_fit, score_group
 from costmodel.cross_fit import cross_fit
 from costmodel.features import Roofline, featurize
 from costmodel.folds import by_shape
 from costmodel.ir import parse
 from costmodel.kernels import Kernel, eager_kernels
-from costmodel.make_profile import agreement
 from costmodel.predictor import UNMEASURED, Array
 from costmodel.train import (
     EDGES_US,
@@ -176,19 +175,6 @@ def test_boosting_learns_a_step():
     assert BASELINES["boosting"](table)(table) == pytest.approx(table.target, abs=0.05)
 
 
-def test_an_ablation_hides_features_in_training_and_in_testing():
-    seen = []
-
-    def spy(train: Table):
-        seen.append(train)
-        return lambda test: seen.append(test) or np.zeros(len(test.time_us), np.float32)
-
-    table = synthetic(20)
-    without(("position", "b"), spy)(table)(table)
-    assert [part.names for part in seen] == [("a", "c")] * 2
-    np.testing.assert_array_equal(seen[1].raw, table.raw[:, [0, 2]])
-
-
 def test_scores_by_hand():
     table = Table(("x",), np.zeros((4, 1), np.float32), np.ones(4), np.array([1.0, 10.0, 10.0, 10.0]), np.arange(4))
     score = score_group(table, np.log([1.3, 10.0, 10.4, 10.8]).astype(np.float32))  # 30 %, 0, 4 %, 8 %
@@ -228,16 +214,6 @@ def test_a_network_of_each_fold_makes_the_predictor_and_predicts_what_its_fold_l
             own = ((table.raw[tested] - alone.mean) / alone.scale).astype(np.float32)
             assert np.abs(alone.log_ratio(own)[0] - fit.out_of_fold[group][tested]).mean() < 0.1
     assert fit.predictor.multiprocessors == 7
-
-
-def test_collections_that_agree_by_hand():
-    first = pd.DataFrame({"key": list("abcd"), "device_us_p50": [10.0, 10.0, 10.0, 10.0]})
-    again = pd.DataFrame({"key": list("dbax"), "device_us_p50": [12.0, 10.1, 10.0, 99.0]})
-    found = agreement(first, again)
-    assert found["units"] == 3
-    assert found["median_change"] == found["median_difference"] == pytest.approx(np.log(1.01))
-    assert found["mean_difference"] == pytest.approx((np.log(1.01) + np.log(1.2)) / 3)
-    assert found["within_5"] == pytest.approx(2 / 3)
 
 
 def convolutions(count: int = 60) -> list[Kernel]:
