@@ -21,13 +21,13 @@ lint: $(VENV)/.lint
 # Every table of README and docs/, of the files in docs/ and trained_models/.
 tables: $(VENV)/.test
 	$(BIN)/python scripts/results.py --write README.md
-	$(BIN)/python scripts/accuracy_tables.py --write docs/accuracy.md
-	$(BIN)/python scripts/blind_test.py -o docs/unseen_h200.csv --section unseen --write docs/accuracy.md
-	$(BIN)/python scripts/layer_accuracy.py --rows docs/layers_h200.csv --write docs/accuracy.md
-	$(BIN)/python scripts/measure_and_compare.py -o docs/compared_h200.jsonl --no-measure --write docs/plans.md
-	$(BIN)/python scripts/measure_and_compare.py -o docs/moves_h200.jsonl --no-measure --write-moves docs/plans.md
-	$(BIN)/python scripts/measure_and_compare.py -o docs/others_h200.jsonl --no-measure --write-others docs/plans.md
-	$(BIN)/python scripts/memory_accuracy.py --rows docs/memory_h200.json --write docs/memory.md
+	$(BIN)/python scripts/accuracy.py --write docs/accuracy.md
+	$(BIN)/python scripts/blind_test.py -o docs/data/unseen_h200.csv --section unseen --write docs/accuracy.md
+	$(BIN)/python scripts/layers.py --rows docs/data/layers_h200.csv --write docs/accuracy.md
+	$(BIN)/python scripts/measure_and_compare.py -o docs/data/compared_h200.jsonl --no-measure --write docs/plans.md
+	$(BIN)/python scripts/measure_and_compare.py -o docs/data/moves_h200.jsonl --no-measure --write-moves docs/plans.md
+	$(BIN)/python scripts/measure_and_compare.py -o docs/data/others_h200.jsonl --no-measure --write-others docs/plans.md
+	$(BIN)/python scripts/memory.py --rows docs/data/memory_h200.json --write docs/memory.md
 
 clean:
 	rm -rf $(VENV)

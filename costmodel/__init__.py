@@ -11,44 +11,44 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from costmodel.apply import apply as apply
-    from costmodel.checkpoint import checkpointed as checkpointed
     from costmodel.errors import CostmodelError as CostmodelError
-    from costmodel.hardware import list_profiles as list_profiles
-    from costmodel.hardware import load_profile as load_profile
-    from costmodel.memory.plan import CheckpointPlan as CheckpointPlan
-    from costmodel.memory_analysis import analyze_memory as analyze_memory
-    from costmodel.plan import Plan as Plan
-    from costmodel.planning import plan as plan
-    from costmodel.predict import predict as predict
+    from costmodel.execution.planned_module import apply as apply
+    from costmodel.measurement.validation import validate as validate
+    from costmodel.measurement.validation_report import Validation as Validation
+    from costmodel.memory.analysis import analyze_memory as analyze_memory
+    from costmodel.memory.checkpoint import checkpointed as checkpointed
+    from costmodel.memory.checkpoint_plan import CheckpointPlan as CheckpointPlan
+    from costmodel.planning.api import plan as plan
+    from costmodel.planning.plan import Plan as Plan
+    from costmodel.prediction.predict import predict as predict
+    from costmodel.profiles.profile import list_profiles as list_profiles
+    from costmodel.profiles.profile import load_profile as load_profile
     from costmodel.report import LayerPrediction as LayerPrediction
     from costmodel.report import ModePrediction as ModePrediction
     from costmodel.report import Report as Report
     from costmodel.report import render as render
-    from costmodel.report.validation_types import Validation as Validation
-    from costmodel.validate import validate as validate
     from costmodel.zoo import load as load_model
 
 __version__ = "0.1.0"
 
 _EXPORTS = {
-    "analyze_memory": ("costmodel.memory_analysis", "analyze_memory"),
-    "CheckpointPlan": ("costmodel.memory.plan", "CheckpointPlan"),
+    "analyze_memory": ("costmodel.memory.analysis", "analyze_memory"),
+    "CheckpointPlan": ("costmodel.memory.checkpoint_plan", "CheckpointPlan"),
     "CostmodelError": ("costmodel.errors", "CostmodelError"),
     "LayerPrediction": ("costmodel.report", "LayerPrediction"),
     "ModePrediction": ("costmodel.report", "ModePrediction"),
-    "Plan": ("costmodel.plan", "Plan"),
+    "Plan": ("costmodel.planning.plan", "Plan"),
     "Report": ("costmodel.report", "Report"),
-    "Validation": ("costmodel.report.validation_types", "Validation"),
-    "apply": ("costmodel.apply", "apply"),
-    "checkpointed": ("costmodel.checkpoint", "checkpointed"),
-    "list_profiles": ("costmodel.hardware", "list_profiles"),
+    "Validation": ("costmodel.measurement.validation_report", "Validation"),
+    "apply": ("costmodel.execution.planned_module", "apply"),
+    "checkpointed": ("costmodel.memory.checkpoint", "checkpointed"),
+    "list_profiles": ("costmodel.profiles.profile", "list_profiles"),
     "load_model": ("costmodel.zoo", "load"),
-    "load_profile": ("costmodel.hardware", "load_profile"),
-    "plan": ("costmodel.planning", "plan"),
-    "predict": ("costmodel.predict", "predict"),
+    "load_profile": ("costmodel.profiles.profile", "load_profile"),
+    "plan": ("costmodel.planning.api", "plan"),
+    "predict": ("costmodel.prediction.predict", "predict"),
     "render": ("costmodel.report", "render"),
-    "validate": ("costmodel.validate", "validate"),
+    "validate": ("costmodel.measurement.validation", "validate"),
 }
 """Public name -> the module that holds it, and its name there."""
 

@@ -7,13 +7,16 @@ import csv
 import json
 from pathlib import Path
 
-from costmodel.comparison import OTHER_BEGIN, OTHER_END, other_machine_markdown
-from costmodel.hardware import list_profiles, load_profile, shipped_directory
-from costmodel.scores import CPU_BEGIN, CPU_END, accuracy_markdown, cpu_markdown, replace_section
+from markdown_tables import CPU_BEGIN, CPU_END, accuracy_markdown, cpu_markdown, replace_section
+from plan_tables import OTHER_BEGIN, OTHER_END, other_machine_markdown
+
+from costmodel.profiles.profile import list_profiles, load_profile, shipped_directory
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--hardware", default="nvidia-h200")
-parser.add_argument("--other", type=Path, default=Path("docs/compared_h200.jsonl"), help="measured on another machine")
+parser.add_argument(
+    "--other", type=Path, default=Path("docs/data/compared_h200.jsonl"), help="measured on another machine"
+)
 parser.add_argument("--write", type=Path, metavar="FILE")
 args = parser.parse_args()
 

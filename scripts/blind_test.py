@@ -3,8 +3,9 @@
 git worktree add before 8ae8bef
 PYTHONPATH=before python scripts/blind_test.py before/trained_models/nvidia-h200 -o docs/blind_h200.csv
 python scripts/blind_test.py --write docs/accuracy.md
-python scripts/blind_test.py trained_models/nvidia-h200 --records docs/unseen_h200.jsonl -o docs/unseen_h200.csv
-python scripts/blind_test.py -o docs/unseen_h200.csv --section unseen --write docs/accuracy.md
+python scripts/blind_test.py trained_models/nvidia-h200 \
+    --records docs/data/unseen_h200.jsonl -o docs/data/unseen_h200.csv
+python scripts/blind_test.py -o docs/data/unseen_h200.csv --section unseen --write docs/accuracy.md
 
 Of the whole-model measurements of a newer profile, those are taken whose model the older one was never told the latency
 of. The older one predicts them for the host that measured them, by its probe, and with the program as it was then: of
@@ -19,12 +20,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
+from markdown_tables import markdown_table, percent, replace_section
 from tqdm import tqdm
 
-from costmodel.evaluate import MODES, calibration_cases, evaluate_case, programs, score
-from costmodel.hardware import Profile
-from costmodel.measured import read_measured
-from costmodel.scores import markdown_table, percent, replace_section
+from costmodel.calibration.evaluation import MODES, calibration_cases, evaluate_case, programs, score
+from costmodel.calibration.records import read_measured
+from costmodel.profiles.profile import Profile
 
 HEAD = ("mode", "models", "cases", "mean error", "median", "within 10 %", "constant")
 NAMES = ("mean_error", "median_error", "within_10", "constant_mean_error")

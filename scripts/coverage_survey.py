@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collectors.pool import ONE_THREAD, in_parallel
+from collectors.processes.process_pool import ONE_THREAD, in_parallel
 from costmodel.errors import CostmodelError, DatasetError, RequestError
 from costmodel.files import replacing
 
@@ -58,10 +58,10 @@ COLUMNS = tuple(field.name for field in fields(Outcome))
 def cover(spec: str) -> Outcome:
     """Builds, captures and lowers one model as `costmodel predict` does, eager and compiled."""
     from costmodel import zoo
-    from costmodel.capture import capture
+    from costmodel.capture.trace import capture
     from costmodel.ir import parse
-    from costmodel.program import compiled_program, eager_program
-    from costmodel.units import group_units
+    from costmodel.prediction.layers import group_units
+    from costmodel.timeline.issue_trace import compiled_program, eager_program
 
     begun = time.perf_counter()
     try:
@@ -81,9 +81,9 @@ def cover(spec: str) -> Outcome:
 
 
 def _judge(graph: Graph) -> tuple[str, str]:
-    from costmodel import ops
+    from costmodel.ir import operators as operators_module
 
-    unknown = sorted({op.base for op in graph.ops if ops.lookup(op) is ops.UNKNOWN})
+    unknown = sorted({op.base for op in graph.ops if operators_module.lookup(op) is operators_module.UNKNOWN})
     if unknown:
         return UNSUPPORTED, "no rule for " + " ".join(unknown)
     if graph.breaks:

@@ -1,8 +1,8 @@
 """How far predictions of single layers, and of a plan's regions, are from what is measured inside the running model.
 
-    python scripts/layer_accuracy.py --device cuda -o docs/layers_h200.csv            # measures, and adds to the file
-    python scripts/layer_accuracy.py --rows docs/layers_h200.csv                      # prints the table
-    python scripts/layer_accuracy.py --rows docs/layers_h200.csv --write docs/accuracy.md  # puts it between its marks
+    python scripts/layers.py --device cuda -o docs/data/layers_h200.csv            # measures, and adds to the file
+    python scripts/layers.py --rows docs/data/layers_h200.csv                      # prints the table
+    python scripts/layers.py --rows docs/data/layers_h200.csv --write docs/accuracy.md  # puts it between its marks
 
 It is `costmodel validate --layers all` for several models, each in a process of its own. The predictions in the file
 are those that were made then; a case that the file holds is not measured again.
@@ -17,9 +17,8 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+from markdown_tables import replace_section
 from rich.progress import track
-
-from costmodel.scores import replace_section
 
 BEGIN, END = "<!-- layers: begin -->", "<!-- layers: end -->"
 CASES = (
@@ -67,7 +66,7 @@ def main() -> None:
     """Measures, or prints the table, or writes it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("-o", "--output", type=Path, default=Path("docs/layers_h200.csv"))
+    parser.add_argument("-o", "--output", type=Path, default=Path("docs/data/layers_h200.csv"))
     parser.add_argument("--rows", type=Path, help="what was measured before")
     parser.add_argument("--write", type=Path, metavar="FILE")
     args = parser.parse_args()

@@ -8,8 +8,8 @@ from typing import Any
 
 from costmodel.errors import DatasetError
 
-BEGIN, END = "<!-- accuracy: made by scripts/accuracy_tables.py -->", "<!-- end of accuracy -->"
-CPU_BEGIN, CPU_END = "<!-- CPUs: made by scripts/accuracy_tables.py -->", "<!-- end of CPUs -->"
+BEGIN, END = "<!-- accuracy: made by scripts/accuracy.py -->", "<!-- end of accuracy -->"
+CPU_BEGIN, CPU_END = "<!-- CPUs: made by scripts/accuracy.py -->", "<!-- end of CPUs -->"
 CPU_HEAD = (
     "profile",
     "kernels",

@@ -2,10 +2,10 @@
 
 python scripts/measure_and_compare.py -o compared.jsonl           the twelve models, batch 1 and 32, float32 and float16
 python scripts/measure_and_compare.py resnet50 -b 32 -o one.jsonl --mode max-autotune --strategy published
-python scripts/measure_and_compare.py -o docs/compared_h200.jsonl --changed         what would be planned otherwise now
-python scripts/measure_and_compare.py -o docs/compared_h200.jsonl --no-measure --write docs/plans.md
-python scripts/measure_and_compare.py -o docs/moves_h200.jsonl --no-measure --write-moves docs/plans.md
-python scripts/measure_and_compare.py -o docs/others_h200.jsonl --no-measure --write-others docs/plans.md
+python scripts/measure_and_compare.py -o docs/data/compared_h200.jsonl --changed     what would be planned otherwise now
+python scripts/measure_and_compare.py -o docs/data/compared_h200.jsonl --no-measure --write docs/plans.md
+python scripts/measure_and_compare.py -o docs/data/moves_h200.jsonl --no-measure --write-moves docs/plans.md
+python scripts/measure_and_compare.py -o docs/data/others_h200.jsonl --no-measure --write-others docs/plans.md
 
 First parallel processes plan and compile every case, which fills Inductor's cache; then this process alone measures.
 Each line of the file is one validation; a model that is in the file already is not measured again.
@@ -25,10 +25,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
-from collectors.pool import ONE_THREAD, default_processes, in_parallel
-from costmodel.comparison import (
+from markdown_tables import replace_section
+from plan_tables import (
     BEFORE,
     BEGIN,
     END,
@@ -46,10 +44,12 @@ from costmodel.comparison import (
     moves_markdown,
     others_markdown,
 )
+from tqdm import tqdm
+
+from collectors.processes.process_pool import ONE_THREAD, default_processes, in_parallel
 from costmodel.errors import CostmodelError
-from costmodel.oracle import STRATEGIES
-from costmodel.plan import Plan
-from costmodel.scores import replace_section
+from costmodel.planning.oracle import STRATEGIES
+from costmodel.planning.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +85,11 @@ def prepare(case: Case) -> dict[str, float]:
     """Plans and compiles a case, so that the cache on disk holds all of it; seconds that each step took."""
     import torch
 
-    from costmodel.apply import apply
-    from costmodel.gate import random_like
-    from costmodel.inductor import share_cache
-    from costmodel.planning import plan, theoretical_ms
-    from costmodel.validate import resolve_device
+    from costmodel.execution.inductor_compile import share_cache
+    from costmodel.execution.numerics import random_like
+    from costmodel.execution.planned_module import apply
+    from costmodel.measurement.validation import resolve_device
+    from costmodel.planning.api import plan, theoretical_ms
     from costmodel.zoo import load_real
 
     device = resolve_device(case.device)
@@ -136,7 +136,7 @@ def measured(case: Case, seconds: float) -> dict[str, Any]:
     """One case: predicted and measured in every mode and as planned."""
     import torch
 
-    from costmodel.validate import USUAL, resolve_device, validate
+    from costmodel.measurement.validation import USUAL, resolve_device, validate
     from costmodel.zoo import load_real
 
     torch._dynamo.reset()  # it compiles the same code for so many models only
@@ -168,7 +168,7 @@ def made_of(made: Plan) -> dict[str, Any]:
 
 def is_planned_otherwise(record: dict[str, Any], hardware: str) -> bool:
     """Whether a measured case would get another plan now, as far as its record tells."""
-    from costmodel.planning import plan
+    from costmodel.planning.api import plan
     from costmodel.zoo import load
 
     model, batch_size, precision = record["case"]

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from user_models import MODELS
 
-from collectors.fresh_case import Job, Record
-from collectors.fresh_runs import Limits, interleaved, key, run_compile_times, run_latency
+from collectors.whole_models.fresh_case import Job, Record
+from collectors.whole_models.fresh_runs import Limits, interleaved, key, run_compile_times, run_latency
 
 LIBRARY = """
 resnet18 mobilenet_v2 timm:convnext_atto timm:deit_tiny_patch16_224 efficientnet_b0 squeezenet1_1 timm:resnet26d

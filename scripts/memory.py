@@ -1,7 +1,7 @@
 """Predicted against measured peak memory of twelve models.
 
-python scripts/memory_accuracy.py --device cuda -b 8 -o docs/memory_h200.json      measures, on a machine with a GPU
-python scripts/memory_accuracy.py --rows docs/memory_h200.json --write docs/memory.md   what was measured, on that page
+python scripts/memory.py --device cuda -b 8 -o docs/data/memory_h200.json      measures, on a machine with a GPU
+python scripts/memory.py --rows docs/data/memory_h200.json --write docs/memory.md   what was measured, on that page
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from costmodel.memory_accuracy import BEGIN, END, MODELS, Row, accuracy_rows, accuracy_table, predicted_anew
-from costmodel.scores import replace_section
+from markdown_tables import replace_section
+from memory_rows import BEGIN, END, MODELS, Row, accuracy_rows, accuracy_table, predicted_anew
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))

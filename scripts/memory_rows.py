@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from costmodel.dataset import kernel_of, read_frame
 from costmodel.features import group_of
-from costmodel.hardware import DEFAULT, Profile, load_profile
-from costmodel.measured import family_of
-from costmodel.memory.measure import inference_peak_bytes, training_peak_bytes
-from costmodel.memory_analysis import analyze_on
-from costmodel.predictor import UNMEASURED
-from costmodel.report.memory import MemoryReport
-from costmodel.train import shape_group, trusted
+from costmodel.measurement.peak_memory import inference_peak_bytes, training_peak_bytes
+from costmodel.memory.analysis import analyze_on
+from costmodel.memory.report import MemoryReport
+from costmodel.predictor.group_model import UNMEASURED
+from costmodel.profiles.profile import DEFAULT, Profile, load_profile
+from costmodel.training.dataset import kernel_of, read_frame
+from costmodel.training.families import family_of
+from costmodel.training.tables import shape_group, trusted
 from costmodel.zoo import load_torchvision
 
 MODELS = (
@@ -26,7 +26,7 @@ MODELS = (
     *("resnet18", "resnet50", "squeezenet1_1", "swin_t", "vgg16_bn", "vit_b_16"),
 )
 IMAGE_SIZE = 224
-BEGIN, END = "<!-- memory: made by scripts/memory_accuracy.py -->", "<!-- end of memory -->"
+BEGIN, END = "<!-- memory: made by scripts/memory.py -->", "<!-- end of memory -->"
 
 
 @dataclass(frozen=True, slots=True)

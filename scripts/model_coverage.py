@@ -1,6 +1,6 @@
 """Reports which models `costmodel predict` covers; resumes from the table that it writes.
 
-python scripts/coverage.py torchvision timm hf --jobs 2 -o coverage.csv
+python scripts/model_coverage.py torchvision timm hf --jobs 2 -o coverage.csv
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from coverage_survey import OK, SOURCES, TIMEOUT_SECONDS, names_of, one_of_each_family, survey, totals, write_table
 from tqdm import tqdm
-
-from collectors.coverage import OK, SOURCES, TIMEOUT_SECONDS, names_of, one_of_each_family, survey, totals, write_table
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("models", nargs="+", metavar="MODEL", help=f"a source ({', '.join(SOURCES)}) or a model's spec")

@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from costmodel.scores import markdown_table, percent
+from markdown_tables import markdown_table, percent
 
 BEGIN, END = "<!-- plans: made by scripts/measure_and_compare.py -->", "<!-- end of plans -->"
-OTHER_BEGIN, OTHER_END = "<!-- other machine: made by scripts/accuracy_tables.py -->", "<!-- end of other machine -->"
+OTHER_BEGIN, OTHER_END = "<!-- other machine: made by scripts/accuracy.py -->", "<!-- end of other machine -->"
 MOVES_BEGIN, MOVES_END = "<!-- moves: made by scripts/measure_and_compare.py -->", "<!-- end of moves -->"
 OTHERS_BEGIN, OTHERS_END = "<!-- others: made by scripts/measure_and_compare.py -->", "<!-- end of others -->"
 ORACLES_TEXT = (

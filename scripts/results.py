@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from markdown_tables import markdown_table, percent, replace_section
+from memory_rows import Row
+from plan_tables import gain, latest
 
-from costmodel.comparison import gain, latest
-from costmodel.evaluate import score
-from costmodel.hardware import load_profile
-from costmodel.memory_accuracy import Row
-from costmodel.scores import markdown_table, percent, replace_section
+from costmodel.calibration.evaluation import score
+from costmodel.profiles.profile import load_profile
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parent.parent / "docs" / "data"
 BEGIN, END = "<!-- results: made by scripts/results.py -->", "<!-- end of results -->"
 HEAD = ("on an NVIDIA H200", "", "cases")
 MODES = ("default", "reduce-overhead")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import random
 import time
 
-from collectors import conv
-from collectors.cases import Case
-from collectors.worker import MOST_BYTES, size_bytes
-from collectors.workloads import UNIT_WORKLOADS, unit_cases
-from costmodel.dataset import read_frame
+from collectors.workloads import convolution_space
+from collectors.workloads.cases import MOST_BYTES, Case, size_bytes
+from collectors.workloads.catalog import UNIT_WORKLOADS, unit_cases
 from costmodel.errors import RequestError
-from costmodel.hardware import load_profile
 from costmodel.ir import parse
+from costmodel.profiles.profile import load_profile
+from costmodel.training.dataset import read_frame
 
 CAPTURE_SECONDS = 60.0
 
@@ -51,7 +50,7 @@ def sample_units(hardware: str, units: int, seed: int, device: str) -> list[list
 
 def conv_units(units: int, seed: int) -> list[list[Case]]:
     """The cases of `units` convolution units in every way, without those that no sweep measures for their size."""
-    drawn = [list(conv.unit_cases(unit)) for unit in conv.sample(units, seed)]
+    drawn = [list(convolution_space.unit_cases(unit)) for unit in convolution_space.sample(units, seed)]
     return [cases for cases in drawn if max(size_bytes(parse(case.graph)) for case in cases) <= MOST_BYTES]
 
 

@@ -1,6 +1,6 @@
 """A sweep on several GPUs of one host against one on a single GPU: units a minute, and whether neighbours disturb.
 
-python scripts/benchmark_scheduler.py --units 600 -o docs/scheduler_h200.json
+python scripts/scheduler.py --units 600 -o docs/data/scheduler_h200.json
 
 The same units, drawn by lot from a profile's dataset, are measured three times through the same scheduler: by one
 worker alone, by the same one again (how far apart two measurements are that nothing disturbs), and by all workers at
@@ -18,14 +18,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from collectors.cases import Case
-from collectors.crew import LOCAL, cluster
-from collectors.distribute import distribute
-from collectors.ledger import Ledger
-from collectors.sample import quick_units, sample_units
-from collectors.supervise import Progress
-from collectors.sweep import Settings
-from collectors.throughput import Results, apart, rate, report, results
+from sample import quick_units, sample_units
+from throughput import Results, apart, rate, report, results
+
+from collectors.sweep.dask_cluster import LOCAL, cluster
+from collectors.sweep.dask_sweep import distribute
+from collectors.sweep.ledger import Ledger
+from collectors.sweep.supervisor import Progress
+from collectors.sweep.sweep import Settings
+from collectors.workloads.cases import Case
 
 QUANTITIES = ("device_us", "host_us")
 QUICK_UNITS = 6

@@ -1,6 +1,6 @@
 """Throughput of a sweep (compiles in parallel, measures alone) against the loop that one would write first.
 
-python scripts/benchmark_sweep.py --units 4000 --naive-seconds 100 --seconds 220 -o docs/sweep_h200.json
+python scripts/sweep.py --units 4000 --naive-seconds 100 --seconds 220 -o docs/data/sweep_h200.json
 
 Both measure the same units on the same device, in turn: whole convolution units in every way, or what a profile's
 dataset is made of, drawn by lot. Each runs in a process of its own, with empty Inductor and Triton caches, and its
@@ -26,23 +26,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from sample import conv_units, quick_units, sample_units
+from throughput import apart, rate, report, results
 from torch.utils.benchmark import Timer
 
-from collectors.cases import Case, read_cases, write_cases
-from collectors.environment import environment
-from collectors.ledger import Ledger
-from collectors.pool import default_processes
-from collectors.process import die_with_parent
-from collectors.run import make_tensor
-from collectors.sample import conv_units, quick_units, sample_units
-from collectors.supervise import Progress
-from collectors.sweep import Settings, sweep
-from collectors.throughput import apart, rate, report, results
-from collectors.worker import RECYCLE, attempt, make_ready
-from costmodel.emit import build_module
+from collectors.processes.environment import environment
+from collectors.processes.process import die_with_parent
+from collectors.processes.process_pool import default_processes
+from collectors.processes.run_graph import make_tensor
+from collectors.sweep.ledger import Ledger
+from collectors.sweep.supervisor import Progress
+from collectors.sweep.sweep import Settings, sweep
+from collectors.sweep.worker import RECYCLE, attempt, make_ready
+from collectors.workloads.cases import Case, read_cases, write_cases
 from costmodel.errors import MeasurementError
+from costmodel.execution.fx_module import build_module
 from costmodel.ir import parse
-from costmodel.measure import Measurement
+from costmodel.measurement.timers import Measurement
 
 CONTENDERS = ("naive", "sweep")
 WORKLOADS = ("dataset", "conv")

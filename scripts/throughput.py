@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from collectors.cases import Case
-from collectors.ledger import Ledger
-from collectors.sample import by_unit
+from sample import by_unit
+
+from collectors.sweep.ledger import Ledger
+from collectors.workloads.cases import Case
 from costmodel.errors import CostmodelError
 
 Results = Mapping[tuple[str, str], Mapping[str, Any]]

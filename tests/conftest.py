@@ -62,7 +62,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 def graph_of() -> Callable[..., Graph]:
     """The captured graph of a model spec at a batch size, each made once."""
     from costmodel import zoo
-    from costmodel.capture import capture
+    from costmodel.capture.trace import capture
 
     @functools.cache
     def make(spec: str, batch_size: int = 1) -> Graph:

@@ -15,13 +15,13 @@ from torch import nn
 
 import costmodel
 from costmodel import checks
+from costmodel.capture.executable import capture_exactly
+from costmodel.capture.frontends import WAYS
 from costmodel.checks import checked
-from costmodel.exact import capture_exactly
-from costmodel.frontends import WAYS
-from costmodel.hardware import Profile
-from costmodel.memory.plan import CheckpointPlan
-from costmodel.plan import Plan
-from costmodel.predict import WAYS as KNOWN_WAYS
+from costmodel.memory.checkpoint_plan import CheckpointPlan
+from costmodel.planning.plan import Plan
+from costmodel.prediction.predict import WAYS as KNOWN_WAYS
+from costmodel.profiles.profile import Profile
 
 H200 = "nvidia-h200"
 PLAN = Plan("m", "0" * 64, H200, "exact", (), "graph", (), {"plan": 1.0}, 0.0, "2")

@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 import costmodel
-from costmodel.capture import capture
-from costmodel.memory.plan import CheckpointPlan
+from costmodel.capture.trace import capture
+from costmodel.memory.checkpoint_plan import CheckpointPlan
 from costmodel.zoo.build import skipped_initialisation
 
 H200 = "nvidia-h200"

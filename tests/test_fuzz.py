@@ -5,26 +5,25 @@ import math
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
-from random_modules import RETURNED, STEPS, Program, made, programs
 
-from costmodel import ops
-from costmodel.blocks import block_edges, find_blocks
-from costmodel.capture import capture
-from costmodel.emit import build_module
-from costmodel.exact import capture_exactly
-from costmodel.freeze import freeze
-from costmodel.hardware import load_profile
-from costmodel.ir import Graph, parse
-from costmodel.moves import MOVES, rewrite
-from costmodel.ops import Role
-from costmodel.predict import predict_graph
-from costmodel.program import compiled_program, eager_program, origin_of
-from costmodel.stream_program import Rates, filters, lower, rates, schedule
-from costmodel.stream_program.aten import run_graph
-from costmodel.stream_program.lower import constants
-from costmodel.tree import stream_tree, units_of
-from costmodel.units import group_units
-from tests.balance import left_in_channels
+from costmodel.capture.executable import capture_exactly
+from costmodel.capture.trace import capture
+from costmodel.execution.fx_module import build_module
+from costmodel.ir import Graph, operators, parse
+from costmodel.ir.op_table import Role
+from costmodel.planning.blocks import block_edges, find_blocks
+from costmodel.planning.series_parallel import stream_tree, units_of
+from costmodel.prediction.layers import group_units
+from costmodel.prediction.predict import predict_graph
+from costmodel.profiles.profile import load_profile
+from costmodel.rewrites.hoist_constants import freeze
+from costmodel.rewrites.registry import MOVES, rewrite
+from costmodel.streamit import Rates, filters, lower, rates, schedule
+from costmodel.streamit.lower import constants
+from costmodel.streamit.run_with_torch import run_graph
+from costmodel.timeline.issue_trace import compiled_program, eager_program, origin_of
+from tests.support.balance import left_in_channels
+from tests.support.random_modules import RETURNED, STEPS, Program, made, programs
 
 SEARCH = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 ALONE = [Program(((name, 1, 0), ("relu", 2, 0)), 2, "dict") for name in sorted(STEPS)]
@@ -69,7 +68,7 @@ def check_streamed(graph: Graph) -> None:
 
 def check_predicted(graph: Graph) -> None:
     """Every operator that computes is priced, in one unit; what has no rule is named; no time is missing or absurd."""
-    computing = {op.name for op in graph.ops if ops.lookup(op).role is not Role.VIEW}
+    computing = {op.name for op in graph.ops if operators.lookup(op).role is not Role.VIEW}
     eager, compiled = eager_program(graph), compiled_program(graph)
     scattered = {op.name for op in graph.ops if op.base == "as_strided_scatter"}
     assert {origin_of(name) for kernel in eager.kernels for name in kernel.ops} == computing - scattered
@@ -90,7 +89,7 @@ def check_predicted(graph: Graph) -> None:
         times = (mode.low_ms, mode.latency_ms, mode.high_ms, mode.host_ms, mode.device_ms)
         assert all(math.isfinite(time) and time > 0.0 for time in times)
         assert mode.low_ms < mode.latency_ms < mode.high_ms
-    unknown = {op.base for op in graph.ops if op.base not in ops.TABLE}
+    unknown = {op.base for op in graph.ops if op.base not in operators.TABLE}
     assert {item.op for item in report.unsupported} == unknown
     assert not unknown or report.verdict == "uncertain"
 

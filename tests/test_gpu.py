@@ -71,7 +71,7 @@ def run_apart(code: str) -> str:
 def test_device_time_of_a_product_lies_between_the_roofline_and_ten_times_that():
     import torch
 
-    from costmodel.measure import device_time, latency
+    from costmodel.measurement.timers import device_time, latency
 
     x = torch.randn(SIZE, SIZE, device="cuda", dtype=torch.float16)
     measured = device_time(lambda: x @ x)
@@ -83,7 +83,7 @@ def test_device_time_of_a_product_lies_between_the_roofline_and_ten_times_that()
 def test_device_time_grows_with_the_work():
     import torch
 
-    from costmodel.measure import device_time
+    from costmodel.measurement.timers import device_time
 
     small, large = (torch.randn(n << 20, device="cuda") for n in (16, 64))
     ratio = device_time(lambda: large.add(1.0)).median_us / device_time(lambda: small.add(1.0)).median_us
@@ -93,7 +93,7 @@ def test_device_time_grows_with_the_work():
 def test_memory_of_captured_graphs_is_kept_until_it_is_released():
     import torch
 
-    from costmodel.measure import device_time, release_memory
+    from costmodel.measurement.timers import device_time, release_memory
 
     release_memory()
     before = torch.cuda.memory_reserved()
@@ -111,8 +111,8 @@ def test_what_inductor_compiled_before_comes_from_its_cache(tmp_path: Path, monk
     import torch
     from torch._dynamo.utils import counters
 
-    from costmodel.emit import build_module
-    from costmodel.inductor import compile_module
+    from costmodel.execution.fx_module import build_module
+    from costmodel.execution.inductor_compile import compile_module
     from costmodel.ir import parse
 
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
@@ -133,11 +133,11 @@ def test_what_a_cuda_graph_cannot_hold_is_refused():
 
 
 def test_a_sweep_measures_what_it_can_and_names_what_it_cannot(tmp_path: Path):
-    from collectors.cases import Case
-    from collectors.conv import ConvUnit, unit_cases
-    from collectors.environment import environment
-    from collectors.ledger import Ledger
-    from collectors.worker import measure_alone
+    from collectors.processes.environment import environment
+    from collectors.sweep.ledger import Ledger
+    from collectors.sweep.worker import measure_alone
+    from collectors.workloads.cases import Case
+    from collectors.workloads.convolution_space import ConvUnit, unit_cases
 
     unit = ConvUnit(batch=2, in_channels=16, out_channels=32, size=14, kernel=3, padding=1)
     cases = [*unit_cases(unit)]
@@ -159,9 +159,9 @@ def test_a_sweep_measures_what_it_can_and_names_what_it_cannot(tmp_path: Path):
 
 
 def test_a_worker_is_replaced_after_a_case_that_cannot_be_captured(tmp_path: Path):
-    from collectors.cases import Case
-    from collectors.ledger import Ledger
-    from collectors.sweep import Settings, sweep
+    from collectors.sweep.ledger import Ledger
+    from collectors.sweep.sweep import Settings, sweep
+    from collectors.workloads.cases import Case
 
     # the number of nonzero elements has to come to the host, which a capture forbids
     nonzero = "graph _ {\n  input %a0: float32[8]\n  %0 = nonzero(self=%a0) : int64[8,1]\n  return %0\n}"
@@ -189,12 +189,12 @@ def test_layers_in_the_running_model_add_up_to_its_device_time():
 def test_a_plan_is_replayed_as_one_graph_and_its_results_stay(forked):
     import torch
 
-    from costmodel.blocks import find_blocks
-    from costmodel.execute import Replay
-    from costmodel.freeze import freeze
-    from costmodel.lanes import assign_lanes
-    from costmodel.moves import MOVES, rewrite
-    from tests.test_apply import Fork, plan_for
+    from costmodel.execution.cuda_graph import Replay
+    from costmodel.planning.blocks import find_blocks
+    from costmodel.planning.stream_assignment import assign_lanes
+    from costmodel.rewrites.hoist_constants import freeze
+    from costmodel.rewrites.registry import MOVES, rewrite
+    from tests.execution.test_planned_module import Fork, plan_for
 
     net, x = Fork().eval().cuda(), torch.randn(4, 3, 32, 32, device="cuda")
     moves = tuple(name for name in MOVES if name != "epilogues_into_cat")  # that takes the convolutions' epilogues
@@ -220,13 +220,13 @@ def test_a_plan_is_replayed_as_one_graph_and_its_results_stay(forked):
 
 
 def _steps(main, regions):
-    from costmodel.execute import Program
+    from costmodel.execution.regions import Program
 
     return Program(main, regions, {value.name: None for value in main.values if value.role == "param"}, {}).steps
 
 
 def _exact(net, x):
-    from costmodel.exact import capture_exactly
+    from costmodel.capture.executable import capture_exactly
 
     return capture_exactly(net, (x,), "m").graph
 
@@ -234,7 +234,8 @@ def _exact(net, x):
 def _applied_on_gpu():
     import torch
 
-    from tests.test_module_behaviour import ConvNet, plan_for
+    from tests.execution.test_module_behaviour import ConvNet
+    from tests.execution.test_planned_module import plan_for
 
     net, x = ConvNet().cuda(), torch.randn(2, 3, 8, 8, device="cuda")
     plan = plan_for(net, (x,))
@@ -250,8 +251,8 @@ def _assert_same(fast, net, x):
 
 @pytest.mark.parametrize("assign", [False, True])
 def test_new_weights_are_replayed_at_the_next_call(assign):
-    from costmodel.execute import Replay
-    from tests.test_module_behaviour import ConvNet
+    from costmodel.execution.cuda_graph import Replay
+    from tests.execution.test_module_behaviour import ConvNet
 
     net, fast, x = _applied_on_gpu()
     other = ConvNet(7).cuda()

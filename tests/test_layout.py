@@ -1,69 +1,119 @@
-"""Imports of the package go down the list in README, in which every module stands."""
+"""Imports between packages point down one list, lazy imports included, and README shows the packages in that order."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
-import costmodel
+import pytest
 
-PACKAGE = Path(costmodel.__file__).parent
-README = PACKAGE.parent / "README.md"
-ABOVE = {"costmodel/__init__.py", "costmodel/__main__.py"}
-"""What the package shows to others; it is loaded first, and imports on demand."""
+ROOT = Path(__file__).parent.parent
+ORDER = (
+    "costmodel.cli",
+    "collectors",
+    "costmodel.calibration",
+    "costmodel.measurement",
+    "costmodel.execution",
+    "costmodel.planning",
+    "costmodel.drawing",
+    "costmodel.streamit",
+    "costmodel.streams",
+    "costmodel.prediction",
+    "costmodel.memory",
+    "costmodel.profiles",
+    "costmodel.timeline",
+    "costmodel.training",
+    "costmodel.predictor",
+    "costmodel.features",
+    "costmodel.rewrites",
+    "costmodel.inductor",
+    "costmodel.kernels",
+    "costmodel.capture",
+    "costmodel.zoo",
+    "costmodel.ir",
+    "costmodel.report",
+    "costmodel.tensor_file",
+    "costmodel.records",
+    "costmodel.files",
+    "costmodel.checks",
+    "costmodel.concurrency",
+    "costmodel.errors",
+)
+"""Every package and lone module, from the top floor down: each imports only from those that follow it."""
+FACADE = ("costmodel", "costmodel.__main__")
+"""Modules that load public names on demand; nothing below the command line may use them."""
 
 
-def listed() -> dict[str, int]:
-    """The line of each module or directory in README's list."""
-    _, _, rest = README.read_text(encoding="utf-8").partition("    costmodel/ ")
-    lines: dict[str, int] = {}
-    for number, line in enumerate(rest.partition("    collectors/")[0].splitlines()[1:]):
-        names = re.findall(r"\b(\w+(?:\.py|/))(?=[\s,:()]|$)", line)
-        for name in names:
-            assert name not in lines, f"{name} stands in README twice"
-            lines[name] = number
-    return lines
+def modules() -> dict[str, Path]:
+    """Files of both packages by module name."""
+    files = [*(ROOT / "costmodel").rglob("*.py"), *(ROOT / "collectors").rglob("*.py")]
+    names = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files}
+    return {name.removesuffix(".__init__"): path for path, name in names.items()}
 
 
-def place(path: Path, lines: dict[str, int]) -> int:
-    """The line of a file of the package, its own or its directory's."""
-    name = path.relative_to(PACKAGE).as_posix()
-    found = lines.get(name, lines.get(f"{name.partition('/')[0]}/"))
-    assert found is not None, f"{name} is missing in README's list"
-    return found
+MODULES = modules()
 
 
-def imported(path: Path) -> Iterator[Path]:
-    """Files of the package that one imports as it is loaded."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "costmodel":
+def imported(module: str) -> Iterator[str]:
+    """Modules of both packages that one imports anywhere in its text: as it is loaded, in a function, for types."""
+    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in ("costmodel", "collectors"):
             for alias in node.names:
-                yield from _file_of(f"{node.module}.{alias.name}".split(".")[1:])
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in MODULES else node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in MODULES)
 
 
-def _file_of(parts: list[str]) -> Iterator[Path]:
-    for last in range(len(parts), 0, -1):
-        path = PACKAGE.joinpath(*parts[:last])
-        for candidate in (path.with_suffix(".py"), path / "__init__.py"):
-            if candidate.is_file():
-                yield candidate
-                return
+def room(module: str) -> str:
+    """The entry of ORDER that a module belongs to."""
+    return "collectors" if module.startswith("collectors") else ".".join(module.split(".")[:2])
 
 
-def test_imports_go_down_the_list_in_readme():
-    lines = listed()
-    files = [path for path in PACKAGE.rglob("*.py") if f"costmodel/{path.relative_to(PACKAGE)}" not in ABOVE]
-    imports = [(path, other) for path in files for other in imported(path)]
-    assert len(imports) > 500
-    upwards = [
-        f"{path.relative_to(PACKAGE)} imports {other.relative_to(PACKAGE)}"
-        for path, other in imports
-        if place(other, lines) < place(path, lines)
+IMPORTS = [(module, other) for module in sorted(MODULES) if module not in FACADE for other in imported(module)]
+
+
+def test_the_list_has_every_package_and_nothing_else():
+    assert {room(module) for module in MODULES if module not in FACADE} == set(ORDER)
+
+
+def test_imports_go_down_the_list():
+    floor = {name: number for number, name in enumerate(ORDER)}
+    assert len(IMPORTS) > 800
+    upward = [
+        f"{module} imports {other}"
+        for module, other in IMPORTS
+        if other not in FACADE and floor[room(other)] < floor[room(module)]
     ]
-    assert not upwards
+    assert not upward
 
 
-def test_nothing_is_listed_that_is_not_there():
-    assert [name for name in listed() if not (PACKAGE / name).exists()] == []
+def test_only_the_command_line_and_checks_use_the_public_names():
+    users = {room(module) for module, other in IMPORTS if other in FACADE}
+    assert users <= {"costmodel.cli", "collectors"}
+
+
+def test_modules_of_a_package_do_not_import_each_other_in_a_circle():
+    graph: dict[str, set[str]] = {}
+    for module, other in IMPORTS:
+        if module != other and MODULES[other].name != "__init__.py":
+            graph.setdefault(module, set()).add(other)
+    assert len(list(TopologicalSorter(graph).static_order())) > 200  # raises CycleError where there is a circle
+
+
+def test_readme_shows_the_packages_in_this_order():
+    _, _, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Layout of the repository")
+    shown = re.findall(r"^      (\w+)(?:/|\.py)", rest, re.MULTILINE)
+    inside = [name.removeprefix("costmodel.") for name in ORDER if name.startswith("costmodel.")]
+    assert shown == inside
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if MODULES[name].name == "__init__.py"])
+def test_a_package_says_in_a_sentence_what_it_is_for(module: str):
+    doc = ast.get_docstring(ast.parse(MODULES[module].read_text(encoding="utf-8")))
+    assert doc
+    assert doc.partition("\n")[0].endswith(".")
+    assert "TODO" not in doc

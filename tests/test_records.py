@@ -22,23 +22,24 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from collectors.cases import Case, read_cases
-from collectors.conv import ConvUnit, unit_graph
-from collectors.ledger import Ledger
-from costmodel import hosts, trees
-from costmodel.dataset import read_frame, units_frame, write_frame
-from costmodel.discrepancy import Discrepancy
+from collectors.sweep.ledger import Ledger
+from collectors.workloads.cases import Case, read_cases
+from collectors.workloads.convolution_space import ConvUnit, unit_graph
+from costmodel.calibration.records import read_measured
 from costmodel.errors import CheckpointPlanError, CostmodelError, DatasetError, PlanError, ProfileError
-from costmodel.hardware import WHOLE_MODELS, Profile, load_profile, shipped_directory
-from costmodel.measured import read_measured
-from costmodel.memory.plan import CheckpointPlan
-from costmodel.plan import Plan, Region
-from costmodel.predict import predict_graph
-from costmodel.predictor import Predictor
-from costmodel.predictor_file import load_predictor, save_predictor
+from costmodel.memory.checkpoint_plan import CheckpointPlan
+from costmodel.planning.plan import Plan, Region
+from costmodel.prediction.predict import predict_graph
+from costmodel.predictor import trees
+from costmodel.predictor.predictor import Predictor
+from costmodel.profiles import hosts
+from costmodel.profiles.predictor_file import load_predictor, save_predictor
+from costmodel.profiles.profile import WHOLE_MODELS, Profile, load_profile, shipped_directory
 from costmodel.records import parse_json
 from costmodel.report.types import Report
-from tests.predictors import KERNELS, POSITIONS, conv, one_leaf, small_predictor
+from costmodel.timeline.residual_gp import Discrepancy
+from costmodel.training.dataset import read_frame, units_frame, write_frame
+from tests.support.predictors import KERNELS, POSITIONS, conv, one_leaf, small_predictor
 
 DEEP = "[" * 100_000
 LONG = "9" * 10_000
@@ -465,7 +466,7 @@ def test_a_dataset_of_other_types_or_with_impossible_times_is_refused(
 
 def load_card(path: Path) -> Profile:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("costmodel.hardware.user_directory", lambda: path.parent.parent)
+        patch.setattr("costmodel.profiles.profile.user_directory", lambda: path.parent.parent)
         return load_profile(path.parent.name)
 
 

@@ -91,7 +91,7 @@ class HostWatch:
 
 def watch_host(device: str) -> HostWatch:
     """A watch that knows the host that feeds a GPU. A CPU is its own, and taken to be quiet: rounds tell of it."""
-    from costmodel.measure import host_probe
+    from costmodel.measurement.timers import host_probe
 
     if not device.startswith("cuda"):
         return HostWatch(lambda: 1.0)

@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import TypeVar
 
-from collectors.process import die_with_parent
+from collectors.processes.process import die_with_parent
 from costmodel.errors import MeasurementError
 
 Job = TypeVar("Job")

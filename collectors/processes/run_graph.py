@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from costmodel.emit import build_module
-from costmodel.inductor import compile_module
+from costmodel.execution.fx_module import build_module
+from costmodel.execution.inductor_compile import compile_module
 from costmodel.ir import Graph, TensorType, Value
 
 COLD_BYTES = 64 << 20

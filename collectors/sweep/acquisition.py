@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, eye_array
 
-from costmodel.predictor import Array, scaled
-from costmodel.train import Settings, train_network
+from costmodel.predictor.network import Array, scaled
+from costmodel.training.kernel_models import Settings, train_network
 
 Values = npt.NDArray[np.float64]
 

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from scipy.sparse import block_diag, csr_array
 
-from collectors.cases import Case, Runner, distinct
-from collectors.choose import Values, expected_error, likeness, order, standardised, untold
-from costmodel.dataset import kernel_of, units_frame
+from collectors.sweep.acquisition import Values, expected_error, likeness, order, standardised, untold
+from collectors.workloads.cases import Case, Runner, distinct
 from costmodel.features import OPTIONAL, Roofline, featurize, group_of
-from costmodel.kernels import Kernel
-from costmodel.train import LEAST_ROWS, Table, drop, fit_roofline, tabulate, trusted
+from costmodel.kernels.kernel import Kernel
+from costmodel.training.dataset import kernel_of, units_frame
+from costmodel.training.roofline_fit import fit_roofline
+from costmodel.training.tables import LEAST_ROWS, Table, drop, tabulate, trusted
 
 MULTIPROCESSORS = 100
 """Only shifts features by a constant; what is chosen hardly depends on it."""
@@ -32,7 +33,7 @@ class Candidate:
 
     Attributes:
         cases: what is measured.
-        kernel: the one in it that training reads (`costmodel.train.trusted`); None if there is none.
+        kernel: the one in it that training reads (`costmodel.training.tables.trusted`); None if there is none.
     """
 
     cases: tuple[Case, ...]

@@ -1,7 +1,7 @@
 """The workers of a Dask cluster: what runs in each of them, and a cluster on this machine with one a device.
 
-A worker leaves measuring to a process of its own (`collectors.measurer`), so that a case that crashes or hangs costs
-that process only, and torch is first imported where the device has been chosen.
+A worker leaves measuring to a process of its own (`collectors.sweep.measuring_process`), so that a case that crashes or
+hangs costs that process only, and torch is first imported where the device has been chosen.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Any, cast
 import dask
 from distributed import Client, Nanny, Scheduler, Security, SpecCluster, Worker, WorkerPlugin, get_worker, rpc
 
-from collectors.cases import Case, write_cases
-from collectors.measurer import Measurer
-from collectors.process import describe_exit, last_words, pinned, running
-from collectors.supervise import GRACE_SECONDS
+from collectors.processes.process import describe_exit, last_words, pinned, running
+from collectors.sweep.measuring_process import Measurer
+from collectors.sweep.supervisor import GRACE_SECONDS
+from collectors.workloads.cases import Case, write_cases
 from costmodel.errors import MeasurementError, RequestError
 
 LOCAL = "local"
@@ -95,7 +95,13 @@ def compile_here(cases: Sequence[Case], device: str, seconds: float) -> list[str
         place = Path(name)
         write_cases(place / "cases.jsonl", cases)
         (place / "done.txt").touch()
-        command = [sys.executable, "-m", "collectors.precompile", str(place / "cases.jsonl"), str(place / "done.txt")]
+        command = [
+            sys.executable,
+            "-m",
+            "collectors.sweep.precompile",
+            str(place / "cases.jsonl"),
+            str(place / "done.txt"),
+        ]
         command += ["--device", device, "--seconds", str(seconds), "--parent", str(os.getpid())]
         end = time.monotonic() + seconds + GRACE_SECONDS
         with running(command, {}, place / "log") as process:

@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 
 from distributed import CancelledError, Client, Future, KilledWorker, wait
 
-from collectors.cases import Case
-from collectors.crew import PLUGIN, Station, compile_here, describe, measure
-from collectors.environment import differences
-from collectors.ledger import MOST_ATTEMPTS, Ledger
-from collectors.supervise import GRACE_SECONDS, Progress, Report, locked
-from collectors.sweep import Settings
+from collectors.processes.environment import differences
+from collectors.sweep.dask_cluster import PLUGIN, Station, compile_here, describe, measure
+from collectors.sweep.ledger import MOST_ATTEMPTS, Ledger
+from collectors.sweep.supervisor import GRACE_SECONDS, Progress, Report, locked
+from collectors.sweep.sweep import Settings
+from collectors.workloads.cases import Case
 from costmodel.errors import DatasetError, MeasurementError, RequestError
 
 LOOK_SECONDS = 1.0
@@ -39,7 +39,7 @@ def distribute(client: Client, cases: Sequence[Case], ledger_path: Path, setting
     """Measures the cases that the ledger does not hold, until all are done or the time is up.
 
     Args:
-        client: of a cluster (`collectors.crew.cluster`).
+        client: of a cluster (`collectors.sweep.dask_cluster.cluster`).
         cases: what to measure.
         ledger_path: where the results go.
         settings: as for a sweep; each host compiles on all its cores but two.

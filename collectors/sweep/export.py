@@ -6,9 +6,9 @@ import argparse
 from collections import Counter
 from pathlib import Path
 
-from collectors.ledger import Ledger
-from costmodel.dataset import units_frame, write_frame
+from collectors.sweep.ledger import Ledger
 from costmodel.errors import CostmodelError, DatasetError
+from costmodel.training.dataset import units_frame, write_frame
 
 
 def export(ledger_path: Path, out_parquet: Path) -> int:

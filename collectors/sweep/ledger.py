@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from collectors.cases import Case
-from collectors.environment import differences
+from collectors.processes.environment import differences
+from collectors.workloads.cases import Case
 from costmodel.errors import DatasetError
 from costmodel.records import Count, Text, Time, convert, one_line, parse_json, require_regular
 

@@ -1,6 +1,6 @@
 """One process that measures the case that it is given, and is replaced when it dies, hangs, or is unfit to go on.
 
-What `collectors.supervise` does for a list of cases and a ledger, this does for one case after the other.
+What `collectors.sweep.supervisor` does for a list of cases and a ledger, this does for one case after the other.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from collectors.cases import Case
-from collectors.environment import environment
-from collectors.ledger import MOST_ATTEMPTS
-from collectors.process import describe_exit, die_with_parent, last_words, running
-from collectors.supervise import STARTS_WITHOUT_PROGRESS
-from collectors.worker import attempt, tidy
+from collectors.processes.environment import environment
+from collectors.processes.process import describe_exit, die_with_parent, last_words, running
+from collectors.sweep.ledger import MOST_ATTEMPTS
+from collectors.sweep.supervisor import STARTS_WITHOUT_PROGRESS
+from collectors.sweep.worker import attempt, tidy
+from collectors.workloads.cases import Case
 from costmodel.errors import MeasurementError
 
 START_SECONDS = 180.0
@@ -105,7 +105,7 @@ class Measurer:
     def _start(self) -> str:
         """Starts a process and waits until it is ready; why it is not, or nothing."""
         ours, theirs = Pipe()
-        command = [sys.executable, "-m", "collectors.measurer", str(theirs.fileno())]
+        command = [sys.executable, "-m", "collectors.sweep.measuring_process", str(theirs.fileno())]
         command += ["--device", self._device, "--parent", str(os.getpid())]
         with self._lock, theirs:
             if self._closed:
@@ -139,7 +139,9 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     with Connection(args.descriptor) as pipe:
         about = {"environment": environment(args.device), "place": _place(args.device)}
-        importlib.import_module("collectors.run")  # so that no case is taken to hang for what it is the first to need
+        importlib.import_module(
+            "collectors.processes.run_graph"
+        )  # so that no case is taken to hang for what it is the first to need
         tidy(0, args.device)
         pipe.send(about)
         for count in itertools.count(1):

@@ -1,6 +1,6 @@
 """Compiles cases in parallel processes, so that the cache on this machine's disk holds what will be measured.
 
-python -m collectors.precompile cases.jsonl done.txt --device cuda --seconds 120
+python -m collectors.sweep.precompile cases.jsonl done.txt --device cuda --seconds 120
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from collectors.cases import Case, read_cases
-from collectors.pool import compiling, default_processes, in_parallel
-from collectors.process import die_with_parent, pinned
-from collectors.worker import warm
+from collectors.processes.process import die_with_parent, pinned
+from collectors.processes.process_pool import compiling, default_processes, in_parallel
+from collectors.sweep.worker import warm
+from collectors.workloads.cases import Case, read_cases
 
 
 def precompile(cases: Iterable[Case], device: str, processes: int, end: float) -> Iterator[Case]:

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
-from collectors.candidates import Candidate, candidates, rank
-from collectors.cases import Case, Runner
-from collectors.ledger import Ledger
-from collectors.supervise import Progress, Report
-from collectors.sweep import Settings
-from collectors.workloads import remember, remembered
+from collectors.sweep.candidates import Candidate, candidates, rank
+from collectors.sweep.ledger import Ledger
+from collectors.sweep.supervisor import Progress, Report
+from collectors.sweep.sweep import Settings
+from collectors.workloads.cases import Case, Runner
+from collectors.workloads.catalog import remember, remembered
 
 Sweep = Callable[[Sequence[Case], Path, Settings, Report], None]
 """Measures cases into a ledger."""

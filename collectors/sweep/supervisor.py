@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from collectors.environment import environment
-from collectors.ledger import Ledger
-from collectors.process import describe_exit, kill_group, last_words, pinned, running
-from collectors.worker import REFUSED
+from collectors.processes.environment import environment
+from collectors.processes.process import describe_exit, kill_group, last_words, pinned, running
+from collectors.sweep.ledger import Ledger
+from collectors.sweep.worker import REFUSED
 from costmodel.errors import DatasetError, MeasurementError
 
 HANG_SECONDS = 90.0
@@ -139,7 +139,7 @@ def _worker(
     work: Path, ledger_path: Path, device: str, end: float, *options: str
 ) -> AbstractContextManager[subprocess.Popen[bytes]]:
     variables, name = pinned(device)
-    command = [sys.executable, "-m", "collectors.worker", str(work), str(ledger_path), "--device", name, *options]
+    command = [sys.executable, "-m", "collectors.sweep.worker", str(work), str(ledger_path), "--device", name, *options]
     command += ["--seconds", str(end - time.monotonic()), "--parent", str(os.getpid())]
     return running(command, variables, ledger_path.with_suffix(".log"))
 

@@ -1,6 +1,6 @@
 """The sweep: compiles in parallel, measures in one process alone, survives what a case does to its process.
 
-    python -m collectors.sweep cases.jsonl ledger.sqlite --device cuda --seconds 540
+    python -m collectors.sweep.sweep cases.jsonl ledger.sqlite --device cuda --seconds 540
 
 may be interrupted at any point and given again: what has ended is not measured again.
 """
@@ -16,12 +16,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from collectors.cases import Case, read_cases, write_cases, write_whole
-from collectors.environment import environment
-from collectors.ledger import Ledger
-from collectors.pool import default_processes
-from collectors.precompile import precompile
-from collectors.supervise import HANG_SECONDS, Progress, Report, locked, supervise, waiting_worker
+from collectors.processes.environment import environment
+from collectors.processes.process_pool import default_processes
+from collectors.sweep.ledger import Ledger
+from collectors.sweep.precompile import precompile
+from collectors.sweep.supervisor import HANG_SECONDS, Progress, Report, locked, supervise, waiting_worker
+from collectors.workloads.cases import Case, read_cases, write_cases, write_whole
 from costmodel.errors import CostmodelError
 
 

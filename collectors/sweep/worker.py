@@ -1,6 +1,6 @@
 """The worker of a sweep: measures case after case in a process of its own, with nothing else running.
 
-It is started by `collectors.supervise`, and is replaced when it ends with RECYCLE, dies, or hangs.
+It is started by `collectors.sweep.supervisor`, and is replaced when it ends with RECYCLE, dies, or hangs.
 """
 
 from __future__ import annotations
@@ -13,23 +13,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collectors.cases import Case, read_cases
-from collectors.environment import environment
-from collectors.ledger import Ledger
-from collectors.process import die_with_parent, interruptions
-from costmodel.dataset import WORKSPACE
+from collectors.processes.environment import environment
+from collectors.processes.process import die_with_parent, interruptions
+from collectors.sweep.ledger import Ledger
+from collectors.workloads.cases import MOST_BYTES, Case, lone_convolution, read_cases, size_bytes
 from costmodel.errors import CostmodelError, MeasurementError
-from costmodel.ir import DTYPE_BYTES, Graph, parse
-from costmodel.settle import settle
+from costmodel.ir import Graph, parse
+from costmodel.measurement.cpu_determinism import settle
+from costmodel.training.dataset import WORKSPACE
 
 if TYPE_CHECKING:
-    from costmodel.measure import Measurement
+    from costmodel.measurement.timers import Measurement
 
 REFUSED = 2
 RECYCLE = 3
 """Exit status of a worker that a case has left unfit to measure another one."""
-MOST_BYTES = 3 << 30
-"""Cases whose tensors take more are not measured."""
 MOST_RESERVED = 0.4
 """The part of a GPU's memory that torch may keep from one case to the next."""
 WRONG_ERROR = 0.02
@@ -46,23 +44,12 @@ CPU_SCATTER = 0.12
 OUT_OF_MEMORY = ("can't allocate memory", "out of memory")
 
 
-def size_bytes(graph: Graph) -> int:
-    """Bytes of every tensor of a graph together."""
-    kinds = [value.type for value in graph.values] + [kind for op in graph.ops for kind in op.types]
-    return sum(kind.numel * DTYPE_BYTES[kind.dtype] for kind in kinds)
-
-
 def estimate_us(graph: Graph) -> float:
     """A rough device time, only to choose how often to repeat: traffic at 2 TB/s, arithmetic at 40 TFLOP/s."""
-    from costmodel import ops
+    from costmodel.ir import operators
 
-    arithmetic = sum(ops.flops(graph, op) for op in graph.ops)
+    arithmetic = sum(operators.flops(graph, op) for op in graph.ops)
     return 2.0 + size_bytes(graph) / 2e6 + arithmetic / 4e7
-
-
-def lone_convolution(graph: Graph) -> bool:
-    """Whether a graph is one convolution and nothing else."""
-    return [op.base for op in graph.ops] == ["convolution"]
 
 
 def measure_case(case: Case, device: str) -> tuple[str, dict[str, Any]]:
@@ -73,8 +60,8 @@ def measure_case(case: Case, device: str) -> tuple[str, dict[str, Any]]:
     """
     import torch
 
-    from collectors.run import callables, relative_error
-    from costmodel.measure import workspace_bytes
+    from collectors.processes.run_graph import callables, relative_error
+    from costmodel.measurement.timers import workspace_bytes
 
     graph = parse(case.graph)
     if not graph.ops or not graph.outputs:
@@ -114,7 +101,7 @@ def _complaint(device_us: Measurement, device: str, record: Mapping[str, Any]) -
 
 def _time(graph: Graph, calls: Sequence[Callable[[], Any]], device: str, record: dict[str, Any]) -> Measurement:
     """Device and host time into `record`; on a CPU they are the same."""
-    from costmodel.measure import device_time, issue_time
+    from costmodel.measurement.timers import device_time, issue_time
 
     if device.startswith("cuda"):
         estimate = estimate_us(graph)
@@ -140,8 +127,8 @@ def _time(graph: Graph, calls: Sequence[Callable[[], Any]], device: str, record:
 
 def _time_on_cpu(calls: Sequence[Callable[[], Any]]) -> tuple[Measurement, int]:
     """Wall time of a call, with more samples while they scatter; and of how many calls each sample is the mean."""
-    from collectors.run import MOST_COPIES
-    from costmodel.measure import Measurement, device_time, host_time
+    from collectors.processes.run_graph import MOST_COPIES
+    from costmodel.measurement.timers import Measurement, device_time, host_time
 
     estimate = max(host_time(_rotate(calls), repeats=5, device="cpu").median_us, 0.1)
     copies = max(1, min(MOST_COPIES, int(CPU_SAMPLE_US / estimate)))
@@ -168,7 +155,7 @@ def attempt(
     case: Case, device: str, measure: Callable[[Case, str], tuple[str, dict[str, Any]]] | None = None
 ) -> tuple[str, dict[str, Any], bool]:
     """Status, record, and whether this process can measure another case; by `measure_case` if by nothing else."""
-    from costmodel.measure import NOT_CAPTURABLE
+    from costmodel.measurement.timers import NOT_CAPTURABLE
 
     try:
         return *(measure or measure_case)(case, device), True
@@ -199,7 +186,7 @@ def tidy(count: int, device: str) -> None:
     """After every fiftieth case, and when memory runs short: what torch keeps of earlier ones is let go."""
     import torch
 
-    from costmodel.measure import release_memory
+    from costmodel.measurement.timers import release_memory
 
     on_cuda = device.startswith("cuda")
     short = on_cuda and torch.cuda.memory_reserved() > MOST_RESERVED * torch.cuda.get_device_properties(0).total_memory
@@ -216,9 +203,9 @@ def warm(job: tuple[Case, str]) -> None:
     import torch
     from torch._inductor import config
 
-    from collectors.run import make_tensor
-    from costmodel.emit import build_module
-    from costmodel.inductor import compile_module
+    from collectors.processes.run_graph import make_tensor
+    from costmodel.execution.fx_module import build_module
+    from costmodel.execution.inductor_compile import compile_module
 
     case, device = job
     warnings.filterwarnings("ignore")
@@ -242,7 +229,7 @@ def make_ready(device: str) -> None:
     import torch
     import torch._inductor.compile_fx
 
-    import collectors.run  # noqa: F401
+    import collectors.processes.run_graph  # noqa: F401
 
     torch.zeros(1, device=device)
 

@@ -1,14 +1,14 @@
 """Whole models, each in several processes of its own: what differs from process to process averages out.
 
-    python -m collectors.repeats cases.json models.jsonl --times 2 --mode default --seconds 560
+    python -m collectors.whole_models.by_process cases.json models.jsonl --times 2 --mode default --seconds 560
 
 Where the host decides, two processes on one machine issue the same model in times that differ by some 5 %, from start
 to end. So a model is prepared in a process of its own, many of them side by side; then one process at a time on each
 device measures, in short rounds, a reference pass, eager and, with `--mode`, compiled calls in turn, while the others
-wait. Records are like those of `collectors.models`, one for each process, with all rounds and `probes_us`: the host
-probe before each round and after the last. With `--launch-us` records of a host that needs longer for a launch are not
-kept: calls on a disturbed host, replays of graphs among them, take up to twice as long, which the probe does not make
-up for. If it is so for most of a block, no more are begun.
+wait. Records are like those of `collectors.whole_models.collect`, one for each process, with all rounds and
+`probes_us`: the host probe before each round and after the last. With `--launch-us` records of a host that needs longer
+for a launch are not kept: calls on a disturbed host, replays of graphs among them, take up to twice as long, which the
+probe does not make up for. If it is so for most of a block, no more are begun.
 """
 
 from __future__ import annotations
@@ -34,19 +34,27 @@ from typing import Any
 
 from rich.progress import track
 
-from collectors.environment import environment
-from collectors.models import append, check_environment, count_records
-from collectors.pool import ONE_THREAD
-from collectors.process import pinned
-from collectors.whole_model import MODES, Case, build, case_key, compile_mode, first_tensor
+from collectors.processes.environment import environment
+from collectors.processes.process import pinned
+from collectors.processes.process_pool import ONE_THREAD
+from collectors.whole_models.collect import append, check_environment, count_records
+from collectors.whole_models.timing import MODES, build, compile_mode, first_tensor
+from collectors.workloads.model_cases import Case, case_key
+from costmodel.calibration.record import EAGER_ALONE, PROBES
 from costmodel.errors import CostmodelError
-from costmodel.measured import EAGER_ALONE, PROBES
 
 ROUNDS = 8
 LATENCY_SECONDS, LEAST_CALLS = 0.04, 5
 PREPARE_SECONDS, MEASURE_SECONDS = 240.0, 60.0
 """A process that takes longer is given up."""
-PRELOADED = ("torch", "torchvision", "timm", "costmodel.zoo", "costmodel.measure", "collectors.whole_model")
+PRELOADED = (
+    "torch",
+    "torchvision",
+    "timm",
+    "costmodel.zoo",
+    "costmodel.measurement.timers",
+    "collectors.whole_models.timing",
+)
 """What processes have in common: loaded once, in a process that others are forked from before any uses the device."""
 
 
@@ -231,7 +239,7 @@ def prepared(case: Case, device: str, mode: str | None) -> Callable[[], dict[str
 
 def _measure(record: dict[str, Any], calls: dict[str, Callable[[], Any]], device: str) -> dict[str, Any]:
     """Rounds of a probe and of each call."""
-    from costmodel.measure import host_probe, latency
+    from costmodel.measurement.timers import host_probe, latency
 
     probes = [host_probe(device, seconds=0.15)]
     rounds: dict[str, list[list[float]]] = {name: [] for name in calls}

@@ -1,6 +1,6 @@
 """Whole models, eager and in torch.compile's modes: the truth that predictions are judged by.
 
-    python -m collectors.models cases.json models.jsonl --device cuda --seconds 560
+    python -m collectors.whole_models.collect cases.json models.jsonl --device cuda --seconds 560
 
 Two phases. Parallel processes compile every case, which fills Inductor's cache on disk; then this process alone
 measures, so that nothing disturbs it. Records are appended to a JSON-lines file as they are made, and a case that is
@@ -23,14 +23,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from collectors.environment import differences, environment
-from collectors.pool import compiling, default_processes, in_parallel
-from collectors.process import die_with_parent, pinned
-from collectors.quiet import HostWatch, watch_host
-from collectors.whole_model import MODES, Case, build, case_key, measure_modes, modes_on, synchronize
+from collectors.processes.environment import differences, environment
+from collectors.processes.host_noise import HostWatch, watch_host
+from collectors.processes.process import die_with_parent, pinned
+from collectors.processes.process_pool import compiling, default_processes, in_parallel
+from collectors.whole_models.timing import MODES, build, measure_modes, modes_on, synchronize
+from collectors.workloads.model_cases import Case, case_key
 from costmodel.errors import CostmodelError, DatasetError
 from costmodel.files import write_whole
-from costmodel.settle import settle
+from costmodel.measurement.cpu_determinism import settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def _measure(
     """The record of a case, or of what it raised."""
     import torch
 
-    from costmodel.measure import release_memory
+    from costmodel.measurement.timers import release_memory
 
     torch._dynamo.reset()
     gc.collect()
@@ -111,7 +112,7 @@ def warm(job: tuple[Case, str, Collection[str]]) -> dict[str, float]:
     """Compiles one case in some modes in this process; seconds that each took, its first call included."""
     import torch
 
-    from costmodel.inductor import share_cache
+    from costmodel.execution.inductor_compile import share_cache
 
     case, device, modes = job
     share_cache()

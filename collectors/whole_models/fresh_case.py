@@ -82,7 +82,7 @@ def build(job: Job) -> Case:
     if ".py:" in job.model:
         module, inputs = _users_model(job)
     else:
-        from collectors.whole_model import build as build_library_model
+        from collectors.whole_models.timing import build as build_library_model
 
         options = {"batch_size": job.batch_size, "precision": "float32", "layout": "nchw"}
         module, inputs = build_library_model({"model": job.model, **options}, job.device)

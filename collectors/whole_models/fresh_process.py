@@ -1,6 +1,8 @@
 """One case in a fresh process: prepared, held idle until its turn, then measured alone on the machine.
 
-python -m collectors.fresh_process JOB     JOB is a JSON object, see Job; `collectors.fresh_runs` starts these
+python -m collectors.whole_models.fresh_process JOB
+
+JOB is a JSON object, see `Job`; `collectors.whole_models.fresh_runs` starts these processes.
 
 The process writes `ready`, waits for a line of input, and writes a JSON object for each mode. What the model prints
 goes to standard error.
@@ -21,13 +23,13 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
-from collectors.fresh_case import Call, Case, Job, Record, build
-from collectors.process import die_with_parent
+from collectors.processes.process import die_with_parent
+from collectors.whole_models.fresh_case import Call, Case, Job, Record, build
 
 if TYPE_CHECKING:
     import torch
 
-    from costmodel.measure import Measurement
+    from costmodel.measurement.timers import Measurement
 
 SAMPLES = 200
 """Raw samples kept of a round, evenly spaced over it."""
@@ -118,7 +120,7 @@ def _relative_error(found: torch.Tensor, expected: torch.Tensor) -> float | None
 
 
 def _timed(call: Call, device: str) -> float:
-    from collectors.whole_model import synchronize
+    from collectors.whole_models.timing import synchronize
 
     start = time.perf_counter()
     call()
@@ -128,7 +130,7 @@ def _timed(call: Call, device: str) -> float:
 
 def time_mode(case: Case, record: Record) -> None:
     """Latency of eager and compiled in turn, raw; then host time of both."""
-    from costmodel.measure import host_time, latency
+    from costmodel.measurement.timers import host_time, latency
 
     job, compiled = case.job, case.compiled[record["mode"]]
     counters, _ = _dynamo()
@@ -151,7 +153,7 @@ def _samples(measurement: Measurement) -> list[float]:
 def time_device(case: Case, record: Record) -> None:
     """Device time of eager and of `default`, from a CUDA graph of each; left out where none can be captured."""
     from costmodel.errors import MeasurementError
-    from costmodel.measure import device_time
+    from costmodel.measurement.timers import device_time
 
     calls = {"eager_device_us": case.eager, "compiled_device_us": case.compiled.get("default", case.eager)}
     for name, call in calls.items():
@@ -181,9 +183,9 @@ def prepare(job: Job) -> Case:
     """A case that is ready for its turn."""
     import torch
 
-    from collectors.whole_model import synchronize
-    from costmodel.inductor import share_cache
-    from costmodel.reference_pass import reference_pass
+    from collectors.whole_models.timing import synchronize
+    from costmodel.execution.inductor_compile import share_cache
+    from costmodel.measurement.reference_network import reference_pass
 
     share_cache()
     reference_pass(job.device)
@@ -205,8 +207,8 @@ def prepare(job: Job) -> Case:
 
 def measure(case: Case, out: TextIO) -> None:
     """Measures a prepared case in its turn, and writes a record for each mode."""
-    from collectors.environment import environment
-    from costmodel.measure import host_probe
+    from collectors.processes.environment import environment
+    from costmodel.measurement.timers import host_probe
 
     job = case.job
     if job.run != "latency":

@@ -23,8 +23,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from collectors.fresh_case import Job, Record
-from collectors.process import describe_exit, kill_group, last_words
+from collectors.processes.process import describe_exit, kill_group, last_words
+from collectors.whole_models.fresh_case import Job, Record
 
 ROOT = Path(__file__).parent.parent
 SKIPPED = re.compile(r"skipping cudagraphs?.*", re.IGNORECASE)
@@ -97,7 +97,7 @@ def start(job: Job, cache: Path, log: Path, threads: int | None = None) -> Child
     }
     if threads:
         variables |= {"TORCHINDUCTOR_COMPILE_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
-    command = [sys.executable, "-m", "collectors.fresh_process", json.dumps(asdict(job)), str(os.getpid())]
+    command = [sys.executable, "-m", "collectors.whole_models.fresh_process", json.dumps(asdict(job)), str(os.getpid())]
     with log.open("wb") as errors:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter on our own module
             command,

@@ -1,12 +1,13 @@
 """Datasets of one kind of hardware, measured in several runs or on several of its devices at once -> one dataset.
 
-    python -m collectors.merge units.parquet gpu0.parquet gpu1.parquet -o units.parquet
-    python -m collectors.merge models.jsonl again.jsonl -o models.jsonl
-    python -m collectors.merge again.jsonl process1.jsonl process2.jsonl --every-process -o again.jsonl
+    python -m collectors.whole_models.merge units.parquet gpu0.parquet gpu1.parquet -o units.parquet
+    python -m collectors.whole_models.merge models.jsonl again.jsonl -o models.jsonl
+    python -m collectors.whole_models.merge again.jsonl process1.jsonl process2.jsonl --every-process -o again.jsonl
 
 A later file's row takes the place of an earlier one's for the same case, unless only the earlier one is to be trusted.
-Whole models are kept by environment, for hosts differ, and by process where records name it (`collectors.repeats`); or
-as every process measured them, one process a file, to tell how far processes differ.
+Whole models are kept by environment, for hosts differ, and by process where records name it
+(`collectors.whole_models.by_process`); or as every process measured them, one process a file, to tell how far processes
+differ.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collectors.cases import write_whole
-from collectors.whole_model import case_key
-from costmodel.dataset import ALIGNED, TRUSTED, read_frame, write_frame
+from collectors.workloads.cases import write_whole
+from collectors.workloads.model_cases import case_key
 from costmodel.errors import CostmodelError, DatasetError
+from costmodel.training.dataset import ALIGNED, TRUSTED, read_frame, write_frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA = 1
 ISSUED = "24 calls among others, for a host that launches in 7 us"
-"""What host times of calls are quantiles of (`costmodel.measure.issue_time`)."""
+"""What host times of calls are quantiles of (`costmodel.measurement.timers.issue_time`)."""
 CASE, ORIGIN = ["key", "unit"], ["source", "position"]
 """Columns: what was measured, and where it is from."""
 SAME = ("device", "capability", "torch", "cuda", "cudnn", "triton", "method")

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from collectors.quiet import HostWatch, watch_host
+from collectors.processes.host_noise import HostWatch, watch_host
+from collectors.workloads.model_cases import Case
 from costmodel.errors import MeasurementError, RequestError
 
 if TYPE_CHECKING:
@@ -17,19 +18,11 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 Call = Callable[[], Any]
-Case = dict[str, Any]
-"""`model` (a spec of costmodel.zoo), `batch_size`, `precision`, `layout`; `img_size` if it is not the model's own."""
 
 MODES: Mapping[str, str | None] = {"default": None, "reduce-overhead": "reduce-overhead"}
 INTERLEAVED, CPU_INTERLEAVED = 2, 3
 CPU_SECONDS, CPU_LEAST = 0.3, 5
 """How long a round on a CPU is, and of how many calls at least."""
-
-
-def case_key(case: Case) -> str:
-    """One line that identifies a case: `resnet50@32 float16 nchw`."""
-    size = f" {case['img_size']}px" if case.get("img_size") else ""
-    return f"{case['model']}@{case['batch_size']} {case['precision']} {case['layout']}{size}"
 
 
 def modes_on(device: str, wanted: Collection[str] = tuple(MODES)) -> Mapping[str, str | None]:
@@ -140,7 +133,7 @@ def compile_mode(
     import torch
     from torch._dynamo.utils import counters
 
-    from costmodel.inductor import share_cache
+    from costmodel.execution.inductor_compile import share_cache
 
     share_cache()
     torch._dynamo.reset()
@@ -171,7 +164,7 @@ class _Timer:
         """A mode's call and the eager one in turn; then, on a GPU, what each takes of the host and of the device."""
         from torch._dynamo.utils import counters
 
-        from costmodel.measure import device_time, host_time
+        from costmodel.measurement.timers import device_time, host_time
 
         graphs = counters["stats"]["unique_graphs"]
         on_gpu = self.device.startswith("cuda")
@@ -189,7 +182,7 @@ class _Timer:
 
     def _round(self, *calls: Call) -> list[list[float]]:
         """Latency of each call, in turn, as quantiles in microseconds."""
-        from costmodel.measure import latency
+        from costmodel.measurement.timers import latency
 
         seconds, least = (0.12, 10) if self.device.startswith("cuda") else (CPU_SECONDS, CPU_LEAST)
         return [latency(call, seconds, least, self.device).quantiles_us() for call in calls]

@@ -14,7 +14,11 @@ from msgspec import Meta
 
 from costmodel import files
 from costmodel.errors import DatasetError
+from costmodel.ir import DTYPE_BYTES, Graph
 from costmodel.records import Count, Text, convert, parse_json, read_regular
+
+MOST_BYTES = 3 << 30
+"""Cases whose tensors take more are not measured."""
 
 Runner = Literal["aten", "inductor", "autotune"]
 MOST_BYTES = 1 << 30
@@ -125,3 +129,14 @@ def distinct(cases: Iterable[Case]) -> list[Case]:
             seen.add(mark)
             kept.append(case)
     return kept
+
+
+def size_bytes(graph: Graph) -> int:
+    """Bytes of every tensor of a graph together."""
+    kinds = [value.type for value in graph.values] + [kind for op in graph.ops for kind in op.types]
+    return sum(kind.numel * DTYPE_BYTES[kind.dtype] for kind in kinds)
+
+
+def lone_convolution(graph: Graph) -> bool:
+    """Whether a graph is one convolution and nothing else."""
+    return [op.base for op in graph.ops] == ["convolution"]

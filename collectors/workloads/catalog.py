@@ -10,15 +10,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from collectors import conv, joins, maps, matmul, mixers, typical
-from collectors.cases import Case, distinct, read_cases, write_cases, write_whole
-from collectors.harvest import harvest
-from collectors.pool import ONE_THREAD, default_processes, in_parallel
-from collectors.whole_model import Case as ModelCase
-from collectors.worker import size_bytes
-from costmodel import ops
+from collectors.processes.process_pool import ONE_THREAD, default_processes, in_parallel
+from collectors.workloads import (
+    concat_blocks,
+    convolution_space,
+    matmuls,
+    mixing_blocks,
+    model_like_convolutions,
+    single_operators,
+)
+from collectors.workloads.cases import Case, distinct, read_cases, size_bytes, write_cases, write_whole
+from collectors.workloads.from_models import harvest
+from collectors.workloads.model_cases import Case as ModelCase
 from costmodel.errors import DatasetError, RequestError
-from costmodel.ir import HALF_PRECISION, parse
+from costmodel.ir import HALF_PRECISION, operators, parse
 from costmodel.records import read_json
 
 UNIT_WORKLOADS = ("conv", "matmul", "layer")
@@ -77,19 +82,19 @@ def unit_cases(workloads: Iterable[str], device: str, quick: bool, end: float) -
 
 
 def _conv(device: str, quick: bool) -> list[Case]:
-    units: Sequence[conv.ConvUnit] = conv.sample(CONV_UNITS, SEED)
+    units: Sequence[convolution_space.ConvUnit] = convolution_space.sample(CONV_UNITS, SEED)
     if quick:
         units = [unit for unit in units if unit.work <= QUICK_WORK and 4 * unit.elements <= QUICK_BYTES][
             : QUICK_CASES // 3
         ]
     if device.startswith("cuda"):
-        cases = [case for unit in units for case in conv.unit_cases(unit)]
+        cases = [case for unit in units for case in convolution_space.unit_cases(unit)]
         if quick:
             return cases
-        alone = [case for unit in units for case in conv.kernel_cases(unit)]
-        return cases + alone + typical.sample(TYPICAL_CONVOLUTIONS, SEED)
+        alone = [case for unit in units for case in convolution_space.kernel_cases(unit)]
+        return cases + alone + model_like_convolutions.sample(TYPICAL_CONVOLUTIONS, SEED)
     on_cpu = [replace(unit, dtype="float32", batch=min(unit.batch, max(CPU_BATCHES))) for unit in units]
-    graphs = [conv.unit_graph(unit, "nchw", "nchw") for unit in on_cpu]
+    graphs = [convolution_space.unit_graph(unit, "nchw", "nchw") for unit in on_cpu]
     return [replace(case, position=None) for graph in graphs for case in harvest(graph, "conv", device)]
 
 
@@ -99,12 +104,12 @@ def fits_cpu(case: Case) -> bool:
 
     graph = parse(case.graph)
     half = any(value.type.dtype in HALF_PRECISION for value in graph.values)
-    work = sum(ops.flops(graph, op) for op in graph.ops) / 2
+    work = sum(operators.flops(graph, op) for op in graph.ops) / 2
     return not half and work <= CPU_WORK * torch.get_num_threads() and size_bytes(graph) <= CPU_BYTES
 
 
 def _matmul(_device: str, quick: bool) -> list[Case]:
-    cases = list(matmul.sample(MATMUL_CASES, SEED))
+    cases = list(matmuls.sample(MATMUL_CASES, SEED))
     if not quick:
         return cases
     return [case for case in cases if size_bytes(parse(case.graph)) <= QUICK_BYTES][:QUICK_CASES]
@@ -118,9 +123,9 @@ def _layer(device: str, quick: bool, end: float) -> list[Case]:
             cases += outcome
     uses = Counter(case.key for case in cases)
     if not quick:
-        cases += joins.sample(JOINED_BLOCKS, SEED, device)
+        cases += concat_blocks.sample(JOINED_BLOCKS, SEED, device)
         if device.startswith("cuda"):
-            cases += [*mixers.sample(MIXED_PAIRS, SEED, device), *maps.sample(TYPICAL_MAPS, SEED)]
+            cases += [*mixing_blocks.sample(MIXED_PAIRS, SEED, device), *single_operators.sample(TYPICAL_MAPS, SEED)]
     cases = [replace(case, uses=max(1, uses[case.key])) for case in distinct(cases)]
     cases = sorted(cases, key=lambda case: case.key)  # in no order that the processes' speed decides
     if not quick:
@@ -158,7 +163,7 @@ def _quick_specs(device: str) -> list[Spec]:
 
 def capture_cases(spec: Spec) -> list[Case]:
     """The cases of one model, captured on the meta device."""
-    from costmodel.capture import capture
+    from costmodel.capture.trace import capture
     from costmodel.zoo import load
 
     model, batch, precision, channels_last, size, device = spec

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from collectors.cases import Case
-from collectors.harvest import harvest
-from costmodel.capture import capture
+from collectors.workloads.cases import Case
+from collectors.workloads.from_models import harvest
+from costmodel.capture.trace import capture
 
 ACTIVATIONS: tuple[Callable[[], nn.Module], ...] = (nn.ReLU, nn.ReLU, nn.SiLU, nn.Hardswish, nn.GELU)
 MOST_ELEMENTS = 1 << 25

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from collectors.cases import Case, Runner
+from collectors.workloads.cases import Case, Runner
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType, Value
 
 MOST_ELEMENTS = 1 << 27

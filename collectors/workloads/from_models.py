@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from collectors.cases import Case, Runner
-from costmodel import ops
-from costmodel.compile import compiled_kernels
-from costmodel.ir import Graph
-from costmodel.kernels import Kernel, eager_kernels
-from costmodel.ops import Role
+from collectors.workloads.cases import Case, Runner
+from costmodel.inductor.pipeline import compiled_kernels
+from costmodel.ir import Graph, operators
+from costmodel.ir.op_table import Role
+from costmodel.kernels.eager_dispatch import eager_kernels
+from costmodel.kernels.kernel import Kernel
 
 
 def harvest(graph: Graph, source: str, device: str = "cuda") -> Iterator[Case]:
@@ -39,5 +39,5 @@ def _cases(graph: Graph, kernels: Iterable[Kernel], source: str) -> Iterator[Cas
 
 def worth_measuring(kernel: Kernel) -> bool:
     """Not for a kernel that makes nothing of nothing, or that writes into a place that only its model has."""
-    roles = {ops.lookup(op).role for op in kernel.graph.ops}
+    roles = {operators.lookup(op).role for op in kernel.graph.ops}
     return bool(kernel.graph.values) and Role.JOINED not in roles and not roles <= {Role.VIEW, Role.SOURCE}

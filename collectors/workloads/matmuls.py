@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Iterator
 
-from collectors.cases import Case
+from collectors.workloads.cases import Case
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
 
 MOST_WORK = 1 << 38

@@ -2,8 +2,8 @@
 
 Models that fuse a kind of kernel are of few families, so that without one of them little is left to learn the kind
 from: GroupNorm over one group is poolformer's, shifted windows are swin's, shuffled channels shufflenet's. Here each
-kind of block is built of widths, sizes and parts drawn by lot (`collectors/block_parts.py`). Two of a kind follow each
-other behind a convolution, so that what lies between blocks is fused, and lies in memory, as in a model.
+kind of block is built of widths, sizes and parts drawn by lot (`collectors/workloads/block_parts.py`). Two of a kind
+follow each other behind a convolution, so that what lies between blocks is fused, and lies in memory, as in a model.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from collectors.block_parts import (
+from collectors.workloads.block_parts import (
     Activation,
     Attention,
     ChannelsLast,
@@ -30,11 +30,11 @@ from collectors.block_parts import (
     convolved,
     perceptron,
 )
-from collectors.cases import Case
-from collectors.harvest import harvest
-from collectors.maps import Apply
-from collectors.typical import IMAGES, map_width
-from costmodel.capture import capture
+from collectors.workloads.cases import Case
+from collectors.workloads.from_models import harvest
+from collectors.workloads.model_like_convolutions import IMAGES, map_width
+from collectors.workloads.single_operators import Apply
+from costmodel.capture.trace import capture
 from costmodel.errors import CostmodelError
 
 MOST_ELEMENTS = (1 << 25) // 3

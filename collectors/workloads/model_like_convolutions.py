@@ -1,9 +1,9 @@
 """Lone convolutions as vision models call them, though no model need have that very one.
 
-`collectors.conv` draws every parameter by itself, so that little of what it draws looks like a layer. Here a feature
-map has the size that an image of a usual size has after some halvings, and the width that models give it there; what
-comes out is as wide, or a usual multiple. Kernels are drawn, not taken from models: a predictor that learns from them
-has still seen nothing of a family that it is to be tried on.
+`collectors.workloads.convolution_space` draws every parameter by itself, so that little of what it draws looks like a
+layer. Here a feature map has the size that an image of a usual size has after some halvings, and the width that models
+give it there; what comes out is as wide, or a usual multiple. Kernels are drawn, not taken from models: a predictor
+that learns from them has still seen nothing of a family that it is to be tried on.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from collectors.cases import Case, draw_distinct
-from collectors.conv import LEAST_WORK, MOST_ELEMENTS, ConvUnit, Outline, bare_graph, fused_graph
+from collectors.workloads.cases import Case, draw_distinct
+from collectors.workloads.convolution_space import LEAST_WORK, MOST_ELEMENTS, ConvUnit, Outline, bare_graph, fused_graph
 
 MOST_WORK = 1 << 37
 """Multiply-accumulates at most: some 7 ms on an H200 in float32."""

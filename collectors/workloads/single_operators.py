@@ -2,7 +2,7 @@
 
 Most that eager execution runs beside convolutions and products moves memory: norms, sums, joins, pools. Of each kind a
 few families of models make most kernels, so that leaving out a family leaves little to learn a kind from. Here sizes
-and widths are those that `collectors.typical` gives feature maps.
+and widths are those that `collectors.workloads.model_like_convolutions` gives feature maps.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from collectors.cases import Case, draw_distinct
-from collectors.typical import IMAGES, map_width
-from costmodel.capture import capture
+from collectors.workloads.cases import Case, draw_distinct
+from collectors.workloads.model_like_convolutions import IMAGES, map_width
+from costmodel.capture.trace import capture
 from costmodel.errors import CostmodelError
-from costmodel.kernels import eager_kernels
+from costmodel.kernels.eager_dispatch import eager_kernels
 
 MOST_ELEMENTS, LEAST_ELEMENTS = 1 << 28, 1 << 9
 """Of an input."""

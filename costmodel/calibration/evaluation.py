@@ -10,16 +10,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from costmodel import calibrate, discrepancy, residuals
-from costmodel.discrepancy import Discrepancy
+from costmodel.calibration import host_costs, residual_fit, residuals
+from costmodel.calibration.record import COLUMNS, REPLAYED, WALLS, Measured
 from costmodel.features import group_of
-from costmodel.folds import Origin
-from costmodel.kernels import Kernel
-from costmodel.measured import COLUMNS, REPLAYED, WALLS, Measured, family_of
-from costmodel.predictor import Predictor
-from costmodel.program import Program, compiled_program, eager_program
-from costmodel.timeline import TimedProgram
-from costmodel.train import Settings, Table, fit_group
+from costmodel.kernels.kernel import Kernel
+from costmodel.predictor.predictor import Predictor
+from costmodel.timeline import residual_gp
+from costmodel.timeline.issue_trace import Program, compiled_program, eager_program
+from costmodel.timeline.residual_gp import Discrepancy
+from costmodel.timeline.timed_program import TimedProgram
+from costmodel.training.families import family_of
+from costmodel.training.folds import Origin
+from costmodel.training.kernel_models import Settings, fit_group
+from costmodel.training.tables import Table
 
 MODES = tuple(WALLS)
 UNTOLD = "host not told: "
@@ -34,7 +37,7 @@ RELATED = "relatives known: "
 
 def programs(case: Measured, on_cpu: bool = False) -> tuple[Program, Program]:
     """What eager execution and torch.compile issue for a case."""
-    from costmodel.capture import capture
+    from costmodel.capture.trace import capture
     from costmodel.zoo import load
 
     size = case.record["input_shape"][-1]
@@ -52,7 +55,7 @@ def programs(case: Measured, on_cpu: bool = False) -> tuple[Program, Program]:
 def leave_families_out(
     cases: Sequence[Measured],
     issued: Sequence[tuple[Program, Program]],
-    known: Sequence[calibrate.Case],
+    known: Sequence[host_costs.Case],
     predictors: Mapping[int, Predictor],
     on_cpu: bool = False,
     jobs: int = 2,
@@ -80,7 +83,7 @@ def leave_families_out(
         rows = []
         for index, one in zip(tested, unseen, strict=True):
             strangers = np.array([case.model != cases[index].model for case in cases])
-            related = discrepancy.condition(found.unexplained.take(strangers), found.others.processes)
+            related = residual_fit.condition(found.unexplained.take(strangers), found.others.processes)
             rows.append(evaluate_case(cases[index], one, found.costs, found.others, related))
         return rows
 
@@ -129,7 +132,7 @@ def fit_without(
 
 def calibration_cases(
     cases: Sequence[Measured], issued: Sequence[tuple[Program, Program]], predictor: Predictor
-) -> list[calibrate.Case]:
+) -> list[host_costs.Case]:
     """Measured cases with their kernels' predicted times; what many of them issue is predicted once."""
     distinct = {id(program): program for pair in issued for program in pair}
     keys = {name: [kernel.key for kernel in program.kernels] for name, program in distinct.items()}
@@ -142,14 +145,14 @@ def calibration_cases(
     known = dict(zip(kernels, estimates, strict=True))
     timed = {name: TimedProgram.of(program, [known[key] for key in keys[name]]) for name, program in distinct.items()}
     return [
-        calibrate.Case(timed[id(eager)], timed[id(compiled)], case.medians, case.host_speed)
+        host_costs.Case(timed[id(eager)], timed[id(compiled)], case.medians, case.host_speed)
         for case, (eager, compiled) in zip(cases, issued, strict=True)
     ]
 
 
 def evaluate_case(
     case: Measured,
-    known: calibrate.Case,
+    known: host_costs.Case,
     tables: Mapping[str, Mapping[str, float]],
     others: Discrepancy | None = None,
     related: Discrepancy | None = None,
@@ -166,7 +169,7 @@ def evaluate_case(
         others: what models tell that are none of its relatives; None for nothing.
         related: what its relatives tell too; None if nobody asks.
     """
-    others = others or discrepancy.none_found()
+    others = others or residual_gp.none_found()
     alone = residuals.timings_there(known, tables)
     untold = residuals.timings_there(replace(known, host_speed=1.0), tables)
     timings, probed = (others.correct(found, known.eager, known.compiled) for found in (untold, alone))

@@ -14,71 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from costmodel import timeline
-from costmodel.program import compile_counts
-from costmodel.serial import BETWEEN, KERNEL_KINDS, SERIAL_MODES, kernel_counts
-from costmodel.timeline import TimedProgram
+from costmodel.timeline import gpu, host_counts
+from costmodel.timeline.cost_tables import LAUNCHES, PRIORS, WALL
+from costmodel.timeline.cpu import BETWEEN, SERIAL_MODES, kernel_counts
+from costmodel.timeline.issue_trace import compile_counts
+from costmodel.timeline.timed_program import TimedProgram
 
 OUTLIER = 0.08
-PRIORS: Mapping[str, Mapping[str, float]] = {
-    "eager_host": {
-        "dispatch": 0.5,
-        "kinds": 0.005,
-        "calls": 0.03,
-        "convolution": -4.0,
-        "product": -4.0,
-        "view": 2.5,
-        "view_again": -2.4,
-        "idle": 2.5,
-        "write": 15.0,
-        "module": 1.5,
-        "start": 50.0,
-    },
-    "default_host": {
-        "dispatch": 0.85,
-        "product": 18.0,
-        "triton": 7.0,
-        "distinct": 2.0,
-        "output": 3.0,
-        "parameter": 1.0,
-        "module": 1.0,
-        "start": 60.0,
-    },
-    "compile": {"operator": 5e3, "distinct_kernel": 5e4, "start": 1e6},
-    "graph_host": {"parameter": 0.3, "module": 1.0, "start": 80.0},
-    "eager_serial": {
-        **dict.fromkeys(KERNEL_KINDS, 1.0),
-        "loop": -6.0,
-        "call": 1.0,
-        "view": 2.0,
-        "module": 1.5,
-        "start": 20.0,
-    },
-    "default_serial": {
-        **dict.fromkeys(KERNEL_KINDS, 1.0),
-        "loop": -6.0,
-        "call": 2.0,
-        "parameter": 0.5,
-        "module": 0.5,
-        "start": 60.0,
-    },
-}
-"""From isolated calls and published profiles of torch.compile's overheads; microseconds a count, but factors for kinds
-of kernels on a CPU. There a loop alone is called through a wrapper of its own, which a model has once."""
-LAUNCHES: Mapping[str, float] = dict.fromkeys(timeline.LAUNCH_COSTS, 0.25)
-"""Prior of what a launch takes inside a model beyond its kernel alone, microseconds."""
-WALL: Mapping[str, float] = dict.fromkeys(timeline.WALL_COSTS, 1.0)
-"""The same of a stream, for want of measurements."""
-CPU_COSTS: Mapping[str, tuple[str, ...]] = {name: tuple(PRIORS[name]) for name in (*SERIAL_MODES.values(), "compile")}
-"""The tables of costs that a CPU's profile must have, and what each must tell."""
-COSTS: Mapping[str, tuple[str, ...]] = {
-    "eager_device": timeline.LAUNCH_COSTS,
-    "eager_wall": timeline.WALL_COSTS,
-    "default_device": timeline.LAUNCH_COSTS,
-    "default_wall": timeline.WALL_COSTS,
-    **{name: tuple(PRIORS[name]) for name in ("eager_host", "default_host", "graph_host", "compile")},
-}
-"""The same for a GPU's."""
 STRENGTH = {
     "compile": 0.1,
     "eager_host": 0.1,
@@ -138,7 +80,7 @@ def fit_tables(cases: Sequence[Case], on_cpu: bool = False) -> dict[str, dict[st
     if on_cpu:
         return {table: _fit_serial(cases, way) for way, table in SERIAL_MODES.items()}
     tables: dict[str, dict[str, float]] = {}
-    for way, counts in (("eager", timeline.eager_counts), ("default", timeline.default_counts)):
+    for way, counts in (("eager", host_counts.eager_counts), ("default", host_counts.default_counts)):
         chosen = [case for case in cases if f"{way}_host_us" in case.measured]
         rows = [counts(_issued(case, way)) for case in chosen]
         target = [case.measured[f"{way}_host_us"] * case.host_speed for case in chosen]
@@ -176,7 +118,7 @@ def _fit_launches(cases: Sequence[Case], way: str) -> dict[str, float]:
 
 def _fit_wall(cases: Sequence[Case], way: str, tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """The gap between kernels that explains wall times best, host and device times being as measured."""
-    queue = timeline.eager_queue if way == "eager" else timeline.default_queue
+    queue = gpu.eager_queue if way == "eager" else gpu.default_queue
     known = []
     for case in cases:
         wall, device = case.measured.get(f"{way}_us"), case.measured.get(f"{way}_device_us")
@@ -200,7 +142,7 @@ def _fit_graph(cases: Sequence[Case]) -> dict[str, float]:
         wall, device = case.measured.get("graph_us", 0.0), case.measured.get("default_device_us")
         whole = case.compiled.program.fragments == 1
         if whole and wall and device and wall - device > 30.0 and device < 6000.0:
-            rows.append(timeline.graph_counts(case.compiled.program))
+            rows.append(host_counts.graph_counts(case.compiled.program))
             rest.append((wall - device) * case.host_speed)
     if len(rows) < 5:
         return dict(PRIORS["graph_host"])

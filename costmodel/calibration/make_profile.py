@@ -13,30 +13,26 @@ import numpy.typing as npt
 import pandas as pd
 from joblib import Parallel, delayed
 
-from costmodel import calibrate, discrepancy, evaluate, residuals
-from costmodel.baselines import BASELINES, cross_validate, score_group
-from costmodel.cross_fit import CrossFit, cross_fit
-from costmodel.dataset import kernel_of, read_frame
-from costmodel.discrepancy import Discrepancy
+from costmodel.calibration import evaluation, host_costs, residuals
+from costmodel.calibration.outliers import unstable
+from costmodel.calibration.record import COLUMNS, Measured
+from costmodel.calibration.records import machine_probes_us, noise, read_measured, spread, usual_probe_us
 from costmodel.errors import DatasetError
 from costmodel.features import OPTIONAL, Roofline
 from costmodel.files import write_whole
-from costmodel.folds import Folds, by_family
-from costmodel.hardware import CARD_SCHEMA, PREDICTOR, TOLD, WHOLE_MODELS
-from costmodel.measured import (
-    COLUMNS,
-    FOLDS,
-    Measured,
-    machine_probes_us,
-    noise,
-    read_measured,
-    spread,
-    unstable,
-    usual_probe_us,
-)
-from costmodel.predictor_file import save_predictor
-from costmodel.program import Program
-from costmodel.train import Settings, Table, drop, fit_roofline, tabulate, trusted
+from costmodel.profiles.predictor_file import save_predictor
+from costmodel.profiles.profile import CARD_SCHEMA, PREDICTOR, TOLD, WHOLE_MODELS
+from costmodel.timeline import cost_tables, residual_gp
+from costmodel.timeline.issue_trace import Program
+from costmodel.timeline.residual_gp import Discrepancy
+from costmodel.training.baselines import BASELINES, cross_validate, score_group
+from costmodel.training.cross_fit import CrossFit, cross_fit
+from costmodel.training.dataset import kernel_of, read_frame
+from costmodel.training.families import FOLDS
+from costmodel.training.folds import Folds, by_family
+from costmodel.training.kernel_models import Settings
+from costmodel.training.roofline_fit import fit_roofline
+from costmodel.training.tables import Table, drop, tabulate, trusted
 
 LEAST_UNITS = 100
 MULTIPROCESSORS = {"NVIDIA H200": 132}
@@ -70,11 +66,11 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
     tables = {group: drop(table, OPTIONAL) for group, table in everything.items()}
     cases, counts, host = _stable_cases(directory / "models.jsonl", settings.most_cases, say)
     distinct = {case.key: case for case in cases}  # some were measured in several processes
-    programs = Parallel(n_jobs=jobs)(delayed(evaluate.programs)(case, on_cpu) for case in distinct.values())
+    programs = Parallel(n_jobs=jobs)(delayed(evaluation.programs)(case, on_cpu) for case in distinct.values())
     by_key = dict(zip(distinct, programs, strict=True))
     issued = [by_key[case.key] for case in cases]
-    origins = evaluate.table_origins(kernels, kept["source"].tolist())
-    banned = evaluate.banned_kernels(cases, issued)
+    origins = evaluation.table_origins(kernels, kept["source"].tolist())
+    banned = evaluation.banned_kernels(cases, issued)
     folds = {group: by_family(table.shape, origins[group], banned) for group, table in tables.items()}
     say(f"training {len(tables)} groups of networks and trees, {FOLDS} folds each")
     fit = cross_fit(tables, folds, roofline, multiprocessors, settings, jobs)
@@ -174,14 +170,14 @@ def _whole_models(
     """
     if not cases:
         say("no whole model was measured: host costs are priors, intervals are wide")
-        costs = calibrate.fit_tables([], on_cpu) | {"compile": dict(calibrate.PRIORS["compile"])}
+        costs = host_costs.fit_tables([], on_cpu) | {"compile": dict(cost_tables.PRIORS["compile"])}
         wide = {"latency": DEFAULT_WIDTHS, "speedup": DEFAULT_WIDTHS}
-        return {"costs": costs, "intervals": wide, "scores": {}}, discrepancy.none_found()
-    known = evaluate.calibration_cases(cases, issued, fit.predictor)
-    frame = pd.DataFrame(evaluate.leave_families_out(cases, issued, known, fit.by_fold, on_cpu, jobs))
+        return {"costs": costs, "intervals": wide, "scores": {}}, residual_gp.none_found()
+    known = evaluation.calibration_cases(cases, issued, fit.predictor)
+    frame = pd.DataFrame(evaluation.leave_families_out(cases, issued, known, fit.by_fold, on_cpu, jobs))
     frame.to_csv(directory / "validation.csv", index=False, float_format="%.5g")
-    scores = evaluate.score_table(frame, on_cpu=on_cpu)
-    latencies = evaluate.latency_scores(frame)
+    scores = evaluation.score_table(frame, on_cpu=on_cpu)
+    latencies = evaluation.latency_scores(frame)
     for row in scores:
         found = f"mean error {row['mean_error']:.3f} (constant {row['constant_mean_error']:.3f})"
         say(f"{row['mode']}, {row['cases_of']}: {found}")
@@ -189,7 +185,7 @@ def _whole_models(
         say(f"{row['mode']}: mean error of latency {row['mean_error']:.3f} ({row['cases']} cases)")
     fitted = residuals.fit(cases, known, np.ones(len(cases), dtype=bool), on_cpu)
     costs, others = fitted.costs, fitted.others
-    costs["compile"] = calibrate.fit_compile(
+    costs["compile"] = host_costs.fit_compile(
         known,
         [case.record.get("contended_compile_s", {}).get("default") for case in cases],
         [case.record.get("cold_compile_s") for case in cases],
@@ -223,12 +219,12 @@ def _intervals(frame: pd.DataFrame, predicted: str) -> dict[str, dict[str, float
         seen = _with(frame, f"measured_{name}_us")
         if not seen.empty:
             error = _log_error(seen, f"{predicted}{name}_us", f"measured_{name}_us")
-            latency[mode] = calibrate.quantile_interval(error)
-    for mode in evaluate.MODES:
+            latency[mode] = host_costs.quantile_interval(error)
+    for mode in evaluation.MODES:
         seen = _with(frame, f"measured_speedup/{mode}")
         if not seen.empty:
             error = _log_error(seen, f"{predicted}speedup/{mode}", f"measured_speedup/{mode}")
-            speedup[mode] = calibrate.quantile_interval(error)
+            speedup[mode] = host_costs.quantile_interval(error)
     return {"latency": latency, "speedup": speedup}
 
 
@@ -245,13 +241,13 @@ def _log_error(frame: pd.DataFrame, predicted: str, measured: str) -> npt.NDArra
 def coverage(frame: pd.DataFrame) -> dict[str, float]:
     """Share of cases inside a 90 % interval of speedup whose width came from the other families only."""
     shares = {}
-    for mode in evaluate.MODES:
+    for mode in evaluation.MODES:
         seen = _with(frame, f"measured_speedup/{mode}")
         if seen["family"].nunique() < 2:
             continue
         error = np.abs(_log_error(seen, f"speedup/{mode}", f"measured_speedup/{mode}"))
         families = seen["family"].to_numpy()
-        inside = [e <= calibrate.quantile_interval(error[families != f]) for e, f in zip(error, families, strict=True)]
+        inside = [e <= host_costs.quantile_interval(error[families != f]) for e, f in zip(error, families, strict=True)]
         shares[mode] = float(np.mean(inside))
     return shares
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from costmodel import calibrate, discrepancy, timeline
-from costmodel.discrepancy import Discrepancy, Unexplained
-from costmodel.hardware import at_speed
-from costmodel.measured import COLUMNS, Measured
+from costmodel.calibration import host_costs, residual_fit
+from costmodel.calibration.record import COLUMNS, Measured
+from costmodel.calibration.residual_fit import Unexplained
+from costmodel.profiles.profile import at_speed
+from costmodel.timeline import gpu, queue, residual_gp
+from costmodel.timeline.residual_gp import Discrepancy
 
 Tables = Mapping[str, Mapping[str, float]]
 
@@ -37,7 +39,7 @@ class Fitted:
 
 def fit(
     cases: Sequence[Measured],
-    known: Sequence[calibrate.Case],
+    known: Sequence[host_costs.Case],
     learns: npt.NDArray[np.bool_],
     on_cpu: bool = False,
 ) -> Fitted:
@@ -49,14 +51,14 @@ def fit(
         learns: which of them are learnt from, (cases,).
         on_cpu: whether a CPU was measured.
     """
-    costs = calibrate.fit_tables([one for one, learnt in zip(known, learns, strict=True) if learnt], on_cpu)
+    costs = host_costs.fit_tables([one for one, learnt in zip(known, learns, strict=True) if learnt], on_cpu)
     left = unexplained(cases, known, costs)
-    return Fitted(costs, discrepancy.fit(left.take(learns)), left)
+    return Fitted(costs, residual_fit.fit(left.take(learns)), left)
 
 
-def timings_there(case: calibrate.Case, tables: Tables) -> dict[str, timeline.Timing]:
+def timings_there(case: host_costs.Case, tables: Tables) -> dict[str, queue.Timing]:
     """A measured case's predicted times in every mode on the host that measured it, without residuals."""
-    return timeline.timings(case.eager, case.compiled, tables_at(tables, case.host_speed))
+    return gpu.timings(case.eager, case.compiled, tables_at(tables, case.host_speed))
 
 
 def tables_at(tables: Tables, host_speed: float) -> dict[str, Mapping[str, float]]:
@@ -64,12 +66,12 @@ def tables_at(tables: Tables, host_speed: float) -> dict[str, Mapping[str, float
     return {name: at_speed(name, table, host_speed) for name, table in tables.items()}
 
 
-def unexplained(cases: Sequence[Measured], known: Sequence[calibrate.Case], tables: Tables) -> Unexplained:
+def unexplained(cases: Sequence[Measured], known: Sequence[host_costs.Case], tables: Tables) -> Unexplained:
     """Logarithms of measured over predicted latency, each case predicted for the host that measured it."""
     properties, logs = [], []
     for case, one in zip(cases, known, strict=True):
         timings = timings_there(one, tables)
-        properties.append(discrepancy.properties_of(one.eager, one.compiled))
+        properties.append(residual_gp.properties_of(one.eager, one.compiled))
         seen = {mode: case.medians.get(f"{COLUMNS[mode]}_us", math.nan) for mode in timings}
         logs.append({mode: math.log(us / timings[mode].latency_us) for mode, us in seen.items()})
     modes = dict.fromkeys(mode for one in logs for mode in one)  # a pass that was cut lacks one

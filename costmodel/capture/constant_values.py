@@ -14,7 +14,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from costmodel.pure_operators import COMPUTED
+from costmodel.ir.pure_operators import COMPUTED
 
 MOST_ELEMENTS = 1 << 20
 """Larger constants are not computed: what decides control flow is small."""

@@ -15,7 +15,7 @@ from torch import nn
 
 from costmodel.errors import text_of
 
-_NOT_THE_MODEL = (Path(__file__).parent, Path(torch.__file__).parent)
+_NOT_THE_MODEL = (Path(__file__).parents[1], Path(torch.__file__).parent)
 """Code between a model's line and the operator that it calls."""
 _NO_DATA = re.compile(r"meta tensor|meta device type", re.IGNORECASE)
 """How torch, in many wordings, says that it was asked for values that only a real tensor has."""

@@ -11,12 +11,12 @@ import torch
 from torch import fx, nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from costmodel.arguments import Inputs
-from costmodel.capture import lower, tensors_in, trace
+from costmodel.capture.inputs import Inputs
+from costmodel.capture.recorder import CONSTANT
+from costmodel.capture.trace import lower, tensors_in, trace
 from costmodel.errors import PlanError
 from costmodel.ir import Graph
-from costmodel.layouts import with_pinned_strides
-from costmodel.record import CONSTANT
+from costmodel.ir.strides import with_pinned_strides
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def capture_exactly(module: nn.Module, inputs: Inputs, name: str) -> Exact:
 
     Args:
         module: in evaluation mode.
-        inputs: as for `costmodel.capture.capture`.
+        inputs: as for `costmodel.capture.trace.capture`.
         name: what the graph is called.
 
     Raises:

@@ -1,6 +1,6 @@
 """Ways to get at what a module computes, beside running its forward pass: FX, torch.export, and Dynamo for its breaks.
 
-Whatever the way, the graph itself is recorded by `costmodel.capture` from what the way gives.
+Whatever the way, the graph itself is recorded by `costmodel.capture.trace` from what the way gives.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from costmodel.arguments import Arguments, Inputs
-from costmodel.breaks import lacks_data, source_line_in, source_line_of
+from costmodel.capture.data_dependence import lacks_data, source_line_in, source_line_of
+from costmodel.capture.inputs import Arguments, Inputs
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, RequestError, first_line, text_of
 from costmodel.ir import Break

@@ -20,15 +20,16 @@ from torch._prims_common import suggest_memory_format
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from costmodel import ir, ops
-from costmodel.breaks import largest, not_reached, plain_name, source_line
+from costmodel import ir
+from costmodel.capture.aliasing import Memory, geometry_of, type_of
+from costmodel.capture.constant_values import Constants, memory_of
+from costmodel.capture.data_dependence import largest, not_reached, plain_name, source_line
+from costmodel.capture.functional_variants import functional
+from costmodel.capture.module_stack import ModuleStack
 from costmodel.concurrency import is_recording
-from costmodel.constants import Constants, memory_of
 from costmodel.errors import CaptureError, DataDependentError
-from costmodel.functional import functional
-from costmodel.memories import Memory, geometry_of, type_of
-from costmodel.module_stack import ModuleStack
-from costmodel.pure_operators import PURE
+from costmodel.ir import op_table, operators
+from costmodel.ir.pure_operators import PURE
 
 aten = torch.ops.aten
 ATTENTION = aten.scaled_dot_product_attention.default
@@ -376,5 +377,5 @@ def _is_constant(node: fx.Node) -> bool:
 
 def _is_source(node: fx.Node) -> bool:
     schema = getattr(node.target, "_schema", None)
-    row = ops.TABLE.get(schema.name.partition("::")[2]) if schema is not None else None
-    return row is not None and row.role is ops.Role.SOURCE
+    row = operators.TABLE.get(schema.name.partition("::")[2]) if schema is not None else None
+    return row is not None and row.role is op_table.Role.SOURCE

@@ -20,15 +20,17 @@ from torch import fx, nn
 from torch.nn.parameter import is_lazy
 
 from costmodel import ir
-from costmodel.arguments import Arguments, Inputs, inputs_fault, module_fault
-from costmodel.breaks import lacks_data
+from costmodel.capture.data_dependence import lacks_data
+from costmodel.capture.functional_variants import functional, writes_first
+from costmodel.capture.inputs import Arguments, Inputs, inputs_fault, module_fault
+from costmodel.capture.intercepts import WholeOperators, forgetful_autograd, refuse_autocast
+from costmodel.capture.module_state import scopes, untouched
+from costmodel.capture.recorder import Recorder, meta_like
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, DataDependentError, first_line, text_of
-from costmodel.forward import WholeOperators, forgetful_autograd, refuse_autocast, scopes, untouched
-from costmodel.functional import functional, writes_first
-from costmodel.guards import checked_modules
-from costmodel.passes import drop_dead_code
-from costmodel.record import Recorder, meta_like
+from costmodel.ir.passes import drop_dead_code
+
+ITERATED = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 _NOT_ATTRIBUTES = {"device", "pin_memory", "generator"}
 """Arguments that say where a tensor lies or comes from; a graph of the IR is about no device."""
@@ -283,3 +285,10 @@ def _arg(value: Any, refs: Mapping[fx.Node, ir.Ref]) -> ir.Arg:
     if value is None or isinstance(value, (bool, int, float, complex, str)):
         return value
     return str(value)
+
+
+def checked_modules(root: nn.Module) -> int:
+    """How many modules a compiled call checks one by one: containers that are not empty, and all that hold one."""
+    paths = {path for path, module in root.named_modules() if isinstance(module, ITERATED) and len(module)}
+    holders = {path[:end] for path in paths for end, letter in enumerate(path) if letter == "."}
+    return len(paths | holders | {""}) if paths else 0

@@ -44,7 +44,7 @@ def guarded(command: Callable[[], int]) -> int:
 
 def _run(command: Callable[[], int], status: mmap.mmap, parent: int) -> None:
     """The child's part; leaves by SystemExit, as a process does whose main function has returned."""
-    from collectors.process import die_with_parent
+    from collectors.processes.process import die_with_parent
 
     die_with_parent(parent)
     process = os.getpid()
@@ -80,6 +80,6 @@ def _end_by(number: int) -> None:
 
 
 def _described(end: int) -> str:
-    from collectors.process import describe_exit
+    from collectors.processes.process import describe_exit
 
     return describe_exit(end)

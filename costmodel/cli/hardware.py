@@ -31,7 +31,7 @@ def hardware(
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
     """List the hardware profiles, or show the card of one: what was measured, on what, with what result."""
-    from costmodel.hardware import list_profiles, load_profile, resolve_default
+    from costmodel.profiles.profile import list_profiles, load_profile, resolve_default
 
     with opened(output) as write:
         if name is not None:

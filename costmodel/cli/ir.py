@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.common import choose_hardware, running_user_code
-from costmodel.cli.output import opened
+from costmodel.cli.output import choose_hardware, opened, running_user_code
 from costmodel.errors import RequestError
 from costmodel.report.escape import terminal
 
 if TYPE_CHECKING:
-    from costmodel.hardware import Profile
     from costmodel.ir import Graph
+    from costmodel.profiles.profile import Profile
 
 
 class Form(StrEnum):
@@ -61,10 +60,10 @@ def ir(
     if hardware is not None and wanted is not Form.SVG:
         raise RequestError(f"--hardware is for --as svg; --as {wanted} is the same on all")
     with opened(output) as write:
-        from costmodel.hardware import load_profile
+        from costmodel.profiles.profile import load_profile
 
         profile = load_profile(choose_hardware(hardware, quiet)) if wanted is Form.SVG else None
-        from costmodel.capture import capture
+        from costmodel.capture.trace import capture
         from costmodel.zoo import load
 
         with running_user_code(model):
@@ -80,23 +79,23 @@ def _shown(graph: Graph, form: Form) -> str:
         return f"{graph}\n"
     if form is Form.STREAMIT:
         return _streamit(graph)
-    from costmodel import draw
-    from costmodel.draw.labels import unit_label
+    from costmodel import drawing
+    from costmodel.drawing.labels import unit_label
+    from costmodel.prediction.layers import find_units
     from costmodel.streams import format_tree, unit_tree
-    from costmodel.units import find_units
 
     units = find_units(graph)
     if form is Form.UNITS:
         return "".join(f"{terminal(str(unit))}\n" for unit in units)
     if form is Form.STREAMS:
         return format_tree(unit_tree(graph, units), unit_label) + "\n"
-    return draw.to_dot(graph, units) if form is Form.DOT else draw.to_json(graph, units)
+    return drawing.to_dot(graph, units) if form is Form.DOT else drawing.to_json(graph, units)
 
 
 def _streamit(graph: Graph) -> str:
     """Source text, after what a pass takes and makes, and what shared results cost in it."""
-    from costmodel.stream_program import filters, lower, rates, streamit
-    from costmodel.stream_program.replicate import join_cost
+    from costmodel.streamit import filters, lower, rates, streamit
+    from costmodel.streamit.replicate import join_cost
 
     program = lower(graph)
     rate, name = rates(program), terminal(graph.name)
@@ -107,9 +106,9 @@ def _streamit(graph: Graph) -> str:
 
 
 def _drawn(graph: Graph, profile: Profile) -> str:
-    from costmodel.draw import to_svg
-    from costmodel.predict import predict_graph
-    from costmodel.units import find_units
+    from costmodel.drawing import to_svg
+    from costmodel.prediction.layers import find_units
+    from costmodel.prediction.predict import predict_graph
 
     speedups = [layer.speedup for layer in predict_graph(graph, profile).layers]
     return to_svg(graph, find_units(graph), speedups, f"{graph.name}: predicted speedup of each unit on {profile.name}")

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.common import busy, choose_hardware, running_user_code, terminal_width
-from costmodel.cli.output import note, opened
+from costmodel.cli.output import busy, choose_hardware, note, opened, running_user_code, terminal_width
 from costmodel.errors import RequestError
 
 
@@ -53,9 +52,9 @@ def memory(
     if save_plan is not None and output is not None and save_plan.resolve() == output.resolve():
         raise RequestError(f"both the report and the plan would go to {output}; give two files")
     with opened(output) as write, opened(save_plan) as save:
-        from costmodel.memory.plan import make_plan
-        from costmodel.memory_analysis import analyze_memory
-        from costmodel.report.memory import render_memory
+        from costmodel.memory.analysis import analyze_memory
+        from costmodel.memory.checkpoint_plan import make_plan
+        from costmodel.memory.report import render_memory
         from costmodel.zoo import load
 
         hardware = choose_hardware(hardware, quiet)

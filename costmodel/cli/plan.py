@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.common import busy, choose_hardware, running_user_code, terminal_width
-from costmodel.cli.output import note, opened
+from costmodel.cli.output import busy, choose_hardware, note, opened, running_user_code, terminal_width
 from costmodel.errors import RequestError
 
 
@@ -61,8 +60,8 @@ def plan(
     """Plan how MODEL should run: each region eager, by Inductor or by cuDNN, all in one CUDA graph. Runs nothing."""
     limit = math.inf if memory_limit is None else parse_size(memory_limit)
     profile = choose_hardware(hardware, quiet)
-    from costmodel.planning import plan as make_plan
-    from costmodel.report.plans import render_plan
+    from costmodel.planning.api import plan as make_plan
+    from costmodel.planning.plan_report import render_plan
     from costmodel.zoo import load
 
     with opened(output) as save, opened(None) as write:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from costmodel.cli import options, streams
-from costmodel.cli.common import choose_hardware, running_user_code, terminal_width
-from costmodel.cli.output import Write, opened
+from costmodel.cli.output import Write, choose_hardware, opened, running_user_code, terminal_width
 from costmodel.cli.run import WRONG_REQUEST, complain, message_of, print_traceback
 from costmodel.errors import RequestError
 
@@ -43,8 +42,8 @@ def predict(
     debug: options.Debug = False,
 ) -> None:
     """Predict what torch.compile would do to each MODEL: latency, speedup, compile time. Runs nothing."""
-    from costmodel.hardware import load_profile
-    from costmodel.hosts import resolve_host
+    from costmodel.profiles.hosts import resolve_host
+    from costmodel.profiles.profile import load_profile
 
     if len(models) > 1:
         gc.enable()
@@ -82,7 +81,7 @@ def _predict_one(
     shapes: Sequence[tuple[int, ...]],
     frontend: str,
 ) -> Report:
-    from costmodel.predict import predict as predict_module
+    from costmodel.prediction.predict import predict as predict_module
     from costmodel.zoo import load
 
     with running_user_code(spec):
@@ -125,7 +124,7 @@ def _attempts(models: Sequence[str], how: tuple[Any, ...], jobs: int, debug: boo
     elif jobs == 1:
         yield from (_attempt((index, spec, how, debug)) for index, spec in enumerate(models))
     else:
-        from collectors.pool import in_parallel
+        from collectors.processes.process_pool import in_parallel
 
         numbered = [(index, spec, how, debug) for index, spec in enumerate(models)]
         done: dict[int, Report | str] = {}

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.collect_options import check_form
+from costmodel.cli.collect import check_form
 from costmodel.cli.output import note, opened
 from costmodel.errors import DatasetError, RequestError
 
@@ -33,9 +33,9 @@ def train(
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
     """Train the profile NAME from its dataset (units.parquet, or what `costmodel collect` left) and score it."""
-    from costmodel.hardware import shipped_directory, user_directory
-    from costmodel.make_profile import make_profile
-    from costmodel.train import THOROUGH, Settings
+    from costmodel.calibration.make_profile import make_profile
+    from costmodel.profiles.profile import shipped_directory, user_directory
+    from costmodel.training.kernel_models import THOROUGH, Settings
 
     check_form(hardware)
     place = directory or user_directory() / hardware
@@ -56,6 +56,6 @@ def _export(place: Path) -> None:
     ledger = place / "ledger.sqlite"
     if not ledger.exists():
         raise DatasetError(f"{place}: no dataset there; run `costmodel collect --hardware {place.name}` first")
-    from collectors.export import export
+    from collectors.sweep.export import export
 
     export(ledger, place / "units.parquet")

@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.common import choose_hardware, running_user_code, terminal_width
-from costmodel.cli.output import note, opened
+from costmodel.cli.output import choose_hardware, note, opened, running_user_code, terminal_width
 from costmodel.cli.run import MISSED
 from costmodel.errors import RequestError
 
@@ -65,13 +64,13 @@ def validate(
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # read when torch is imported; its profiler talks on standard error
     with opened(output) as write:
         profile = choose_hardware(hardware, quiet)
-        from costmodel.hardware import load_profile
-        from costmodel.plan import Plan
-        from costmodel.planning import plan as make_plan
-        from costmodel.report.plans import render_validation
-        from costmodel.settle import settle
-        from costmodel.validate import USUAL, resolve_device
-        from costmodel.validate import validate as compare
+        from costmodel.measurement.cpu_determinism import settle
+        from costmodel.measurement.validation import USUAL, resolve_device
+        from costmodel.measurement.validation import validate as compare
+        from costmodel.measurement.validation_report import render_validation
+        from costmodel.planning.api import plan as make_plan
+        from costmodel.planning.plan import Plan
+        from costmodel.profiles.profile import load_profile
         from costmodel.zoo import load_real
 
         place = resolve_device(device)

@@ -1,7 +1,7 @@
 """Graphs as pictures and data: SVG, Graphviz's DOT, JSON."""
 
-from costmodel.draw.to_dot import to_dot
-from costmodel.draw.to_json import to_json
-from costmodel.draw.to_svg import to_svg
+from costmodel.drawing.to_dot import to_dot
+from costmodel.drawing.to_json import to_json
+from costmodel.drawing.to_svg import to_svg
 
 __all__ = ["to_dot", "to_json", "to_svg"]

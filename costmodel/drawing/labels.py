@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from costmodel import ops
+from costmodel.ir import operators
+from costmodel.prediction.layers import Unit
 from costmodel.report.escape import terminal
-from costmodel.units import Unit
 
 _LONGEST = 100
 """Characters of a name that a drawing shows."""
@@ -12,7 +12,7 @@ _LONGEST = 100
 
 def unit_operators(unit: Unit) -> str:
     """The unit's operators, as users know them: `conv2d+batch_norm+relu`."""
-    return "+".join(map(ops.kind_of, unit.ops))
+    return "+".join(map(operators.kind_of, unit.ops))
 
 
 def unit_label(unit: Unit) -> str:

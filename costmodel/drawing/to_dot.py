@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from costmodel.draw.colors import speedup_color
-from costmodel.draw.labels import shortened, speedup_text, unit_operators
+from costmodel.drawing.colors import speedup_color
+from costmodel.drawing.labels import shortened, speedup_text, unit_operators
 from costmodel.ir import Graph
+from costmodel.prediction.layers import Unit
 from costmodel.report.escape import dot
 from costmodel.streams import unit_dependencies
-from costmodel.units import Unit
 
 
 def to_dot(graph: Graph, units: Sequence[Unit], speedups: Sequence[float | None] | None = None) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType
+from costmodel.prediction.layers import Unit
 from costmodel.report.to_json import json_text
 from costmodel.streams import Dag, Leaf, Node, Pipeline, children_of, unit_dependencies, unit_tree
-from costmodel.units import Unit
 
 SCHEMA = 1
 

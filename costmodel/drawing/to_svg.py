@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from costmodel.draw.colors import LIMIT, UNKNOWN, speedup_color
-from costmodel.draw.labels import shortened, speedup_text, unit_operators
-from costmodel.draw.layout import Placed, Wire, arrange
+from costmodel.drawing.colors import LIMIT, UNKNOWN, speedup_color
+from costmodel.drawing.labels import shortened, speedup_text, unit_operators
+from costmodel.drawing.layout import Placed, Wire, arrange
 from costmodel.ir import Graph
+from costmodel.prediction.layers import Unit
 from costmodel.report.escape import markup
 from costmodel.streams import unit_tree
-from costmodel.units import Unit
 
 _CHARACTER = 6.8
 """Width of a character, at 11 pixels."""

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import nn
 
-from costmodel.arguments import Arguments
-from costmodel.capture import tensors_in
+from costmodel.capture.inputs import Arguments
+from costmodel.capture.trace import tensors_in
 
 FACTOR = 4.0
 """How many times eager execution's own error against float64 is allowed."""

@@ -10,15 +10,15 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 
 from costmodel import checks
-from costmodel.arguments import Arguments, Inputs, inputs_fault, module_fault
+from costmodel.capture.executable import Exact
+from costmodel.capture.inputs import Arguments, Inputs, inputs_fault, module_fault
+from costmodel.capture.shared_module import FORWARD_HOOKS, Specialized, is_transformed, plain, shared_copy, specialize
 from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
 from costmodel.errors import PlanError
-from costmodel.exact import Exact
-from costmodel.execute import Replay, searching
-from costmodel.plan import Plan, Region
-from costmodel.ready import RUNNER, Runner, device_of, signature_of
-from costmodel.sharing import FORWARD_HOOKS, Specialized, is_transformed, plain, shared_copy, specialize
+from costmodel.execution.cuda_graph import Replay, searching
+from costmodel.execution.runner import RUNNER, Runner, device_of, signature_of
+from costmodel.planning.plan import Plan, Region
 
 __all__ = ["Planned", "apply", "device_of"]
 

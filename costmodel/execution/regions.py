@@ -7,24 +7,23 @@ computed once; each region becomes a callable, equal regions the same one. The m
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 
-from costmodel.emit import build_module
+from costmodel.capture.executable import Exact
 from costmodel.errors import PlanError
-from costmodel.exact import Exact
-from costmodel.freeze import Frozen
-from costmodel.gate import allowed_error, worst_error
-from costmodel.inductor import compile_module
+from costmodel.execution.fx_module import build_module
+from costmodel.execution.inductor_compile import compile_module
+from costmodel.execution.numerics import allowed_error, worst_error
 from costmodel.ir import Graph, Ref
-from costmodel.lanes import barriers
-from costmodel.plan import Region
-from costmodel.regions import Cutter, Part, fused_part
+from costmodel.ir.subgraph import Cutter, Part, fused_part
+from costmodel.planning.plan import Region
+from costmodel.planning.stream_assignment import barriers
+from costmodel.rewrites.hoist_constants import Frozen
 
 Call = Callable[..., Sequence[torch.Tensor]]
 REGION_ERROR = 5e-4
@@ -217,55 +216,3 @@ def prepare(frozen: Frozen, exact: Exact, state: Mapping[str, torch.Tensor], dev
         made = build_module(frozen.preparation, device)(*[known[value.name] for value in frozen.preparation.values])
     new = [value.name for value in frozen.main.values if value.role == "param" and value.name not in known]
     return known | dict(zip(new, made, strict=True))
-
-
-@contextmanager
-def searching(wanted: bool) -> Iterator[None]:
-    """Inside, cuDNN times its algorithms for each new convolution and takes the fastest, if wanted."""
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = wanted or before
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = before
-
-
-class Replay:
-    """A program captured in one CUDA graph with inputs of its own; a call copies into them, replays, and copies out.
-
-    Attributes:
-        program: what was captured; kept, for the graph reads its parameters where they lie.
-
-    Args:
-        program: what is captured.
-        inputs: of the kind that it is for.
-    """
-
-    def __init__(self, program: Program, inputs: Sequence[torch.Tensor]) -> None:
-        self.program = program
-        self._stream = torch.cuda.current_stream()
-        self._inputs = [tensor.clone(memory_format=torch.preserve_format) for tensor in inputs]
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(2):  # the first call compiles and searches; libraries make their workspaces
-                program.run(self._inputs)
-        torch.cuda.current_stream().wait_stream(stream)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            if program.lanes > 1:
-                others = [torch.cuda.Stream() for _ in range(program.lanes - 1)]
-                self._outputs = program.fork(self._inputs, [torch.cuda.current_stream(), *others])
-            else:
-                self._outputs = program.run(self._inputs)
-
-    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The outputs of one pass, in memory of their own; after all that was issued to the last call's stream."""
-        stream = torch.cuda.current_stream()
-        if stream != self._stream:
-            stream.wait_stream(self._stream)
-            self._stream = stream
-        for static, given in zip(self._inputs, inputs, strict=True):
-            static.copy_(given)
-        self._graph.replay()
-        return [output.clone() for output in self._outputs]

@@ -14,19 +14,20 @@ import torch
 from torch import nn
 from torch.utils._pytree import TreeSpec, tree_flatten
 
-from costmodel import gate
-from costmodel.arguments import Arguments, Inputs
-from costmodel.capture import tensors_in
+from costmodel.capture.executable import Exact, capture_exactly
+from costmodel.capture.inputs import Arguments, Inputs
+from costmodel.capture.shared_module import FORWARD_HOOKS, Specialized, plain
+from costmodel.capture.trace import tensors_in
 from costmodel.errors import CostmodelError, PlanError, first_line, text_of
-from costmodel.exact import Exact, capture_exactly
-from costmodel.execute import Call, Program, Replay, prepare, searching
-from costmodel.freeze import freeze
-from costmodel.gate import random_like
+from costmodel.execution import numerics
+from costmodel.execution.cuda_graph import Replay, searching
+from costmodel.execution.numerics import random_like
+from costmodel.execution.regions import Call, Program, prepare
+from costmodel.execution.snapshot import Snapshot
 from costmodel.ir import Graph
-from costmodel.moves import rewrite
-from costmodel.plan import Plan, Region
-from costmodel.sharing import FORWARD_HOOKS, Specialized, plain
-from costmodel.snapshot import Snapshot
+from costmodel.planning.plan import Plan, Region
+from costmodel.rewrites.hoist_constants import freeze
+from costmodel.rewrites.registry import rewrite
 
 RUNNER = "_costmodel_runner"
 """Attribute of an applied module that holds its runner."""
@@ -258,11 +259,11 @@ class Trial:
     @classmethod
     def of(cls, module: nn.Module, example: Arguments) -> Trial:
         """The outputs of a module on random inputs."""
-        return cls(list(tensors_in(example.passed_to(module))), gate.reference(module, example))
+        return cls(list(tensors_in(example.passed_to(module))), numerics.reference(module, example))
 
     def is_passed_by(self, program: Program | Replay, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether a program's outputs are as good as eager execution's."""
-        return gate.passes(lambda: program.run(tensors), self.eager, self.exact)
+        return numerics.passes(lambda: program.run(tensors), self.eager, self.exact)
 
 
 def _fault(program: Program, tensors: Sequence[torch.Tensor], trial: Trial) -> str:

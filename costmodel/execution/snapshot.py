@@ -9,7 +9,7 @@ from operator import attrgetter, is_, methodcaller
 import torch
 from torch import nn
 
-from costmodel.sharing import FORWARD_HOOKS
+from costmodel.capture.shared_module import FORWARD_HOOKS
 
 _MEMBERS = ("_parameters", "_buffers", "_modules")
 _PLAIN = (torch.Tensor, nn.Parameter)

@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from costmodel import ops
 from costmodel.features.aten import aten_features
-from costmodel.features.fused import triton_features
-from costmodel.features.libraries import attention_features, conv_features, gemm_features
-from costmodel.features.numbers import log2_of
+from costmodel.features.library_calls import attention_features, conv_features, gemm_features
 from costmodel.features.roofline import CONVOLUTIONS, Roofline, anchor_flops
-from costmodel.ir import DTYPE_BYTES
-from costmodel.kernels import Kernel
-from costmodel.traffic import traffic_bytes
+from costmodel.features.scalars import log2_of
+from costmodel.features.triton import triton_features
+from costmodel.ir import DTYPE_BYTES, operators
+from costmodel.ir import flops as flops_module
+from costmodel.kernels.kernel import Kernel
+from costmodel.kernels.traffic import traffic_bytes
 
 __all__ = [
     "CONVOLUTIONS",
@@ -45,7 +45,7 @@ def group_of(kernel: Kernel) -> str:
         return "conv"
     if anchor.base == "scaled_dot_product_attention":
         return "attention"
-    return "gemm" if ops.lookup(anchor).flops is ops.matmul_flops else "aten"
+    return "gemm" if operators.lookup(anchor).flops is flops_module.matmul_flops else "aten"
 
 
 def featurize(kernel: Kernel, roofline: Roofline, multiprocessors: int, position: float = 0.5) -> dict[str, float]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-from costmodel import ops
-from costmodel.features.numbers import log2_of, number, window
-from costmodel.ir import Graph, Op
-from costmodel.kernels import Kernel
-from costmodel.strides import walk_of
+from costmodel.features.scalars import log2_of, number, window
+from costmodel.ir import Graph, Op, operators
+from costmodel.ir.strides import walk_of
+from costmodel.kernels.kernel import Kernel
 
 LONG_RUN = 1024
 """Elements in a row beyond which a longer row makes no difference."""
@@ -48,7 +47,7 @@ def aten_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
     graph, op = kernel.graph, kernel.anchor
     sources = [graph.type_of(ref) for ref in op.refs()]
     largest = max([op.type, *sources], key=lambda kind: kind.numel)
-    row = ops.lookup(op)
+    row = operators.lookup(op)
     kind = "upsample" if "upsample" in op.base else row.kind
     named = {f"is_{one}": float(kind == one) for one in _ATEN_KINDS}
     return named | {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from costmodel.features.numbers import elongation, largest, log2_of, number, odd, operand, side, tiling
+from costmodel.features.scalars import elongation, largest, log2_of, number, odd, operand, side, tiling
 from costmodel.ir import Graph, Op, Ref
-from costmodel.kernels import Kernel, grouping
-from costmodel.strides import strides_of
+from costmodel.ir.strides import strides_of
+from costmodel.kernels.kernel import Kernel, grouping
 
 
 def conv_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:

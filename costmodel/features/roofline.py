@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from costmodel import ops
-from costmodel.kernels import Kernel
-from costmodel.ops import Role
-from costmodel.traffic import traffic_bytes
+from costmodel.ir import flops, operators
+from costmodel.ir.op_table import Role
+from costmodel.kernels.kernel import Kernel
+from costmodel.kernels.traffic import traffic_bytes
 
-_PRODUCTS = (ops.matmul_flops, ops.attention_flops)
+_PRODUCTS = (flops.matmul_flops, flops.attention_flops)
 CONVOLUTIONS = frozenset({"convolution", "cudnn_convolution_relu", "cudnn_convolution_add_relu"})
 """Convolutions as they are, and those that cuDNN fuses with what follows: what holds for one tells of the others."""
 
@@ -45,11 +45,13 @@ class Roofline:
     def peak_of(self, kernel: Kernel) -> float:
         """The arithmetic ceiling of a kernel's anchor; infinite where arithmetic is not counted."""
         anchor = kernel.anchor
-        kind = "conv" if anchor.base in CONVOLUTIONS else "matmul" if ops.lookup(anchor).flops in _PRODUCTS else ""
+        kind = (
+            "conv" if anchor.base in CONVOLUTIONS else "matmul" if operators.lookup(anchor).flops in _PRODUCTS else ""
+        )
         return self.peak.get(f"{kind}.{anchor.type.dtype}", math.inf)
 
 
 def anchor_flops(kernel: Kernel) -> int:
     """Arithmetic of the library call in a kernel; 0 for a fused group."""
     anchor = kernel.anchor
-    return ops.flops(kernel.graph, anchor) if ops.lookup(anchor).role is Role.EXTERN else 0
+    return operators.flops(kernel.graph, anchor) if operators.lookup(anchor).role is Role.EXTERN else 0

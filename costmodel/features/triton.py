@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from costmodel import ops
-from costmodel.features.numbers import log2_of, window
-from costmodel.ir import Ref
-from costmodel.kernels import Kernel
-from costmodel.ops import Role
-from costmodel.reductions import split_reduction
-from costmodel.traffic import needed_elements
+from costmodel.features.scalars import log2_of, window
+from costmodel.inductor.split_reductions import split_reduction
+from costmodel.ir import Ref, operators
+from costmodel.ir.op_table import Role
+from costmodel.kernels.kernel import Kernel
+from costmodel.kernels.traffic import needed_elements
 
 
 def triton_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
     """Of a fused group."""
     graph = kernel.graph
     made = {op.name: op for op in graph.ops}
-    computing = [op for op in graph.ops if ops.lookup(op).role is not Role.VIEW]
-    views = [op for op in graph.ops if ops.lookup(op).role is Role.VIEW]
-    reductions = [op for op in computing if ops.lookup(op).role is Role.REDUCTION]
+    computing = [op for op in graph.ops if operators.lookup(op).role is not Role.VIEW]
+    views = [op for op in graph.ops if operators.lookup(op).role is Role.VIEW]
+    reductions = [op for op in computing if operators.lookup(op).role is Role.REDUCTION]
     outputs = [graph.type_of(ref) for ref in graph.outputs]
     needed = needed_elements(graph)
     results = (Ref(op.name, index) for op in computing for index in range(len(op.types)))
@@ -29,7 +28,7 @@ def triton_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
     first = graph.type_of(reductions[0].refs()[0]) if reductions else anchor.type
     return {
         "operators": float(len(computing)),
-        "work": float(sum(ops.lookup(op).work for op in computing)),
+        "work": float(sum(operators.lookup(op).work for op in computing)),
         "inputs": float(len(inputs)),
         "large_inputs": float(sum(kind.numel * 4 > domain for kind in inputs)),
         "outputs": float(len(outputs)),
@@ -40,8 +39,8 @@ def triton_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         "reduces_nhwc": float(bool(reductions) and first.layout == "nhwc"),
         "split": float(any(split_reduction(graph, op, made.get).levels > 1 for op in reductions)),
         "log_windows": log2_of(sum(window(op) for op in computing)),
-        "cats": float(sum(ops.lookup(op).role is Role.CONCAT for op in computing)),
-        "cat_inputs": float(sum(len(op.refs()) for op in computing if ops.lookup(op).role is Role.CONCAT)),
+        "cats": float(sum(operators.lookup(op).role is Role.CONCAT for op in computing)),
+        "cat_inputs": float(sum(len(op.refs()) for op in computing if operators.lookup(op).role is Role.CONCAT)),
         "copies": float(sum(op.base == "clone" for op in computing)),
         "to_nhwc": float(
             any(op.base == "clone" and op.arg("memory_format") == "torch.channels_last" for op in computing)
@@ -55,7 +54,7 @@ def triton_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         "indexing": float(
             any(op.base in ("index", "roll", "constant_pad_nd", "index_select", "gather") for op in computing)
         ),
-        "transcendental": float(sum(ops.lookup(op).work >= 4 for op in computing)),
+        "transcendental": float(sum(operators.lookup(op).work >= 4 for op in computing)),
         "log_last": log2_of(anchor.type.shape[-1] if anchor.type.shape else 1),
         "log_channels": log2_of(anchor.type.shape[1] if len(anchor.type.shape) > 1 else 1),
         "blocks": log2_of(domain / 1024 / multiprocessors),

@@ -7,12 +7,11 @@ name. They are ATen operators, so that a rewritten graph can still be run; only 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 
-from costmodel import ops
-from costmodel.ir import HALF_PRECISION, Arg, Graph, Op, Ref, TensorType
-from costmodel.ops import Role
+from costmodel.ir import HALF_PRECISION, Arg, Graph, Op, Ref, TensorType, operators
+from costmodel.ir.builder import Rewrite, Site, rewritten
+from costmodel.ir.op_table import Role
 
 POINTWISE_CAT_INPUTS = 8
 """`config.max_pointwise_cat_inputs`: up to so many tensors are joined inside the kernel that uses them."""
@@ -21,56 +20,6 @@ POINTWISE_CAT_INPUTS = 8
 def decompose(graph: Graph, on_cpu: bool = False) -> Graph:
     """The graph after every rewrite that applies."""
     return rewritten(graph, CPU_REWRITES if on_cpu else REWRITES)
-
-
-def rewritten(graph: Graph, rewrites: Mapping[str, Rewrite]) -> Graph:
-    """The graph after each operator's rewrite, by its name, where it has one that applies."""
-    users = graph.users()
-    returned = frozenset(ref.name for ref in graph.outputs)
-    rewritten: list[Op] = []
-    for op in graph.ops:
-        rewrite = rewrites.get(op.base)
-        made = rewrite(Site(graph, op, users, returned)) if rewrite else None
-        rewritten += made or [op]
-    return replace(graph, ops=tuple(rewritten))
-
-
-@dataclass(slots=True)
-class Site:
-    """One operator where it stands, and the operators that it is rewritten into, all in its module.
-
-    Attributes:
-        graph: the graph before any rewrite.
-        op: the operator.
-        users: value -> the operators that read it.
-        returned: names of what the graph returns.
-    """
-
-    graph: Graph
-    op: Op
-    users: Mapping[str, list[Op]]
-    returned: Set[str]
-    _made: list[Op] = field(default_factory=list)
-
-    def ref(self, name: str) -> Ref | None:
-        """The argument of that name, if it is a tensor."""
-        ref = self.op.arg(name)
-        return ref if isinstance(ref, Ref) else None
-
-    def add(self, base: str, kind: TensorType | tuple[TensorType, ...], /, **args: Arg) -> Ref:
-        """One more operator, under a name of its own."""
-        types = kind if isinstance(kind, tuple) else (kind,)
-        name = f"{self.op.name}.{len(self._made)}"
-        self._made.append(Op(name, base, tuple(args.items()), types, self.op.module))
-        return Ref(name)
-
-    def finish(self, base: str, /, **args: Arg) -> list[Op]:
-        """The operator that takes the old name, and with it the old results."""
-        self._made.append(Op(self.op.name, base, tuple(args.items()), self.op.types, self.op.module))
-        return self._made
-
-
-Rewrite = Callable[[Site], list[Op] | None]
 
 
 def peel_convolution_bias(site: Site) -> list[Op] | None:
@@ -110,8 +59,8 @@ def only_pointwise_uses(site: Site) -> bool:
         users = site.users[name]
         if not users or name in site.returned:
             return False
-        views = [user.name for user in users if ops.lookup(user).role is Role.VIEW]
-        pointwise = [user for user in users if ops.lookup(user).role is Role.POINTWISE]
+        views = [user.name for user in users if operators.lookup(user).role is Role.VIEW]
+        pointwise = [user for user in users if operators.lookup(user).role is Role.POINTWISE]
         if len(views) + len(pointwise) < len(users):
             return False
         pending += views

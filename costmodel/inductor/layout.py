@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping
-from dataclasses import replace
-
-from costmodel import ops
-from costmodel.batch_of_one import plain_convolutions
-from costmodel.ir import Arg, Graph, Op, Ref, TensorType
-from costmodel.loop_orders import with_voted_orders
-from costmodel.ops import Role
-from costmodel.plain_orders import plainly_laid_out
-from costmodel.preferred_orders import preferring, with_preferred_orders
-from costmodel.realize import ATTENTION, CHANNELS_LAST, CUTTING, INSIDE
+from costmodel.inductor.channels_last import in_channels_last
+from costmodel.inductor.layout_batch_one import plain_convolutions
+from costmodel.inductor.layout_channels_last import preferring, with_preferred_orders
+from costmodel.inductor.layout_contiguous import plainly_laid_out
+from costmodel.inductor.layout_loop_order import with_voted_orders
+from costmodel.ir import Graph, Op, Ref, operators
 
 NODES_OF_FEW = 300
 """A graph of so many nodes for each convolution has only a few of them."""
@@ -34,7 +28,7 @@ def prefers_channels_last(graph: Graph, on_cpu: bool = False) -> bool:
         return False
     total = weighted = 0.0
     for op in convolutions:
-        flops = ops.flops(graph, op)
+        flops = operators.flops(graph, op)
         total += flops
         weighted += flops * weight[_convolution_class(graph, op)]
     return weighted <= total
@@ -67,145 +61,3 @@ def lay_out(graph: Graph, on_cpu: bool = False) -> Graph:
             channels_last = in_channels_last(graph, runnable=False, only=convolutions - plain, plain=plainly)
         graph = with_preferred_orders(channels_last)
     return with_voted_orders(graph)
-
-
-def in_channels_last(
-    graph: Graph, runnable: bool = True, only: Collection[str] | None = None, plain: Collection[str] = ()
-) -> Graph:
-    """The graph with convolutions in channels-last order; what is not gets a `clone` operator before it.
-
-    With `runnable`, what names strides gets its operands in the order that it was captured with; without, the graph
-    only says what costs time, as Inductor arranges it: a convolution in plain order copies its input itself.
-
-    Args:
-        graph: its tensors in whatever layouts.
-        runnable: whether it is to be run.
-        only: names of the convolutions that are meant; all others are in plain order, and get a `clone` likewise.
-        plain: names of values that stay in plain order, whatever they are made of.
-    """
-    conversion = _Conversion(graph, runnable, only, plain)
-    for op in graph.ops:
-        conversion.add(op)
-    return replace(graph, ops=tuple(conversion.ops))
-
-
-STRIDED = frozenset({"as_strided", "as_strided_scatter", "as_strided_copy", "view_as_complex", "view.dtype"})
-"""Operators, or their overloads, that go by where elements lie in memory, and so hold for one layout."""
-
-
-def is_strided(op: Op) -> bool:
-    """Whether an operator's result depends on where its operand's elements lie."""
-    return op.base in STRIDED or op.op in STRIDED
-
-
-def with_pinned_strides(graph: Graph) -> Graph:
-    """The graph with what strides are named of in the order that it was captured in, whatever kernels choose.
-
-    A convolution may return channels-last order where the meta device said otherwise; `contiguous` copies only then.
-    """
-    made: list[Op] = []
-    for op in graph.ops:
-        source = op.arg("self")
-        if not is_strided(op) or not isinstance(source, Ref) or graph.type_of(source).layout != "nchw":
-            made.append(op)
-            continue
-        pinned = Op(f"{op.name}.pinned", "contiguous", (("self", source),), (graph.type_of(source),), op.module)
-        args = tuple((key, Ref(pinned.name) if key == "self" else value) for key, value in op.args)
-        made += [pinned, replace(op, args=args)]
-    return replace(graph, ops=tuple(made)).verify()
-
-
-class _Conversion:
-    """Rewrites a graph operator by operator, keeping the types that its tensors have got so far."""
-
-    def __init__(self, graph: Graph, runnable: bool, only: Collection[str] | None, plain: Collection[str]) -> None:
-        self.ops: list[Op] = []
-        self._graph, self._runnable, self._only, self._plain = graph, runnable, only, plain
-        self._types: dict[str, tuple[TensorType, ...]] = {value.name: (value.type,) for value in graph.values}
-        self._params = {value.name for value in graph.values if value.role == "param"}
-        self._converted: dict[tuple[Ref, str], Ref] = {}
-        self._attended = {ref.name for op in graph.ops if op.base == ATTENTION for ref in op.refs()}
-
-    def add(self, op: Op) -> None:
-        """One more operator: a convolution in the order that is wanted of it, another as its inputs lie."""
-        if op.base == "convolution" and len(op.type.shape) == 4:
-            layout = "nhwc" if self._only is None or op.name in self._only else "nchw"
-            args = tuple((key, self._operand(op, key, value, layout)) for key, value in op.args)
-            self._append(replace(op, args=args, types=(replace(op.type, layout=layout),)))
-        elif self._runnable and is_strided(op):
-            args = tuple((key, self._as_it_was(op, value)) for key, value in op.args)
-            self._append(replace(op, args=args))
-        elif op.name in self._plain or self._contiguous(op):
-            self._append(op)
-        else:
-            self._append(replace(_as_reshape(op), types=_propagated(op, self._types)))
-
-    def _contiguous(self, op: Op) -> bool:
-        """Whether a copy in plain order stays one: Inductor forgets what order was asked for, but for attention."""
-        plain = op.base == "clone" and op.arg("memory_format") == "torch.contiguous_format"
-        return plain and (self._runnable or op.name in self._attended)
-
-    def _append(self, op: Op) -> None:
-        self._types[op.name] = op.types
-        self.ops.append(op)
-
-    def _operand(self, op: Op, key: str, value: Arg, layout: str) -> Arg:
-        """As `require_channels_last` does it with a convolution's input and weight: a copy where strides are others."""
-        if key not in ("input", "weight") or not isinstance(value, Ref):
-            return value
-        kind = self._types[value.name][value.index]
-        same_either_way = kind.shape[1] == 1 or math.prod(kind.shape[2:]) == 1
-        if kind.layout == layout or same_either_way:
-            return value
-        if key == "input" and not self._runnable and (layout == "nchw" or self._is_part(value)):
-            order = () if layout == "nchw" else (("memory_format", CHANNELS_LAST),)
-            args = (("self", value), *order)
-            self._append(Op(f"{op.name}.input", INSIDE, args, (replace(kind, layout=layout),), op.module))
-            return Ref(f"{op.name}.input")
-        if (value, layout) not in self._converted:
-            self._converted[value, layout] = self._copy(value, replace(kind, layout=layout), op.module)
-        return self._converted[value, layout]
-
-    def _is_part(self, value: Ref) -> bool:
-        """Whether a value is some channels of a tensor in channels-last order, that are so far apart in memory."""
-        cut = next((op for op in reversed(self.ops) if op.name == value.name), None)
-        source = cut.refs()[0] if cut is not None and cut.base in CUTTING else None
-        return source is not None and self._types[source.name][source.index].layout == "nhwc"
-
-    def _as_it_was(self, op: Op, value: Arg) -> Arg:
-        """An operand of an operator that names strides: a copy in plain order, which they were meant for."""
-        if not isinstance(value, Ref) or self._graph.type_of(value).layout != "nchw":
-            return value
-        if self._types[value.name][value.index].layout == "nchw":
-            return value
-        return self._copy(value, self._graph.type_of(value), op.module)
-
-    def _copy(self, ref: Ref, kind: TensorType, module: str) -> Ref:
-        order = "channels_last" if kind.layout == "nhwc" else "contiguous_format"
-        args = (("self", ref), ("memory_format", f"torch.{order}"))
-        name = f"{ref.name}.{ref.index}.{kind.layout}"
-        if name in self._types:
-            return Ref(name)
-        copy = Op(name, "clone", args, (kind,), "" if ref.name in self._params else module)
-        self._append(copy)
-        return Ref(copy.name)
-
-
-def _as_reshape(op: Op) -> Op:
-    """A view of a tensor in another layout may need a copy: `reshape` allows for it."""
-    if op.op not in ("view", "_unsafe_view"):
-        return op
-    return replace(op, op="reshape", args=tuple(("shape" if key == "size" else key, value) for key, value in op.args))
-
-
-def _propagated(op: Op, types: Mapping[str, tuple[TensorType, ...]]) -> tuple[TensorType, ...]:
-    """Result types once inputs may lie in channels-last order: outputs follow their four-dimensional inputs."""
-    role = ops.lookup(op).role
-    sources = [types[ref.name][ref.index] for ref in op.refs()]
-    channels_last = any(kind.layout == "nhwc" and len(kind.shape) == 4 for kind in sources)
-    if not channels_last or role in (Role.EXTERN, Role.SOURCE):
-        return op.types
-    if op.base == "permute":
-        return (replace(op.type, layout="nchw" if op.arg("dims") == (0, 2, 3, 1) else "strided"),)
-    layout = "strided" if role is Role.VIEW else "nhwc"
-    return tuple(replace(kind, layout=layout) if len(kind.shape) == 4 else kind for kind in op.types)

@@ -12,11 +12,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from costmodel import ops
-from costmodel.ir import Graph, Op, Ref
-from costmodel.ops import Role
-from costmodel.realize import REGROUPING, Lowering
-from costmodel.strides import Strides, dense, strides_through
+from costmodel.inductor.lowering import Lowering
+from costmodel.ir import Graph, Op, Ref, operators
+from costmodel.ir.op_table import Role
+from costmodel.ir.operators import REGROUPING
+from costmodel.ir.strides import Strides, dense, strides_through
 
 
 def plain_convolutions(graph: Graph) -> frozenset[str]:
@@ -34,7 +34,7 @@ def _view_of_one(graph: Graph, op: Op, made: Mapping[str, Op]) -> Ref | None:
         return None
     _, of_each, *kernel = graph.type_of(weight).shape
     open_weight = len(kernel) == 2 and (of_each == 1 or math.prod(kernel) == 1)
-    viewed = images.name in made and ops.lookup(made[images.name]).role is Role.VIEW
+    viewed = images.name in made and operators.lookup(made[images.name]).role is Role.VIEW
     return images if open_weight and viewed and graph.type_of(images).shape[0] == 1 else None
 
 
@@ -56,7 +56,7 @@ def _views(graph: Graph, made: Mapping[str, Op]) -> dict[str, _View]:
     lowering, users = Lowering(graph), graph.users()
     views: dict[str, _View] = {}
     for op in graph.ops:
-        if ops.lookup(op).role is Role.VIEW:
+        if operators.lookup(op).role is Role.VIEW:
             source = op.refs()[0]
             kind = graph.type_of(source)
             seen = views.get(source.name)
@@ -72,7 +72,7 @@ def _views(graph: Graph, made: Mapping[str, Op]) -> dict[str, _View]:
 
 def _kept_at_once(lowering: Lowering, source: Op | None, users: Mapping[str, Sequence[Op]]) -> bool:
     """Whether a value is in memory when a view of it is made: users of the view come too late to have it kept."""
-    if source is None or ops.lookup(source).role in (Role.EXTERN, Role.REDUCTION):
+    if source is None or operators.lookup(source).role in (Role.EXTERN, Role.REDUCTION):
         return True
     return lowering.in_memory(source.name) and len(users[source.name]) > 1
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from costmodel import ops
-from costmodel.ir import Graph, Op, Ref, TensorType
-from costmodel.ops import Role
-from costmodel.realize import CHANNELS_LAST, CUTTING, INSIDE, READS_TO_REALIZE_REUSED, most_reads
-from costmodel.strides import dense, layout_of
+from costmodel.inductor.lowering import READS_TO_REALIZE_REUSED, most_reads
+from costmodel.ir import Graph, Op, Ref, TensorType, operators
+from costmodel.ir.op_table import Role
+from costmodel.ir.operators import CHANNELS_LAST, CUTTING, INSIDE
+from costmodel.ir.strides import dense, layout_of
 
 IN_PLACE = frozenset({"relu", "hardtanh"})
 """Activations that models compute in place, and that Inductor does not take apart."""
@@ -24,7 +24,7 @@ IN_PLACE = frozenset({"relu", "hardtanh"})
 def with_preferred_orders(graph: Graph) -> Graph:
     """The graph with those values in channels-last order; a view that is kept for its reads is a copy of its own."""
     preferred = preferring(graph)
-    made = [_laid_out(op, ops.lookup(op).role) if op.name in preferred else [op] for op in graph.ops]
+    made = [_laid_out(op, operators.lookup(op).role) if op.name in preferred else [op] for op in graph.ops]
     return replace(graph, ops=tuple(op for several in made for op in several))
 
 
@@ -37,7 +37,7 @@ def preferring(graph: Graph) -> frozenset[str]:
     """Of what is computed anew by each that reads it."""
     found: set[str] = set()
     for op in graph.ops:
-        role = ops.lookup(op).role
+        role = operators.lookup(op).role
         if role in (Role.EXTERN, Role.WINDOW) or op.base == INSIDE or op.arg("memory_format") == CHANNELS_LAST:
             for ref in op.refs():
                 reads.pop(_base(ref.name, made), None)
@@ -50,7 +50,7 @@ def preferring(graph: Graph) -> frozenset[str]:
             if not kept:
                 reads[op.name] = read
         else:
-            kept = role is Role.WINDOW and ops.window_elements(op) > most_reads(_calls(op, users))
+            kept = role is Role.WINDOW and operators.window_elements(op) > most_reads(_calls(op, users))
         one = len(op.types) == 1 or role is Role.WINDOW or op.base == "native_batch_norm"
         if kept and op.name in near and one and has_two_orders(op.type):
             reads.pop(op.name, None)
@@ -60,7 +60,7 @@ def preferring(graph: Graph) -> frozenset[str]:
 
 def _base(name: str, made: Mapping[str, Op]) -> str:
     """What a view is a view of, through views; any other value itself."""
-    while name in made and ops.lookup(made[name]).role is Role.VIEW and made[name].refs():
+    while name in made and operators.lookup(made[name]).role is Role.VIEW and made[name].refs():
         name = made[name].refs()[0].name
     return name
 
@@ -83,7 +83,7 @@ def _calls(op: Op, users: Mapping[str, Sequence[Op]]) -> list[Op]:
     After an activation in place each part of it is cut off by a call of its own: PyTorch makes views anew when it takes
     changes in place out of a graph.
     """
-    calls = [user for user in users[op.name] for _ in range(max(1, ops.lookup(user).uses))]
+    calls = [user for user in users[op.name] for _ in range(max(1, operators.lookup(user).uses))]
     if op.base in IN_PLACE:
         calls += [cut for cut in users[op.name] if cut.base in CUTTING and len(cut.types) > 1]
     return calls

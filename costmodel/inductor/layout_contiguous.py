@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from costmodel import ops
-from costmodel.ir import Graph, Op
-from costmodel.ops import Role
-from costmodel.preferred_orders import has_two_orders
-from costmodel.realize import CHANNELS_LAST, INSIDE, realize
+from costmodel.inductor.layout_channels_last import has_two_orders
+from costmodel.inductor.lowering import realize
+from costmodel.ir import Graph, Op, operators
+from costmodel.ir.op_table import Role
+from costmodel.ir.operators import CHANNELS_LAST, INSIDE
 
 
 def plainly_laid_out(graph: Graph, preferred: Collection[str]) -> frozenset[str]:
@@ -44,17 +44,17 @@ def plainly_laid_out(graph: Graph, preferred: Collection[str]) -> frozenset[str]
 
 def _is_joined(graph: Graph, made: Mapping[str, Op], result: Op) -> bool:
     """Whether a kernel's result is made of concatenations alone, as far as it is made of anything of its size."""
-    joins = any(ops.lookup(op).role is Role.CONCAT and op.type.shape == result.type.shape for op in made.values())
+    joins = any(operators.lookup(op).role is Role.CONCAT and op.type.shape == result.type.shape for op in made.values())
     read = {ref for op in made.values() for ref in op.refs() if ref.name not in made}
     return joins and all(graph.type_of(ref).shape != result.type.shape for ref in read)
 
 
 def _is_seen_by_libraries(result: Op, users: Mapping[str, Sequence[Op]]) -> bool:
     """Whether a library call reads it through views, be it a copy of what they see."""
-    views = [user for user in users[result.name] if ops.lookup(user).role is Role.VIEW]
+    views = [user for user in users[result.name] if operators.lookup(user).role is Role.VIEW]
     while views:
         for user in users[views.pop().name]:
-            role = ops.lookup(user).role
+            role = operators.lookup(user).role
             copied = user.base == INSIDE or user.arg("memory_format") == CHANNELS_LAST
             if role is Role.EXTERN or copied:
                 return True

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from costmodel import ops
-from costmodel.ir import Graph, Op, Ref, TensorType
-from costmodel.ops import Role
-from costmodel.realize import most_reads
-from costmodel.strides import Strides, dense, layout_of, strides_through
+from costmodel.inductor.lowering import most_reads
+from costmodel.ir import Graph, Op, Ref, TensorType, operators
+from costmodel.ir.op_table import Role
+from costmodel.ir.strides import Strides, dense, layout_of, strides_through
 
 ORDERS = ("nchw", "strided")
 """What the orders of those are called that vote: for a plain one, and for another."""
@@ -43,7 +42,7 @@ def with_voted_orders(graph: Graph) -> Graph:
     users = graph.users()
     made: list[Op] = []
     for op in graph.ops:
-        votes = _votes(op, types, inlined) if ops.lookup(op).role is Role.POINTWISE else None
+        votes = _votes(op, types, inlined) if operators.lookup(op).role is Role.POINTWISE else None
         if votes is not None and len(votes.reads) <= most_reads(users[op.name]):
             inlined[op.name] = votes
         strides[op.name] = _strides(op, types, strides)
@@ -67,7 +66,7 @@ def _votes(op: Op, types: Types, inlined: Mapping[str, Votes]) -> Votes:
 
 def _strides(op: Op, types: Types, strides: Mapping[str, Strides | None]) -> Strides | None:
     """Strides of a view; None of what is none, and where nothing tells."""
-    if ops.lookup(op).role is not Role.VIEW or not op.refs():
+    if operators.lookup(op).role is not Role.VIEW or not op.refs():
         return None
     ref = op.refs()[0]
     return strides_through(op, types[ref.name][ref.index], strides[ref.name], op.type)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from costmodel import ops
-from costmodel.ir import Graph, Op, TensorType
-from costmodel.ops import Role
-from costmodel.reductions import reduction_outer, split_reduction
-from costmodel.strides import REGROUPED, dense, layout_of, strides_through
+from costmodel.inductor.split_reductions import reduction_outer, split_reduction
+from costmodel.ir import Graph, Op, TensorType, op_table, operators
+from costmodel.ir.op_table import Role
+from costmodel.ir.operators import ATTENTION, CHANNELS_LAST, CUTTING, HEAVY, INSIDE, REGROUPING, SHIFTING, TURNING
+from costmodel.ir.strides import dense, layout_of, strides_through
 
 READS_TO_REALIZE_REUSED = 4
 """`config.realize_reads_threshold`: a value used twice is kept in memory if computing it reads more buffers."""
@@ -17,22 +17,6 @@ READS_TO_REALIZE = 8
 """`config.realize_acc_reads_threshold`: a value that reads more buffers is kept in any case."""
 WORK_TO_REALIZE = 30
 """`config.realize_opcount_threshold`: likewise for a value of more arithmetic."""
-HEAVY = frozenset({"exp", "log", "log10", "log1p", "log2", "sigmoid", "silu", "tanh"})
-"""`StorageBox.should_realize_on_reuse`: on a CPU, a value used twice is kept in memory if computing it takes these."""
-ATTENTION = "scaled_dot_product_attention"
-"""Copies of views are made for it, for it fixes their strides (`constrain_to_fx_strides`)."""
-INSIDE = "contiguous"
-"""The copy that a convolution makes of its input at each call, where that lies in an order that it cannot tell."""
-CHANNELS_LAST = "torch.channels_last"
-"""What a copy is asked for that a convolution wants."""
-REGROUPING = frozenset({*REGROUPED, "alias", "detach"})
-"""Views whose elements follow each other as before, whatever the shape."""
-TURNING = frozenset({"transpose", "swapaxes", "t", "permute"})
-"""Views of all elements, in another order."""
-CUTTING = frozenset({"split", "split_with_sizes", "chunk", "narrow", "slice"})
-"""Views of a part of the elements."""
-SHIFTING = frozenset({"roll", "flip"})
-"""Operators that read each element elsewhere."""
 Read = tuple[str, str]
 """A buffer and the order in which it is read: "" for its own order, else the views that change it."""
 
@@ -134,7 +118,7 @@ class Lowering:
 
     def lower(self, op: Op) -> None:
         """Adds one operator."""
-        row = ops.lookup(op)
+        row = operators.lookup(op)
         inside = [ref.name for ref in op.refs() if self._is_inside(ref.name)]
         if row.role in (Role.EXTERN, Role.WINDOW):
             for ref in op.refs():
@@ -160,7 +144,7 @@ class Lowering:
             name: of the value.
             alone: whether a view is kept as it is, a copy; else all that it is a view of is kept.
         """
-        while not alone and self._exprs[name].ops and ops.lookup(self._ops[name]).role is Role.VIEW:
+        while not alone and self._exprs[name].ops and operators.lookup(self._ops[name]).role is Role.VIEW:
             name = self._ops[name].refs()[0].name
         expr = self._exprs[name]
         if expr.ops:
@@ -190,7 +174,7 @@ class Lowering:
         """Lets the views of what is kept from now on read it."""
         pending = [op]
         while pending:
-            views = [user for user in self._users[pending.pop().name] if ops.lookup(user).role is Role.VIEW]
+            views = [user for user in self._users[pending.pop().name] if operators.lookup(user).role is Role.VIEW]
             for view in views:
                 if view.name in self._exprs:
                     self._exprs[view.name] = self._viewed(view)
@@ -201,7 +185,7 @@ class Lowering:
         for ref in op.refs():
             source = self._exprs[ref.name]
             several = ref.name in self._ops and len(self._ops[ref.name].types) > 1
-            part = several and ops.lookup(self._ops[ref.name]).role is Role.VIEW
+            part = several and operators.lookup(self._ops[ref.name]).role is Role.VIEW
             expr = expr.merged(source.reordered(f"#{ref.index}") if part else source)
         return expr
 
@@ -213,8 +197,8 @@ class Lowering:
             source = source.reordered(f"{op.base}{[value for key, value in op.args if key != 'self']}")
         return replace(source, ops=(*source.ops, op.name)) if source.ops else source
 
-    def _lower_pointwise(self, op: Op, row: ops.Row) -> None:
-        window = ops.window_elements(op) if row.role is Role.WINDOW else 0
+    def _lower_pointwise(self, op: Op, row: op_table.Row) -> None:
+        window = operators.window_elements(op) if row.role is Role.WINDOW else 0
         copied = self._is_copied_view(op) or self._is_inside(op.name)
         if copied:
             self.realize(op.refs()[0].name)
@@ -258,7 +242,7 @@ class Lowering:
         pending = [name]
         while pending:
             users = self._users[pending.pop()]
-            views = [user.name for user in users if ops.lookup(user).role is Role.VIEW]
+            views = [user.name for user in users if operators.lookup(user).role is Role.VIEW]
             total += len(users) - len(views)
             pending += views
         return total
@@ -278,7 +262,7 @@ class Lowering:
     def _computed(self, name: str) -> Op | None:
         """The operator that computes a value where it is used, or sees it there."""
         op = self._ops.get(name)
-        return op if op is not None and (self._exprs[name].ops or ops.lookup(op).role is Role.VIEW) else None
+        return op if op is not None and (self._exprs[name].ops or operators.lookup(op).role is Role.VIEW) else None
 
     def _join_in_place(self, op: Op) -> None:
         """The inputs have been copied into their places by kernels of their own; joining them costs nothing."""

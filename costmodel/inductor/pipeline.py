@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from costmodel.attention import unrolled
-from costmodel.decompose import decompose
-from costmodel.fuse import fuse
+from costmodel.inductor.decompositions import decompose
+from costmodel.inductor.layout import lay_out, prefers_channels_last
+from costmodel.inductor.lowering import Lowering, Node, realize
+from costmodel.inductor.reorder_for_locality import with_locality
+from costmodel.inductor.scheduler import fuse
 from costmodel.ir import Graph
-from costmodel.kernels import Extractor, Kernel
-from costmodel.layouts import lay_out, prefers_channels_last
-from costmodel.locality import with_locality
-from costmodel.realize import Lowering, Node, realize
+from costmodel.kernels.attention import unrolled
+from costmodel.kernels.extractor import Extractor
+from costmodel.kernels.kernel import Kernel
 
 __all__ = ["compiled_kernels", "lay_out", "lowered", "prefers_channels_last", "schedule"]
 

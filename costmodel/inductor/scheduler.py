@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from costmodel.realize import Node, Read
+from costmodel.inductor.lowering import Node, Read
 
 DISTANCE_TO_FUSE = 64
 """`Scheduler.are_long_distant_nodes`: loops that only share an input are not joined across so many others."""

@@ -9,10 +9,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from costmodel import ops
-from costmodel.ir import Graph, Op, Ref, TensorType
-from costmodel.ops import Role
-from costmodel.strides import Strides, dense, read_through
+from costmodel.ir import Graph, Op, Ref, TensorType, operators
+from costmodel.ir.op_table import Role
+from costmodel.ir.strides import Strides, dense, read_through
 
 MULTIPROCESSORS = 132
 """Of the H100 and H200."""
@@ -158,7 +157,7 @@ def _full_reads(graph: Graph, ref: Ref, computed: Callable[[str], Op | None]) ->
 
 def _sources(graph: Graph, op: Op, kind: TensorType) -> list[Ref] | None:
     """Of what an operator is given, what varies along all loops over its result; None if it keeps that in memory."""
-    role = ops.lookup(op).role
+    role = operators.lookup(op).role
     if op.base in INDIRECT:
         return []
     if role is Role.VIEW and op.refs():
@@ -173,7 +172,7 @@ def _seen(graph: Graph, op: Op, source: Ref, strides: Strides | None) -> Strides
 
     Along the dimension of a concatenation `SizeVarAllocator.stride_hints` sees no steps, for the inputs' begins differ.
     """
-    if ops.lookup(op).role is Role.VIEW:
+    if operators.lookup(op).role is Role.VIEW:
         return read_through(op, graph.type_of(source), strides, op.type)
     dim = op.arg("dim", 0)
     if op.base != "cat" or strides is None or not isinstance(dim, int):

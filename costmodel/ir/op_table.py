@@ -1,4 +1,4 @@
-"""The rows of the operator table, one a line; `costmodel.ops` looks them up.
+"""The rows of the operator table, one a line; `costmodel.ir.operators` looks them up.
 
 A row made by `view`, `source`, `pointwise`, `reduction` or `window` says only what is not that role's default: `work`
 (operations an element), `kind` (the name shown to users, else the operator's own), `uses`.
@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from costmodel.flops import (
+from costmodel.ir import Graph, Op
+from costmodel.ir.flops import (
     attention_flops,
     convolution_flops,
     matmul_flops,
@@ -19,7 +20,6 @@ from costmodel.flops import (
     recurrent_flops,
     roi_align_flops,
 )
-from costmodel.ir import Graph, Op
 
 
 class Role(StrEnum):

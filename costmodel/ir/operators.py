@@ -1,7 +1,7 @@
 """The operator table: for every ATen operator what it is called, how it fuses, and what it computes.
 
-Operators are matched exactly by their ATen name without the overload; the rows are in `costmodel.op_table`. FLOPs are
-counted as 2 x multiply-accumulates for convolutions, matrix products and attention, and as `work` an element for
+Operators are matched exactly by their ATen name without the overload; the rows are in `costmodel.ir.op_table`. FLOPs
+are counted as 2 x multiply-accumulates for convolutions, matrix products and attention, and as `work` an element for
 everything else. An operator without a row is never free: `lookup` says so, and callers name it in their output.
 """
 
@@ -11,9 +11,27 @@ import math
 from collections.abc import Iterable, Mapping
 
 from costmodel.errors import GraphError
-from costmodel.flops import attention_flops, convolution_flops, matmul_flops
 from costmodel.ir import Graph, Op
-from costmodel.op_table import ROWS, Role, Row
+from costmodel.ir.flops import attention_flops, convolution_flops, matmul_flops
+from costmodel.ir.op_table import ROWS, Role, Row
+from costmodel.ir.strides import REGROUPED
+
+HEAVY = frozenset({"exp", "log", "log10", "log1p", "log2", "sigmoid", "silu", "tanh"})
+"""`StorageBox.should_realize_on_reuse`: on a CPU, a value used twice is kept in memory if computing it takes these."""
+ATTENTION = "scaled_dot_product_attention"
+"""Copies of views are made for it, for it fixes their strides (`constrain_to_fx_strides`)."""
+INSIDE = "contiguous"
+"""The copy that a convolution makes of its input at each call, where that lies in an order that it cannot tell."""
+CHANNELS_LAST = "torch.channels_last"
+"""What a copy is asked for that a convolution wants."""
+REGROUPING = frozenset({*REGROUPED, "alias", "detach"})
+"""Views whose elements follow each other as before, whatever the shape."""
+TURNING = frozenset({"transpose", "swapaxes", "t", "permute"})
+"""Views of all elements, in another order."""
+CUTTING = frozenset({"split", "split_with_sizes", "chunk", "narrow", "slice"})
+"""Views of a part of the elements."""
+SHIFTING = frozenset({"roll", "flip"})
+"""Operators that read each element elsewhere."""
 
 __all__ = [
     "ANCHOR_RANK",

@@ -12,6 +12,9 @@ from dataclasses import dataclass, replace
 
 from costmodel.ir import Graph, Op, Ref, TensorType
 
+STRIDED = frozenset({"as_strided", "as_strided_scatter", "as_strided_copy", "view_as_complex", "view.dtype"})
+"""Operators, or their overloads, that go by where elements lie in memory, and so hold for one layout."""
+
 Strides = tuple[int, ...]
 REGROUPED = ("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze")
 """Views of another shape, whose elements follow each other as before."""
@@ -237,3 +240,25 @@ def _hop(shape: Sequence[int], one: Strides, other: Strides) -> int:
     """The second tensor's step along the dimension in which the first takes its smallest."""
     axes = [axis for axis, size in enumerate(shape) if size > 1]
     return other[min(axes, key=lambda axis: one[axis])] if axes else 1
+
+
+def is_strided(op: Op) -> bool:
+    """Whether an operator's result depends on where its operand's elements lie."""
+    return op.base in STRIDED or op.op in STRIDED
+
+
+def with_pinned_strides(graph: Graph) -> Graph:
+    """The graph with what strides are named of in the order that it was captured in, whatever kernels choose.
+
+    A convolution may return channels-last order where the meta device said otherwise; `contiguous` copies only then.
+    """
+    made: list[Op] = []
+    for op in graph.ops:
+        source = op.arg("self")
+        if not is_strided(op) or not isinstance(source, Ref) or graph.type_of(source).layout != "nchw":
+            made.append(op)
+            continue
+        pinned = Op(f"{op.name}.pinned", "contiguous", (("self", source),), (graph.type_of(source),), op.module)
+        args = tuple((key, Ref(pinned.name) if key == "self" else value) for key, value in op.args)
+        made += [pinned, replace(op, args=args)]
+    return replace(graph, ops=tuple(made)).verify()

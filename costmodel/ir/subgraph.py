@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from costmodel import ops
-from costmodel.ir import Graph, Op, Ref, Value
-from costmodel.ops import Role
+from costmodel.ir import Graph, Op, Ref, Value, operators
+from costmodel.ir.op_table import Role
 
 RELU = "relu"
 FUSED, FUSED_ADD = "cudnn_convolution_relu", "cudnn_convolution_add_relu"
@@ -76,14 +75,14 @@ def fused_part(part: Part) -> Part | None:
     views of its result after it.
     """
     graph = part.graph
-    convolution, *rest = (op for op in graph.ops if ops.lookup(op).role is not Role.VIEW)
+    convolution, *rest = (op for op in graph.ops if operators.lookup(op).role is not Role.VIEW)
     if not is_fusible(convolution) or not rest:
         return None
     last, before = rest[-1], [convolution, *rest][-2]
     if last.base != RELU or last.arg("self") != Ref(before.name):
         return None
     inside = {op.name for op in (convolution, *rest[:-1])}
-    views = [op for op in graph.ops if ops.lookup(op).role is Role.VIEW]
+    views = [op for op in graph.ops if operators.lookup(op).role is Role.VIEW]
     if any(ref.name in inside for refs in (graph.outputs, *(op.refs() for op in views)) for ref in refs):
         return None
     addend = addend_of(rest[0], convolution) if len(rest) == 2 else None

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from costmodel.decompose import Site, rewritten
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType
+from costmodel.ir.builder import Site, rewritten
 
 NATIVE = "_native_multi_head_attention"
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from costmodel import ops
-from costmodel.ir import Graph, Op, TensorType
-from costmodel.ops import Role
-from costmodel.strides import Strides, dense, dense_in, strides_through
+from costmodel.ir import Graph, Op, TensorType, operators
+from costmodel.ir.op_table import Role
+from costmodel.ir.strides import Strides, dense, dense_in, strides_through
 
 Order = tuple[int, ...]
 """Dimensions, from the outermost in memory to the innermost."""
@@ -26,7 +25,7 @@ def memory_orders(graph: Graph) -> dict[str, Order]:
     strides: dict[str, Strides | None] = {value.name: dense(value.type) for value in graph.values}
     found: dict[str, Order] = {}
     for op in graph.ops:
-        if ops.lookup(op).role is Role.VIEW:
+        if operators.lookup(op).role is Role.VIEW:
             source = op.refs()[0]
             before = strides[source.name] if source.index == 0 else None
             strides[op.name] = strides_through(op, graph.type_of(source), before, op.type)
@@ -73,7 +72,7 @@ def _undone(graph: Graph) -> dict[str, Order]:
 
 
 def _of_first_operand(graph: Graph, op: Op, strides: Mapping[str, Strides | None]) -> Order | None:
-    if ops.lookup(op).role is not Role.POINTWISE:
+    if operators.lookup(op).role is not Role.POINTWISE:
         return None
     whole = (ref for ref in op.refs() if graph.type_of(ref).shape == op.type.shape)
     first = next(whole, None)

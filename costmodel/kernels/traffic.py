@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from costmodel import ops
-from costmodel.ir import DTYPE_BYTES, Graph, Op, Ref
-from costmodel.ops import Role
+from costmodel.ir import DTYPE_BYTES, Graph, Op, Ref, operators
+from costmodel.ir.op_table import Role
 
 
 def traffic_bytes(graph: Graph) -> int:
@@ -35,7 +34,7 @@ def needed_elements(graph: Graph) -> Mapping[Ref, float]:
 
     for op in reversed(graph.ops):
         outputs = [Ref(op.name, index) for index in range(len(op.types))]
-        if ops.lookup(op).role is Role.VIEW:
+        if operators.lookup(op).role is Role.VIEW:
             source = op.refs()[0]
             parts[source] = parts.get(source, 0.0) + sum(wanted(ref) for ref in outputs)
         else:
@@ -48,5 +47,5 @@ def needed_elements(graph: Graph) -> Mapping[Ref, float]:
 def _read(graph: Graph, op: Op, ref: Ref, share: float) -> float:
     """Elements of an operand that a share of the results needs; all of one that every result may need."""
     size = float(graph.type_of(ref).numel)
-    alone = ops.lookup(op).role is Role.EXTERN or size < op.type.numel
+    alone = operators.lookup(op).role is Role.EXTERN or size < op.type.numel
     return size if alone else size * share

@@ -14,20 +14,19 @@ from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from costmodel import ops
-from costmodel.apply import Planned
-from costmodel.capture import capture, tensors_in
+from costmodel.capture.module_stack import ModuleStack
+from costmodel.capture.module_state import scopes
+from costmodel.capture.trace import capture, tensors_in
 from costmodel.errors import MeasurementError
-from costmodel.forward import scopes
-from costmodel.ir import Graph
-from costmodel.measure import device_time
-from costmodel.module_stack import ModuleStack
-from costmodel.ops import Role
-from costmodel.plan import Region
-from costmodel.program import compiled_program
+from costmodel.execution.planned_module import Planned
+from costmodel.ir import Graph, operators
+from costmodel.ir.op_table import Role
+from costmodel.measurement.timers import device_time
+from costmodel.measurement.validation_report import LayerResult
+from costmodel.planning.plan import Region
+from costmodel.prediction.layers import group_units
 from costmodel.report.types import Report
-from costmodel.report.validation_types import LayerResult
-from costmodel.units import group_units
+from costmodel.timeline.issue_trace import compiled_program
 
 MARK = "costmodel operator "
 """What marks an operator in a profile, before its number."""
@@ -193,7 +192,7 @@ def measure_regions(planned: Planned, inputs: Sequence[Any]) -> tuple[LayerResul
 
 def calls_of(graph: Graph) -> dict[str, Call]:
     """The operators of a captured pass that are more than views, by name, in order."""
-    launching = [op for op in graph.ops if ops.lookup(op).role is not Role.VIEW]
+    launching = [op for op in graph.ops if operators.lookup(op).role is not Role.VIEW]
     return {op.name: (op.module, op.type.shape) for op in launching}
 
 

@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from costmodel.forward import unrolled_attention
+from costmodel.capture.intercepts import unrolled_attention
 from costmodel.memory.storages import rounded
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import torch
 
 from costmodel.errors import MeasurementError, first_line, text_of
-from costmodel.python_stack import with_room
-from costmodel.reference_pass import LAUNCHES, reference_pass
+from costmodel.measurement.frame_padding import with_room
+from costmodel.measurement.reference_network import LAUNCHES, reference_pass
 
 NOISY_IQR = 0.05
 """A measurement whose interquartile range exceeds this share of its median is called noisy."""

@@ -14,23 +14,24 @@ import torch
 from torch import nn
 
 from costmodel import checks
-from costmodel.apply import Planned, apply, device_of
-from costmodel.arguments import inputs_in_a_row_fault, module_fault
-from costmodel.capture import tensors_in
+from costmodel.capture.executable import Exact, capture_exactly
+from costmodel.capture.inputs import inputs_in_a_row_fault, module_fault
+from costmodel.capture.trace import tensors_in
 from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CostmodelError, RequestError, first_line, text_of
-from costmodel.exact import Exact, capture_exactly
-from costmodel.gate import random_like, worst_error
-from costmodel.hardware import load_profile, resolve_default
-from costmodel.hosts import speed_of
-from costmodel.inductor import share_cache
-from costmodel.measure import host_probe, latency
-from costmodel.measure_layers import measure_layers, measure_regions
-from costmodel.plan import Plan
-from costmodel.predict import predict
+from costmodel.execution.inductor_compile import share_cache
+from costmodel.execution.numerics import random_like, worst_error
+from costmodel.execution.planned_module import Planned, apply
+from costmodel.execution.runner import device_of
+from costmodel.measurement.layer_timing import measure_layers, measure_regions
+from costmodel.measurement.timers import host_probe, latency
+from costmodel.measurement.validation_report import LayerResult, ModeResult, Validation
+from costmodel.planning.plan import Plan
+from costmodel.prediction.predict import predict
+from costmodel.profiles.hosts import speed_of
+from costmodel.profiles.profile import load_profile, resolve_default
 from costmodel.report.types import Report
-from costmodel.report.validation_types import LayerResult, ModeResult, Validation
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 """Modes of torch.compile that can be measured."""

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from costmodel.report.rows import NONE, TOP_LAYERS, interval, milliseconds, number, times
+from costmodel.report.sections import Section, Sheet, _render
 from costmodel.report.types import SCHEMA, plain
+
+_RESULT_COLUMNS = (
+    *("mode", "predicted ms", "measured ms", "interval", "error", "speedup", "interval"),
+    *("compile s", "peak MB", "output error", ""),
+)
+_LAYER_COLUMNS = ("layer", "kind", "predicted us", "measured us", "error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +115,87 @@ class Validation:
         """The comparison as JSON's types."""
         found: dict[str, Any] = plain({"schema": SCHEMA, **asdict(self), "worst_error": self.worst_error})
         return found
+
+
+def render_validation(
+    result: Validation,
+    format: str = "table",  # noqa: A002
+    width: int | None = None,
+    layers: str = "all",
+) -> str:
+    """A validation: predicted beside measured, mode by mode, and layer by layer where they were measured.
+
+    Args:
+        result: what is shown.
+        format: one of FORMATS; CSV holds the modes.
+        width: columns of the terminal, for `table`; None for no limit.
+        layers: `all` that were measured, or `top`, those that take most.
+
+    Raises:
+        RequestError: unknown format.
+    """
+    values = result.to_dict()
+    modes = [{"model": result.model, "mode": name, **found} for name, found in values["modes"].items()]
+    return _render(values, modes, validation_sheet(result, layers), format, width)
+
+
+def validation_sheet(result: Validation, layers: str = "all") -> Sheet:
+    """What a validation's reader is shown."""
+    cells = [
+        (
+            mode,
+            milliseconds(found.predicted_ms),
+            milliseconds(found.measured_ms),
+            interval(milliseconds(found.low_ms), milliseconds(found.high_ms)),
+            _percent(found.error),
+            times(found.speedup),
+            interval(number(found.speedup_low), number(found.speedup_high)),
+            number(found.compile_s, 1),
+            number(found.peak_mb, 0),
+            NONE if found.output_error is None else f"{found.output_error:.1e}",
+            found.note,
+        )
+        for mode, found in result.modes.items()
+    ]
+    shape = "x".join(map(str, result.input_shape))
+    title = f"{result.model} on {result.device}, predicted for {result.hardware}: input {shape}, {result.precision}"
+    notes = [f"largest error of a predicted speedup: {result.worst_error:.1%}", *_wrong(result.replaced)]
+    if result.host_speed != 1.0:
+        notes.append(f"this host issues kernels at {result.host_speed:.2f} of the speed of the profile's own")
+    sections: list[Section] = [("predicted and measured", _RESULT_COLUMNS, cells)]
+    for name, found in (
+        ("regions of the plan, alone", result.regions),
+        ("eager layers", result.layers),
+        ("compiled layers", result.compiled_layers),
+    ):
+        shown = _longest(found, TOP_LAYERS if layers == "top" else len(found))
+        most = f": the {len(shown)} of {len(found)} that take most" if len(shown) < len(found) else ""
+        if found:
+            sections.append((name + most, _LAYER_COLUMNS, [_layer_row(layer) for layer in shown]))
+    return Sheet(title, sections, notes)
+
+
+def _longest(layers: Sequence[LayerResult], most: int) -> list[LayerResult]:
+    """Those that take most, in execution order."""
+    order = sorted(
+        range(len(layers)), key=lambda index: -(layers[index].measured_us or layers[index].predicted_us or 0.0)
+    )
+    return [layers[index] for index in sorted(order[:most])]
+
+
+def _layer_row(layer: LayerResult) -> tuple[str, ...]:
+    return (
+        layer.name,
+        layer.kind,
+        number(layer.predicted_us, 1),
+        number(layer.measured_us, 1),
+        _percent(layer.error),
+    )
+
+
+def _wrong(names: Iterable[str]) -> list[str]:
+    return [f"computed something else, so run eagerly: {name}" for name in names]
+
+
+def _percent(share: float | None) -> str:
+    return NONE if share is None else f"{share:+.1%}"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from costmodel import ops
-from costmodel.ir import Graph, Ref
-from costmodel.memory.stash import Stash, feature_maps
+from costmodel.ir import Graph, Ref, operators
+from costmodel.ir.op_table import Role
+from costmodel.memory.saved_tensors import Stash, feature_maps
 from costmodel.memory.storages import rounded
-from costmodel.ops import Role
 
 BUSES: Mapping[str, float] = {"pcie": 55e3, "nvlink-c2c": 400e3}
 """Bytes a microsecond in one direction: PCIe 5.0 x16 in practice (63 GB/s on paper), and NVLink-C2C (450)."""
@@ -90,7 +89,7 @@ def _relu_masks(graph: Graph, stashed: Sequence[Stash], sizes: Mapping[Ref, int]
 
 def _indices(graph: Graph, sizes: Mapping[Ref, int]) -> Encoding:
     """A pooling window has fewer than 256 places, torch writes where the largest was in 64 bits."""
-    windows = {op.name for op in graph.ops if ops.lookup(op).role is Role.WINDOW}
+    windows = {op.name for op in graph.ops if operators.lookup(op).role is Role.WINDOW}
     for ref, nbytes in sizes.items():
         if ref.name in windows and graph.type_of(ref).dtype == "int64":
             yield nbytes, rounded(graph.type_of(ref).numel)

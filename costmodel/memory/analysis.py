@@ -5,32 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from costmodel import checks, ops
-from costmodel.arguments import Inputs, inputs_fault, module_fault
-from costmodel.capacity import device_bytes, shortage
+from costmodel import checks
+from costmodel.capture.inputs import Inputs, inputs_fault, module_fault
 from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError
-from costmodel.hardware import Profile, load_profile, resolve_default
-from costmodel.ir import Graph, Op
+from costmodel.ir import Graph, Op, operators
 from costmodel.memory.alternatives import alternatives
-from costmodel.memory.liveness import Peak, inference_peak
-from costmodel.memory.optimizer import OPTIMIZERS
+from costmodel.memory.capacity import device_bytes, shortage
+from costmodel.memory.checkpoint_regions import choose_regions
+from costmodel.memory.peaks import OPTIMIZERS, Peak, inference_peak, training_peak
 from costmodel.memory.recompute import recompute
-from costmodel.memory.regions import choose_regions
-from costmodel.memory.stash import Stash, feature_maps, stashes, unknown_savers
+from costmodel.memory.report import FeatureMaps, Inference, MemoryReport, Training
+from costmodel.memory.saved_tensors import Stash, feature_maps, stashes, unknown_savers
 from costmodel.memory.state import State, state_of
-from costmodel.memory.training import training_peak
 from costmodel.memory.workspace import (
     convolution_allowance_bytes,
     convolution_workspaces,
     graph_pool_bytes,
     products_workspace_bytes,
 )
-from costmodel.program import eager_program, layout_of, main_input
-from costmodel.report.memory import MemoryReport
-from costmodel.report.memory_types import FeatureMaps, Inference, Training
+from costmodel.profiles.profile import Profile, load_profile, resolve_default
 from costmodel.report.types import Unsupported
+from costmodel.timeline.issue_trace import eager_program, layout_of, main_input
 
 if TYPE_CHECKING:
     from torch import nn
@@ -91,7 +88,7 @@ def analyze_on(
     all_trainable: bool = True,
 ) -> MemoryReport:
     """What `analyze_memory` does, on a profile that is loaded already; arguments and errors are the same."""
-    from costmodel.capture import capture
+    from costmodel.capture.trace import capture
 
     # attention unrolled as in training, and as every version does
     forward = capture(module, inputs, name, training="inference" not in passes, fast_path=False)
@@ -184,7 +181,7 @@ def operator_times(graph: Graph, profile: Profile) -> Mapping[str, float]:
 
 def _by_kind(graph: Graph, stashed: Sequence[Stash]) -> tuple[FeatureMaps, ...]:
     """Feature maps by the kind of operator that made them, largest first."""
-    makers = {op.name: ops.kind_of(op) for op in graph.ops}
+    makers = {op.name: operators.kind_of(op) for op in graph.ops}
     found: dict[str, list[int]] = {}
     for ref, nbytes in feature_maps(graph, stashed).items():
         found.setdefault(makers[ref.name], []).append(nbytes)
@@ -203,4 +200,4 @@ def _unsupported(graph: Graph) -> tuple[Unsupported, ...]:
 def _where(graph: Graph, peak: Peak) -> str:
     """The module of the operator at the peak; the operator's kind where it has none."""
     op = next((op for op in graph.ops if op.name == peak.op), None)
-    return "" if op is None else op.module or ops.kind_of(op)
+    return "" if op is None else op.module or operators.kind_of(op)

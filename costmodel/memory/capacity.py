@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from costmodel.errors import ProfileError
-from costmodel.hardware import Profile
 from costmodel.ir import Graph
-from costmodel.memory.liveness import inference_peak
+from costmodel.memory.peaks import inference_peak
 from costmodel.memory.storages import allocated
+from costmodel.profiles.profile import Profile
 
 MEMORY_BYTES = {"NVIDIA H200": 143_771 << 20}
 """Of devices whose profiles were made before the environment recorded `memory_bytes`; as `nvidia-smi` reports it."""

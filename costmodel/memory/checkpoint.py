@@ -12,16 +12,17 @@ from torch import nn
 from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-from costmodel import checks, ops
-from costmodel.arguments import module_fault
+from costmodel import checks
+from costmodel.capture.inputs import module_fault
+from costmodel.capture.shared_module import Specialized, is_transformed, shared_copy, specialize
 from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CheckpointPlanError
-from costmodel.memory.plan import CheckpointPlan
-from costmodel.ops import Role
-from costmodel.sharing import Specialized, is_transformed, shared_copy, specialize
+from costmodel.ir import operators
+from costmodel.ir.op_table import Role
+from costmodel.memory.checkpoint_plan import CheckpointPlan
 
-_KEPT = {row.name for row in ops.TABLE.values() if row.role is Role.EXTERN}
+_KEPT = {row.name for row in operators.TABLE.values() if row.role is Role.EXTERN}
 _KEPT |= {f"_scaled_dot_product_{way}_attention" for way in ("flash", "efficient", "cudnn", "fused")}
 _KEPT |= {"_scaled_dot_product_flash_attention_for_cpu"}
 """Compute-heavy operators, by their ATen names: their results are kept, everything else is computed again."""

@@ -16,7 +16,7 @@ from costmodel import checks
 from costmodel.checks import checked
 from costmodel.errors import CheckpointPlanError
 from costmodel.files import write_whole
-from costmodel.memory.regions import Regions
+from costmodel.memory.checkpoint_regions import Regions
 from costmodel.records import Count, Format, Text, Time
 
 SCHEMA = 1

@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from costmodel import ops
-from costmodel.ir import Graph, Op, Ref
+from costmodel.ir import Graph, Op, Ref, operators
+from costmodel.ir.op_table import Role
 from costmodel.memory.recompute import TimeUs, is_heavy
-from costmodel.memory.stash import Stash, feature_maps
+from costmodel.memory.saved_tensors import Stash, feature_maps
 from costmodel.memory.storages import rounded, versions
-from costmodel.ops import Role
 
 _LIMITS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
 """Shares of the stash that one module may compute again, tried in turn."""
@@ -128,7 +127,7 @@ def _region(
 
 def _is_kept(op: Op) -> bool:
     """Whether the policy keeps an operator's results. Random results are drawn again from the same state."""
-    return is_heavy(op) and ops.lookup(op).role is Role.EXTERN
+    return is_heavy(op) and operators.lookup(op).role is Role.EXTERN
 
 
 def _outermost(regions: Sequence[_Region]) -> list[_Region]:

@@ -7,14 +7,15 @@ place to the first, or, where others share the first one's memory, into a new bl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
-from costmodel import ops
-from costmodel.ir import Graph, Op, Ref
-from costmodel.memory.liveness import Peak, deaths
-from costmodel.memory.stash import Stash, needing_gradient
+from costmodel.ir import Graph, Op, Ref, operators
+from costmodel.memory.saved_tensors import Stash, needing_gradient
 from costmodel.memory.storages import Storage, overwritten, rounded, storages, versions
+
+NONE: Mapping[str, int] = MappingProxyType({})
 
 
 def training_peak(
@@ -121,7 +122,11 @@ class _Step:
     def _gradient_of(self, op: Op, ref: Ref, incoming: _Gradient) -> _Gradient:
         """The gradient of an input: the result's own, where it passes, else a new block."""
         kind = self.graph.type_of(ref)
-        if ops.lookup(op).passes and (kind.numel == op.type.numel or op.base == "cat") and kind.dtype == op.type.dtype:
+        if (
+            operators.lookup(op).passes
+            and (kind.numel == op.type.numel or op.base == "cat")
+            and kind.dtype == op.type.dtype
+        ):
             incoming.uses += 1
             return incoming
         return self._allocate(rounded(kind.nbytes))
@@ -167,3 +172,74 @@ def _results(op: Op) -> tuple[Ref, ...]:
 def _differentiable(op: Op, needs: Collection[Ref]) -> tuple[Ref, ...]:
     """The inputs that an operator's backward node makes a gradient of, each once for a call that uses it twice."""
     return tuple(ref for ref in dict.fromkeys(op.refs()) if ref in needs)
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The most bytes that are alive at once, and the operator (its name in the graph) during which they are."""
+
+    nbytes: int
+    op: str
+
+
+def deaths(graph: Graph, blocks: Mapping[Ref, Storage]) -> dict[Storage, int]:
+    """Position of the operator after which the program lets go of each block; what it keeps is absent."""
+    kept = {blocks[ref] for ref in graph.outputs} | {block for block in blocks.values() if block.made_at < 0}
+    noted = any(op.frees for op in graph.ops)
+    found: dict[Storage, int] = {}
+    for position, op in enumerate(graph.ops):
+        used = (*op.refs(), *(Ref(op.name, index) for index in range(len(op.types))))
+        # what a captured pass never lets go of is a result that nothing read, or one that its outputs hold
+        for ref in op.frees if noted else used:
+            if ref in blocks:
+                found[blocks[ref]] = position
+    return {block: position for block, position in found.items() if block not in kept}
+
+
+def inference_peak(graph: Graph, resident_bytes: int, workspaces: Mapping[str, int] = NONE) -> Peak:
+    """The peak of one forward pass without gradients.
+
+    Args:
+        graph: captured in evaluation mode.
+        resident_bytes: of what is there all the time: parameters, buffers, inputs.
+        workspaces: what operators, by name, need beside their results while they run; bytes.
+    """
+    live = live_bytes(graph, resident_bytes)
+    if not live:
+        return Peak(resident_bytes, "")
+    live = [nbytes + workspaces.get(op.name, 0) for nbytes, op in zip(live, graph.ops, strict=True)]
+    most = max(range(len(live)), key=live.__getitem__)
+    return Peak(live[most], graph.ops[most].name)
+
+
+def live_bytes(graph: Graph, resident_bytes: int) -> list[int]:
+    """Bytes alive while each operator runs, in order: its own results included, what it is the last to use as well."""
+    blocks = storages(graph)
+    born: dict[int, int] = {}
+    for block in set(blocks.values()):
+        born[block.made_at] = born.get(block.made_at, 0) + block.nbytes
+    freed: dict[int, int] = {}
+    for block, position in deaths(graph, blocks).items():
+        freed[position] = freed.get(position, 0) + block.nbytes
+    alive, result = resident_bytes, []
+    for position in range(len(graph.ops)):
+        alive += born.get(position, 0)
+        result.append(alive)
+        alive -= freed.get(position, 0)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """State that stays between steps, and temporaries of torch's default (multi-tensor) step; in copies."""
+
+    state: int
+    step: int
+
+
+OPTIMIZERS: Mapping[str, Optimizer] = {
+    "none": Optimizer(0, 0),
+    "sgd": Optimizer(0, 0),
+    "momentum": Optimizer(1, 0),
+    "adam": Optimizer(2, 1),  # the square root of the second moment is made anew
+}

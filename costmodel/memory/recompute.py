@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from costmodel import ops
 from costmodel.ir import Graph, Op, Ref
-from costmodel.memory.stash import Stash, feature_maps
+from costmodel.ir import operators as operators_module
+from costmodel.ir.op_table import Role
+from costmodel.memory.saved_tensors import Stash, feature_maps
 from costmodel.memory.storages import rounded, versions
-from costmodel.ops import Role
 
 TimeUs = Callable[[Op], float]
 """Device time of an operator in eager execution, microseconds."""
@@ -47,8 +47,8 @@ class Recomputation:
 
 def is_heavy(op: Op) -> bool:
     """Whether an operator is never run again: a library call, a random result, or one that nobody knows."""
-    row = ops.lookup(op)
-    return row.role is Role.EXTERN or row.random or row is ops.UNKNOWN
+    row = operators_module.lookup(op)
+    return row.role is Role.EXTERN or row.random or row is operators_module.UNKNOWN
 
 
 def recompute(graph: Graph, stashed: Sequence[Stash], time_us: TimeUs) -> Recomputation:

@@ -7,9 +7,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from costmodel.memory.alternatives import Alternative
+from costmodel.memory.checkpoint_regions import Regions
 from costmodel.memory.recompute import Recomputation
-from costmodel.memory.regions import Regions
+from costmodel.report import check_format
+from costmodel.report.rows import milliseconds, number
+from costmodel.report.sections import Section, Sheet, render_sheet
+from costmodel.report.to_csv import csv_text
+from costmodel.report.to_json import json_text
 from costmodel.report.types import Unsupported
+
+_COLUMNS = (
+    *("", "peak MB", "peak at", "parameters", "buffers", "inputs", "gradients", "optimizer", "feature maps"),
+    *("cuBLAS", "cuDNN", "cuDNN at most", "graph pool"),
+)
+_PASS_KEYS = (
+    *("peak_bytes", "peak_at", "workspace_bytes", "convolution_workspace_bytes", "convolution_allowance_bytes"),
+    *("graph_pool_bytes", "gradient_bytes", "optimizer_bytes", "feature_map_bytes"),
+)
+_MODULES_SHOWN = 4
 
 SCHEMA = 1
 """Version of the JSON; keys may be added under the same number, not renamed."""
@@ -126,3 +141,117 @@ def _recomputation(found: Recomputation) -> dict[str, Any]:
         "saved_bytes": found.saved_bytes,
         "added_us": found.added_us,
     }
+
+
+class MemoryReport(MemoryFigures):
+    """The memory of one model, which prints itself as a table."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return render_memory(self).rstrip("\n")
+
+
+def render_memory(report: MemoryFigures, format: str = "table", *, width: int | None = None) -> str:  # noqa: A002
+    """A report as text that ends in a newline.
+
+    Args:
+        report: what `costmodel.analyze_memory` returned.
+        format: one of FORMATS.
+        width: columns of the terminal, for `table`; None for no limit.
+
+    Raises:
+        RequestError: unknown format.
+    """
+    check_format(format)
+    if format == "json":
+        return json_text(report.to_dict())
+    if format == "csv":
+        return _to_csv(report)
+    return render_sheet(Sheet(headline(report), sections(report), notes(report)), format, width)
+
+
+def headline(report: MemoryFigures) -> str:
+    """What was analysed, for which input."""
+    shape = "x".join(map(str, report.input_shape))
+    faults = "".join(f"{text}; " for text in report.warnings)
+    return f"memory of {report.model} on {report.hardware}: {faults}input {shape}, {report.precision}, {report.layout}"
+
+
+def sections(report: MemoryFigures) -> list[Section]:
+    """The tables of a report."""
+    state = (report.parameter_bytes, report.buffer_bytes, report.input_bytes)
+    rows: list[tuple[str, ...]] = []
+    if (run := report.inference) is not None:
+        sizes = (*map(megabytes, state), "-", "-", "-", megabytes(run.workspace_bytes))
+        of_cudnn = (run.convolution_workspace_bytes, run.convolution_allowance_bytes)
+        ends = tuple(map(megabytes, (*of_cudnn, run.graph_pool_bytes)))
+        rows.append(("inference", megabytes(run.peak_bytes), run.peak_at, *sizes, *ends))
+    if (step := report.training) is not None:
+        held = (step.gradient_bytes, step.optimizer_bytes, step.feature_map_bytes, step.workspace_bytes)
+        sizes = tuple(map(megabytes, (*state, *held)))
+        ends = ("-", megabytes(step.convolution_allowance_bytes), "-")
+        rows.append(("training", megabytes(step.peak_bytes), step.peak_at, *sizes, *ends))
+    found: list[Section] = [("where memory goes, MB", _COLUMNS, rows)]
+    return found if report.training is None else [*found, *_training_sections(report.training)]
+
+
+def _training_sections(step: Training) -> list[Section]:
+    kinds: list[tuple[str, ...]] = [
+        (item.kind, str(item.tensors), megabytes(item.nbytes)) for item in step.feature_maps
+    ]
+    again, modules = step.recomputation, step.checkpointing
+    ways = [
+        _way(f"recompute {len(again.values)} tensors", again.saved_bytes, 0, again.added_us, again.added_us),
+        _way(
+            f"checkpoint {len(modules.modules)} modules",
+            modules.stashed_before - modules.stashed_after,
+            0,
+            modules.added_us,
+            modules.added_us,
+        ),
+        *(
+            _way(item.name, item.saved_bytes, item.moved_bytes, item.busy_us, item.added_us)
+            for item in step.alternatives
+        ),
+    ]
+    title = f"ways to keep fewer of {megabytes(step.feature_map_bytes)} MB, beside a forward pass of"
+    return [
+        ("feature maps by what made them", ("operator", "tensors", "MB"), kinds),
+        (
+            f"{title} {milliseconds(step.forward_us / 1e3)} ms",
+            ("way", "saves MB", "over the bus MB", "busy ms", "adds ms"),
+            ways,
+        ),
+    ]
+
+
+def _way(name: str, saved: int, moved: int, busy_us: float, added_us: float) -> tuple[str, ...]:
+    moves = megabytes(moved) if moved else "-"
+    return (name, megabytes(saved), moves, milliseconds(busy_us / 1e3), milliseconds(added_us / 1e3))
+
+
+def notes(report: MemoryFigures) -> list[str]:
+    """What the checkpointing plan names, then what could not be known."""
+    said = []
+    if report.training is not None and (modules := report.training.checkpointing.modules):
+        more = len(modules) - _MODULES_SHOWN
+        shown = ", ".join(modules[:_MODULES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        said.append(f"to checkpoint: {shown} (--save-plan FILE writes all)")
+    unknown = "taken to save its inputs and results"
+    return said + [f"operator {item.op} in {item.where or report.model}: {unknown}" for item in report.unsupported]
+
+
+def megabytes(nbytes: int) -> str:
+    """Bytes in units of 10^6."""
+    return number(nbytes / 1e6, 1)
+
+
+def _to_csv(report: MemoryFigures) -> str:
+    """One row a pass; sizes in bytes."""
+    record = report.to_dict()
+    about = ("model", "hardware", "batch_size", "input_shape", "precision", "layout")
+    state = ("parameter_bytes", "buffer_bytes", "input_bytes")
+    shared = {key: record[key] for key in (*about, *state)} | {"input_shape": "x".join(map(str, report.input_shape))}
+    passes = (shared | {"pass": key} | record[key] for key in ("inference", "training") if record[key])
+    return csv_text([*about, "pass", *state, *_PASS_KEYS], passes)

@@ -6,8 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from costmodel import ops
-from costmodel.ir import Graph, Op, Ref, refs_in
+from costmodel.ir import Graph, Op, Ref, operators, refs_in
 from costmodel.memory.storages import rounded, versions
 
 _FLOATING = {"float64", "float32", "float16", "bfloat16", "complex64"}
@@ -59,12 +58,12 @@ def needing_gradient(graph: Graph, trainable: Collection[str]) -> set[Ref]:
 
 def unknown_savers(graph: Graph) -> tuple[Op, ...]:
     """Operators of which the table does not say what they save; what it says nothing of is overrated, not left out."""
-    return tuple(op for op in graph.ops if ops.lookup(op).saves is None)
+    return tuple(op for op in graph.ops if operators.lookup(op).saves is None)
 
 
 def _saved(op: Op, needs: Collection[Ref]) -> list[Ref]:
     """The values that an operator saves, by its row's `saves`."""
-    row = ops.lookup(op)
+    row = operators.lookup(op)
     if row.saves is None:
         return [*op.refs(), *(Ref(op.name, index) for index in range(len(op.types)))]
     found: list[Ref] = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from costmodel.arguments import Arguments, Inputs
+from costmodel.capture.inputs import Arguments, Inputs
 from costmodel.memory.storages import rounded
 
 

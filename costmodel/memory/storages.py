@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from costmodel import ops
-from costmodel.ir import Graph, Op, Ref, TensorType
-from costmodel.ops import Role
+from costmodel.ir import Graph, Op, Ref, TensorType, operators
+from costmodel.ir.op_table import Role
 
 ROUNDING = 512
 """Bytes: the granularity of torch's CUDA allocator (`kMinBlockSize`); what it reports as allocated is so rounded."""
@@ -53,7 +52,7 @@ def storages(graph: Graph) -> Mapping[Ref, Storage]:
 
 def _keeps_no_statistics(op: Op) -> bool:
     """Batch norm in evaluation returns empty statistics on every device; only the meta device says otherwise."""
-    return ops.lookup(op).kind == "batch_norm" and op.arg("training") is not True
+    return operators.lookup(op).kind == "batch_norm" and op.arg("training") is not True
 
 
 def shares_memory_with(op: Op) -> Ref | None:
@@ -65,7 +64,7 @@ def shares_memory_with(op: Op) -> Ref | None:
 
 def is_view(op: Op) -> bool:
     """Whether an operator makes another tensor of the memory it is given."""
-    return ops.lookup(op).role is Role.VIEW
+    return operators.lookup(op).role is Role.VIEW
 
 
 def versions(graph: Graph) -> Mapping[Ref, Ref]:

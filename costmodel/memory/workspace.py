@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from costmodel import ops
-from costmodel.ir import Graph, Op, Ref
-from costmodel.kernels import eager_kernels
+from costmodel.ir import Graph, Op, Ref, operators
+from costmodel.kernels.eager_dispatch import eager_kernels
 from costmodel.memory.storages import rounded
-from costmodel.predictor import Predictor
+from costmodel.predictor.predictor import Predictor
 
 _HOPPER_CUBLAS = 32 << 20
 _OTHER_CUBLAS = 4096 * 2 * 1024 + 16 * 8 * 1024
@@ -26,7 +25,7 @@ def products_workspace_bytes(graph: Graph, capability: str, training: bool) -> i
         capability: the device's compute capability, `9.0`.
         training: whether there is a backward pass.
     """
-    if not any(ops.lookup(op).kind in ("linear", "matmul") for op in graph.ops):
+    if not any(operators.lookup(op).kind in ("linear", "matmul") for op in graph.ops):
         return 0
     one = _HOPPER_CUBLAS if capability.partition(".")[0] == "9" else _OTHER_CUBLAS
     return 2 * one if training else one

@@ -9,17 +9,17 @@ import torch
 from torch import nn
 
 from costmodel import checks
-from costmodel.arguments import Inputs, inputs_fault, module_fault
-from costmodel.capacity import device_bytes, shortage
-from costmodel.capture import capture
+from costmodel.capture.executable import capture_exactly
+from costmodel.capture.inputs import Inputs, inputs_fault, module_fault
+from costmodel.capture.trace import capture
 from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
-from costmodel.exact import capture_exactly
-from costmodel.hardware import load_profile, resolve_default
-from costmodel.oracle import STRATEGIES
-from costmodel.plan import Plan
-from costmodel.planner import Objective, bound_ms, make_plan
-from costmodel.predict import predict_graph
+from costmodel.memory.capacity import device_bytes, shortage
+from costmodel.planning.oracle import STRATEGIES
+from costmodel.planning.plan import Plan
+from costmodel.planning.planner import Objective, bound_ms, make_plan
+from costmodel.prediction.predict import predict_graph
+from costmodel.profiles.profile import load_profile, resolve_default
 
 
 @takes_turns
@@ -53,7 +53,7 @@ def plan(
         inputs: positional inputs, or a mapping of keyword inputs; real, meta or fake tensors.
         hardware: a profile's name; None for this machine's GPU if there is a profile for it, else the default.
         model_name: what the plan calls the model; None for its class.
-        strategy: a key of `costmodel.oracle.STRATEGIES`.
+        strategy: a key of `costmodel.planning.oracle.STRATEGIES`.
         calls: how often the plan will be called, if compiling it should pay for itself; infinite for least latency.
         memory_limit: bytes that a call may be predicted to need, weights, their copies and inputs included.
         fork: whether branches may run side by side, on streams of their own.

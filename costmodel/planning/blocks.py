@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from costmodel import ops
-from costmodel.epilogues import bare_convolutions
-from costmodel.ir import Graph, Op
-from costmodel.ops import Role
-from costmodel.regions import RELU, addend_of, is_fusible
-from costmodel.tree import components
+from costmodel.ir import Graph, Op, operators
+from costmodel.ir.op_table import Role
+from costmodel.ir.subgraph import RELU, addend_of, is_fusible
+from costmodel.planning.series_parallel import components
+from costmodel.rewrites.sink_epilogues_into_cat import bare_convolutions
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ def find_blocks(graph: Graph) -> tuple[Block, ...]:
             blocks += _connected(between, sources)
             between = []
             blocks.append(Block((op.name,), False))
-        elif op.name not in taken and ops.lookup(op).role is not Role.VIEW:
+        elif op.name not in taken and operators.lookup(op).role is not Role.VIEW:
             between.append(op)
     return _with_views(graph, (*blocks, *_connected(between, sources)))
 
@@ -96,7 +95,7 @@ def _sources(graph: Graph) -> dict[str, tuple[str, ...]]:
     behind: dict[str, tuple[str, ...]] = {}
     for op in graph.ops:
         names = dict.fromkeys(name for ref in op.refs() for name in behind.get(f"view {ref.name}", (ref.name,)))
-        key = f"view {op.name}" if ops.lookup(op).role is Role.VIEW else op.name
+        key = f"view {op.name}" if operators.lookup(op).role is Role.VIEW else op.name
         behind[key] = tuple(names)
     return behind
 

@@ -10,11 +10,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from costmodel.blocks import Block, block_edges, find_blocks
 from costmodel.ir import Graph, TensorType
-from costmodel.oracle import Choice, decide
-from costmodel.prices import BlockCosts, Prices
-from costmodel.tree import SOURCE, stream_tree
+from costmodel.planning.blocks import Block, block_edges, find_blocks
+from costmodel.planning.oracle import Choice, decide
+from costmodel.planning.region_costs import BlockCosts, Prices
+from costmodel.planning.series_parallel import SOURCE, stream_tree
 
 LAYOUTS = ("nchw", "nhwc")
 

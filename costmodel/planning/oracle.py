@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass
 from typing import Protocol
 
-from costmodel.tree import SOURCE, Leaf, Pipeline, SplitJoin, Tangle, units_of
+from costmodel.planning.series_parallel import SOURCE, Leaf, Pipeline, SplitJoin, Tangle, units_of
 
 Choice = Hashable
 MOST_COMBINATIONS = 4096

@@ -23,7 +23,7 @@ from costmodel.checks import checked
 from costmodel.errors import PlanError
 from costmodel.files import write_whole
 from costmodel.ir import Graph
-from costmodel.lanes import MOST_LANES
+from costmodel.planning.stream_assignment import MOST_LANES
 from costmodel.records import Count, Format, Text, Time
 
 SCHEMA = 4

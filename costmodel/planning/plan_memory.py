@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from costmodel import ops
-from costmodel.compile import lowered
-from costmodel.ir import Graph, Op, Ref
-from costmodel.lanes import barriers
+from costmodel.inductor.lowering import realize
+from costmodel.inductor.pipeline import lowered
+from costmodel.ir import Graph, Op, Ref, operators
+from costmodel.ir.op_table import Role
+from costmodel.ir.subgraph import Cutter, Part, fused_part
 from costmodel.memory.storages import Storage, allocated, storages
 from costmodel.memory.workspace import convolution_allowance_bytes, products_workspace_bytes, segments_bytes
-from costmodel.ops import Role
-from costmodel.plan import Region
-from costmodel.realize import realize
-from costmodel.regions import Cutter, Part, fused_part
+from costmodel.planning.plan import Region
+from costmodel.planning.stream_assignment import barriers
 
 
 def plan_bytes(graph: Graph, main: Graph, regions: Sequence[Region], *, on_graph: bool, capability: str = "") -> int:
@@ -37,7 +36,7 @@ def plan_bytes(graph: Graph, main: Graph, regions: Sequence[Region], *, on_graph
         return given + prepared + sum(lanes.values())
     copies = sum(allocated(value.type) for value in graph.inputs)
     copies += sum(allocated(graph.type_of(ref)) for ref in graph.outputs)
-    kinds = {op.name: ops.lookup(op).kind for op in main.ops}
+    kinds = {op.name: operators.lookup(op).kind for op in main.ops}
     products = {region.lane for region in regions for name in region.ops if kinds[name] in ("linear", "matmul")}
     workspace = products_workspace_bytes(graph, capability, training=False)
     handles = 1 + len(products) if products else 0  # one for the calls before the capture, one for each stream in it
@@ -46,7 +45,7 @@ def plan_bytes(graph: Graph, main: Graph, regions: Sequence[Region], *, on_graph
 
 
 def lane_peaks(main: Graph, regions: Sequence[Region], on_cpu: bool = False) -> dict[int, int]:
-    """The most bytes of results that are alive at once on each lane, as `costmodel.execute.Program` lets go of them.
+    """Peak bytes of live results on each CUDA stream, with the lifetimes of `costmodel.execution.regions.Program`.
 
     In a row, a value is let go of after the last region that reads it. On several lanes, which share no memory, it is
     kept until the next region beside which nothing runs. What the graph returns is kept.
@@ -102,7 +101,7 @@ def region_bytes(part: Part, backend: str, on_cpu: bool = False) -> int:
         graph = lowered(part.graph, on_cpu)
         return _peak(graph, realize(graph, on_cpu).writers, unread=False)
     graph = (fused_part(part) or part).graph if backend == "cudnn" else part.graph
-    return _peak(graph, {op.name for op in graph.ops if ops.lookup(op).role is not Role.VIEW}, unread=True)
+    return _peak(graph, {op.name for op in graph.ops if operators.lookup(op).role is not Role.VIEW}, unread=True)
 
 
 def _peak(graph: Graph, kept: Collection[str], unread: bool) -> int:
@@ -123,7 +122,7 @@ def _peak(graph: Graph, kept: Collection[str], unread: bool) -> int:
     for op in graph.ops:
         sources = frozenset().union(*(behind[ref.name] for ref in op.refs()))
         taken |= {ref.name: len(order) - 1 for ref in op.refs()}
-        if op.name not in kept or ops.lookup(op).role is Role.JOINED:  # joined: its inputs lie in it already
+        if op.name not in kept or operators.lookup(op).role is Role.JOINED:  # joined: its inputs lie in it already
             behind[op.name] = sources
             continue
         behind[op.name] = frozenset((op.name,))

@@ -6,22 +6,22 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from costmodel import timeline
-from costmodel.blocks import Block, block_edges, find_blocks, producers_of
 from costmodel.errors import RequestError
-from costmodel.freeze import freeze
-from costmodel.hardware import Profile
 from costmodel.ir import Graph
-from costmodel.lanes import Task, assign_lanes, makespan_us, merge_runs
-from costmodel.layout_choice import choose_layouts
-from costmodel.move_search import PLACED, Moves, least, try_moves
-from costmodel.moves import rewrite
-from costmodel.oracle import STRATEGIES, Choice, sum_of_minima
-from costmodel.plan import Plan, Region, fingerprint
-from costmodel.plan_memory import plan_bytes
-from costmodel.prices import BlockCosts, Prices
-from costmodel.program import compile_counts
-from costmodel.tree import stream_tree
+from costmodel.planning.blocks import Block, block_edges, find_blocks, producers_of
+from costmodel.planning.layout_search import choose_layouts
+from costmodel.planning.oracle import STRATEGIES, Choice, sum_of_minima
+from costmodel.planning.plan import Plan, Region, fingerprint
+from costmodel.planning.plan_memory import plan_bytes
+from costmodel.planning.region_costs import BlockCosts, Prices
+from costmodel.planning.rewrite_search import PLACED, Moves, least, try_moves
+from costmodel.planning.series_parallel import stream_tree
+from costmodel.planning.stream_assignment import Task, assign_lanes, makespan_us, merge_runs
+from costmodel.profiles.profile import Profile
+from costmodel.rewrites.hoist_constants import freeze
+from costmodel.rewrites.registry import rewrite
+from costmodel.timeline import host_counts
+from costmodel.timeline.issue_trace import compile_counts
 
 MOVES_FOR_MEMORY: tuple[Moves, ...] = ((), ("channels_last",))
 """Further ones that are tried within a memory limit: what is not folded needs no memory of its own."""
@@ -223,7 +223,7 @@ def _built(found: Found, prices: Prices, profile: Profile) -> Found:
     kernels = [kernel for ops in compiled for kernel in prices.kernels("inductor", ops)]
     if not compiled:
         return found
-    return replace(found, build_us=timeline.compile_us(compile_counts(kernels), profile.costs("compile")))
+    return replace(found, build_us=host_counts.compile_us(compile_counts(kernels), profile.costs("compile")))
 
 
 def _laid_out(

@@ -6,17 +6,18 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from costmodel import timeline
-from costmodel.blocks import Block, producers_of
-from costmodel.compile import compiled_kernels
 from costmodel.features import device_share
-from costmodel.hardware import Profile
+from costmodel.inductor.pipeline import compiled_kernels
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
-from costmodel.kernels import Kernel, eager_kernels
-from costmodel.lanes import WAIT_US
-from costmodel.oracle import Choice
-from costmodel.program import compile_counts
-from costmodel.regions import Cutter, Part, cut, fused_part
+from costmodel.ir.subgraph import Cutter, Part, cut, fused_part
+from costmodel.kernels.eager_dispatch import eager_kernels
+from costmodel.kernels.kernel import Kernel
+from costmodel.planning.blocks import Block, producers_of
+from costmodel.planning.oracle import Choice
+from costmodel.planning.stream_assignment import WAIT_US
+from costmodel.profiles.profile import Profile
+from costmodel.timeline import cost_tables, host_counts
+from costmodel.timeline.issue_trace import compile_counts
 
 GRID_US = 2.0**-10
 """Times are whole multiples of this, so that sums are exact in any order: ways that launch the same kernels tie."""
@@ -65,7 +66,7 @@ class Prices:
         self.main = main
         self._cutter, self._predictor = Cutter(main), profile.predictor
         self._on_cpu = profile.on_cpu
-        self._launch_us = 0.0 if profile.on_cpu else profile.costs("default_device", timeline.LAUNCH_COSTS)["launch"]
+        self._launch_us = 0.0 if profile.on_cpu else profile.costs("default_device", cost_tables.LAUNCH_COSTS)["launch"]
         self._compile_costs = profile.costs("compile")
         self._kernels: dict[tuple[str, tuple[str, ...]], tuple[Kernel, ...]] = {}
         self._parts: dict[tuple[str, str], tuple[Kernel, ...]] = other._parts if other else {}
@@ -119,7 +120,7 @@ class Prices:
     def compile_us(self, ops: Sequence[str]) -> float:
         """What compiling some operators adds to the time to build a plan."""
         counts = compile_counts(self.kernels("inductor", ops))
-        return timeline.total(counts, {**self._compile_costs, "start": 0.0})
+        return host_counts.total(counts, {**self._compile_costs, "start": 0.0})
 
     def share(self, backend: str, ops: Sequence[str]) -> float:
         """How much of the device a region fills, 0 to 1: the mean over its kernels' time."""

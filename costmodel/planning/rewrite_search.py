@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from costmodel.ir import Graph
-from costmodel.moves import MOVES, rewrite
+from costmodel.rewrites.registry import MOVES, rewrite
 
 Moves = tuple[str, ...]
 PLACED = ("merge_siblings", "epilogues_into_cat", "pixels_as_products")

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from costmodel.orders import in_order
+from costmodel.ir.topological_order import in_order
 
 MOST_LANES = 6
 """Streams that a plan forks at most; more hardly ever have work at once."""

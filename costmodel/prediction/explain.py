@@ -7,21 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from costmodel import ops
 from costmodel.features import group_of
-from costmodel.hardware import Profile
-from costmodel.ir import Graph
-from costmodel.kernels import COPY, Kernel
-from costmodel.ops import Role
-from costmodel.predictor import Estimate
-from costmodel.program import Program, compiled_program, eager_program, origin_of
-from costmodel.recompile import recompilations
+from costmodel.ir import Graph, operators
+from costmodel.ir.op_table import Role
+from costmodel.kernels.kernel import COPY, Kernel
+from costmodel.kernels.traffic import traffic_bytes
+from costmodel.prediction.layers import Unit, group_units
+from costmodel.prediction.recompilation import recompilations
+from costmodel.predictor.predictor import Estimate
+from costmodel.profiles.profile import Profile
 from costmodel.report.types import ModePrediction, Reason, Report
-from costmodel.traffic import traffic_bytes
-from costmodel.units import Unit, group_units
+from costmodel.timeline.issue_trace import Program, compiled_program, eager_program, origin_of
 
 if TYPE_CHECKING:
-    from costmodel.frontends import Fragment
+    from costmodel.capture.frontends import Fragment
 
 LOSING = 0.97
 """A layer whose speedup is below this loses; what is closer to 1 is within the noise of a measurement."""
@@ -103,7 +102,7 @@ def _fallbacks(compiled: Program, estimates: Sequence[Estimate]) -> list[Reason]
     """Library calls that Inductor makes not for speed, but because it generates no code for the operator."""
     found: dict[str, list[float]] = {}
     for kernel, estimate in zip(compiled.kernels, estimates, strict=True):
-        if group_of(kernel) == "aten" and ops.lookup(kernel.anchor).role is not Role.VIEW:
+        if group_of(kernel) == "aten" and operators.lookup(kernel.anchor).role is not Role.VIEW:
             found.setdefault(kernel.anchor.base, []).append(estimate.us)
     return [
         Reason("fall-back", name, f"Inductor calls ATen {len(times)} times, {sum(times):.0f} us; nothing fuses with it")
@@ -112,7 +111,7 @@ def _fallbacks(compiled: Program, estimates: Sequence[Estimate]) -> list[Reason]
 
 
 def _in_place(graph: Graph) -> list[Reason]:
-    written = (op for op in graph.ops if op.inplace and ops.lookup(op).role is not Role.VIEW)
+    written = (op for op in graph.ops if op.inplace and operators.lookup(op).role is not Role.VIEW)
     counts = Counter(op.base for op in written if op.base != "as_strided_scatter")  # where an operator before it wrote
     names = ", ".join(f"{name} ({count})" for name, count in counts.most_common(4))
     why = "written in place; made functional when compiled, which costs nothing unless a view of it is read later"
@@ -217,4 +216,4 @@ def _by_part(kernels: Sequence[tuple[Kernel, Estimate]]) -> dict[str, float]:
 
 
 def _computing(kernel: Kernel) -> list[str]:
-    return [op.name for op in kernel.graph.ops if ops.lookup(op).role is not Role.VIEW]
+    return [op.name for op in kernel.graph.ops if operators.lookup(op).role is not Role.VIEW]

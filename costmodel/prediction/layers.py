@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from costmodel import ops
-from costmodel.ir import Graph, Op
-from costmodel.kernels import Kernel
-from costmodel.ops import Role
-from costmodel.program import compiled_program, origin_of
+from costmodel.ir import Graph, Op, operators
+from costmodel.ir.op_table import Role
+from costmodel.kernels.kernel import Kernel
+from costmodel.timeline.issue_trace import compiled_program, origin_of
 
 _NAMED_LIKE_CONCAT = "batch_norm"
 """Pointwise, but what users call the layer: of a concatenation and a batch norm the later one names the unit."""
@@ -39,7 +38,7 @@ class Unit:
     kernels: tuple[int, ...]
 
     def __str__(self) -> str:
-        names = "+".join(map(ops.kind_of, self.ops))
+        names = "+".join(map(operators.kind_of, self.ops))
         return f"{self.position:5.3f} {self.name}: {names} ({len(self.kernels)} kernels)"
 
 
@@ -91,7 +90,7 @@ class _Sites:
     def __init__(self, graph: Graph, kernels: Sequence[Kernel]) -> None:
         self.kernels = kernels
         self.by_name = {op.name: op for op in graph.ops}
-        self.computing = [op for op in graph.ops if ops.lookup(op).role is not Role.VIEW]
+        self.computing = [op for op in graph.ops if operators.lookup(op).role is not Role.VIEW]
         values = tuple(f"{value.name}." for value in graph.values)
         self.origins = [
             {origin_of(name) for name in kernel.ops if not name.startswith(values)} & self.by_name.keys()
@@ -123,7 +122,7 @@ class _Sites:
         for index, origins in enumerate(self.origins):
             sources = _sources(origins, self.by_name)
             for name in sources & self.by_name.keys():
-                if ops.lookup(self.by_name[name]).role is Role.CONCAT:
+                if operators.lookup(self.by_name[name]).role is Role.CONCAT:
                     found.setdefault(name, index)
         return found
 
@@ -131,7 +130,8 @@ class _Sites:
         """Whether a kernel leads a unit whatever it follows."""
         kernel = self.kernels[index]
         return kernel.backend != "triton" or any(
-            ops.lookup(op).role is Role.CONCAT or (ops.lookup(op).role in ops.ANCHOR_RANK and op.name in kernel.ops)
+            operators.lookup(op).role is Role.CONCAT
+            or (operators.lookup(op).role in operators.ANCHOR_RANK and op.name in kernel.ops)
             for op in self.own[index]
         )
 
@@ -151,7 +151,7 @@ def _sources(origins: set[str], by_name: Mapping[str, Op]) -> set[str]:
             if ref.name in found or ref.name in origins:
                 continue
             found.add(ref.name)
-            if ref.name in by_name and ops.lookup(by_name[ref.name]).role is Role.VIEW:
+            if ref.name in by_name and operators.lookup(by_name[ref.name]).role is Role.VIEW:
                 pending.append(ref.name)
     return found
 
@@ -175,11 +175,13 @@ def _leaders(sites: _Sites) -> list[int]:
 
 def _unit(computing: tuple[Op, ...], order: Mapping[str, int], kernels: tuple[int, ...]) -> Unit:
     anchor = max(reversed(computing), key=_rank)
-    kind = ops.kind_of(anchor)
+    kind = operators.kind_of(anchor)
     position = order[anchor.name] / max(1, len(order) - 1)
     return Unit(anchor.module or kind, kind, computing, round(position, 4), kernels)
 
 
 def _rank(op: Op) -> int:
-    row = ops.lookup(op)
-    return ops.ANCHOR_RANK[Role.CONCAT] if row.kind == _NAMED_LIKE_CONCAT else ops.ANCHOR_RANK.get(row.role, 0)
+    row = operators.lookup(op)
+    return (
+        operators.ANCHOR_RANK[Role.CONCAT] if row.kind == _NAMED_LIKE_CONCAT else operators.ANCHOR_RANK.get(row.role, 0)
+    )

@@ -7,19 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from costmodel import checks, ops, timeline
-from costmodel.arguments import Arguments, Inputs, inputs_fault, module_fault
-from costmodel.calibrate import COSTS, CPU_COSTS
-from costmodel.capacity import device_bytes, eager_bytes, shortage
+from costmodel import checks
+from costmodel.capture.inputs import Arguments, Inputs, inputs_fault, module_fault
 from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, ProfileError, RequestError
-from costmodel.hardware import Profile, load_profile, resolve_default
-from costmodel.hosts import resolve_host
-from costmodel.ir import Break, Graph
-from costmodel.kernels import Kernel
-from costmodel.predictor import Estimate
-from costmodel.program import (
+from costmodel.ir import Break, Graph, operators
+from costmodel.kernels.kernel import Kernel
+from costmodel.memory.capacity import device_bytes, eager_bytes, shortage
+from costmodel.prediction.layers import Unit, group_units
+from costmodel.predictor.predictor import Estimate
+from costmodel.profiles.hosts import resolve_host
+from costmodel.profiles.profile import Profile, load_profile, resolve_default
+from costmodel.report.types import LayerPrediction, ModePrediction, Report, Unsupported
+from costmodel.timeline import gpu, host_counts, queue
+from costmodel.timeline.cost_tables import COSTS, CPU_COSTS
+from costmodel.timeline.issue_trace import (
     Program,
     compile_counts,
     compiled_program,
@@ -29,17 +32,16 @@ from costmodel.program import (
     main_input,
     origin_of,
 )
-from costmodel.report.types import LayerPrediction, ModePrediction, Report, Unsupported
-from costmodel.timeline import TimedProgram
-from costmodel.units import Unit, group_units
+from costmodel.timeline.timed_program import TimedProgram
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from costmodel.frontends import Fragment
+    from costmodel.capture.frontends import Fragment
 
 WAYS = ("run", "fx", "export", "dynamo")
-"""Ways of capture: the keys of `costmodel.frontends.WAYS`, which is loaded when one other than the first is wanted."""
+"""Ways of capture: the keys of `costmodel.capture.frontends.WAYS`, which is loaded when one other than the first is
+wanted."""
 UNKNOWN_WIDTH = 0.5
 """What operators without a rule, and modules that data leads into, add at most to the half-width of an interval."""
 UNKNOWN_SHARE = 0.1
@@ -80,7 +82,7 @@ def predict(
         model_name: what the report calls the model; None for its class.
         explain: whether to give the reasons too.
         shapes: of the main input that the model will meet afterwards: with `explain`, what that recompiles.
-        frontend: the way of capture, one of `costmodel.frontends.WAYS`.
+        frontend: the way of capture, one of `costmodel.capture.frontends.WAYS`.
         host: the name of a host, or its speed against the profile's own; None for that one.
 
     Raises:
@@ -89,7 +91,7 @@ def predict(
         CaptureError: the module cannot be turned into a graph, or has nothing to compile.
         ProfileError: the profile is damaged or of another version.
     """
-    from costmodel.capture import capture
+    from costmodel.capture.trace import capture
 
     profile = load_profile(resolve_default()[0] if hardware is None else hardware)
     chosen = resolve_host(None if host is None else str(host), profile)
@@ -98,7 +100,7 @@ def predict(
     cuts: tuple[Break, ...] = ()
     fragments: tuple[Fragment, ...] = ()
     if frontend != "run":
-        from costmodel.frontends import convert
+        from costmodel.capture.frontends import convert
 
         converted = convert(module, inputs, frontend)
         module, cuts, fragments = converted.module, converted.cuts, converted.fragments
@@ -107,7 +109,7 @@ def predict(
     graph = replace(graph, breaks=(*graph.breaks, *(item for item in cuts if item.source not in known)))
     report = replace(predict_graph(graph, profile, _images(inputs)), host=chosen.name, host_speed=chosen.speed)
     if explain:
-        from costmodel.explain import explain as reasons
+        from costmodel.prediction.explain import explain as reasons
 
         if odd := [shape for shape in shapes if len(shape) != len(report.input_shape)]:
             wanted, given = ("x".join(map(str, shape)) for shape in (report.input_shape, odd[0]))
@@ -184,13 +186,13 @@ def _modes(
     unknown: float,
 ) -> dict[str, ModePrediction]:
     timed = TimedProgram.of(eager, eager_kernels), TimedProgram.of(compiled, compiled_kernels)
-    timings = profile.discrepancy.correct(timeline.timings(*timed, tables), *timed)
+    timings = profile.discrepancy.correct(gpu.timings(*timed, tables), *timed)
     _check_timings(timings, profile)
     latency_widths, speedup_widths = profile.intervals("latency"), profile.intervals("speedup")
     if "eager" not in latency_widths:
         raise ProfileError(f"{profile.name}: the profile has no interval for eager execution; train it again")
     extra = UNKNOWN_WIDTH * unknown + _range_width(eager_kernels, compiled_kernels)
-    compile_s = timeline.compile_us(compile_counts(compiled.kernels), tables["compile"]) / 1e6
+    compile_s = host_counts.compile_us(compile_counts(compiled.kernels), tables["compile"]) / 1e6
     base = timings["eager"]
     modes = {}
     for mode, timing in timings.items():
@@ -212,7 +214,7 @@ def _modes(
     return modes
 
 
-def _check_timings(timings: Mapping[str, timeline.Timing], profile: Profile) -> None:
+def _check_timings(timings: Mapping[str, queue.Timing], profile: Profile) -> None:
     """Refuses times that no call takes: each cost of a card may be possible, and their sum not be."""
     for mode, timing in timings.items():
         parts_us = timing.latency_us, timing.host_us, timing.device_us
@@ -256,7 +258,7 @@ def _layer(unit: Unit, eager_of: Mapping[str, Sequence[Estimate]], compiled: Seq
     return LayerPrediction(
         name=unit.name,
         kind=unit.kind,
-        ops=tuple(map(ops.kind_of, unit.ops)),
+        ops=tuple(map(operators.kind_of, unit.ops)),
         position=unit.position,
         eager_us=eager_us or None,
         compiled_us=compiled_us or None,
@@ -278,7 +280,7 @@ def _log_width(estimates: Sequence[Estimate]) -> float:
 
 
 def _unsupported(graph: Graph) -> tuple[Unsupported, ...]:
-    unknown = {(op.base, op.module): None for op in graph.ops if ops.lookup(op) is ops.UNKNOWN}
+    unknown = {(op.base, op.module): None for op in graph.ops if operators.lookup(op) is operators.UNKNOWN}
     places: dict[tuple[str, str], list[str]] = {}
     for item in graph.breaks:
         places.setdefault((item.op, item.source), []).append(item.module)
@@ -321,7 +323,7 @@ def _warnings(graph: Graph, estimates: Sequence[Estimate]) -> tuple[str, ...]:
         found.append(f"torch.compile cuts the graph at {pieces}; what that costs beyond entering each is in no figure")
     if len(cuts) < len(graph.breaks):
         found.append("torch.compile breaks the graph where data decides; what that costs is in no figure")
-    names = sorted({op.base for op in graph.ops if ops.lookup(op) is ops.UNKNOWN})
+    names = sorted({op.base for op in graph.ops if operators.lookup(op) is operators.UNKNOWN})
     if names:
         found.append(f"operators without a rule are counted in the intervals only: {', '.join(names)}")
     outside = sum(not estimate.in_range for estimate in estimates)

@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from costmodel.errors import ProfileError, RequestError
 from costmodel.files import write_whole
-from costmodel.hardware import Profile, user_directory
+from costmodel.profiles.profile import Profile, user_directory
 from costmodel.records import Format
 
 SCHEMA = 1

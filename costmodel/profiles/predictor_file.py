@@ -13,20 +13,13 @@ from msgspec import Meta
 
 from costmodel.errors import ProfileError
 from costmodel.features import Roofline
-from costmodel.predictor import (
-    OUTLYING,
-    TREES_SHARE,
-    Array,
-    GroupModel,
-    Network,
-    Predictor,
-    Steps,
-    in_steps,
-    none_measured,
-)
+from costmodel.predictor.group_model import TREES_SHARE, GroupModel, none_measured
+from costmodel.predictor.neighbours import in_steps
+from costmodel.predictor.network import OUTLYING, Array, Network, Steps
+from costmodel.predictor.predictor import Predictor
+from costmodel.predictor.trees import Trees
 from costmodel.records import convert
-from costmodel.tensors import LARGEST, Tensors, finite_float32, read_tensors, write_tensors
-from costmodel.trees import Trees
+from costmodel.tensor_file import LARGEST, Tensors, finite_float32, read_tensors, write_tensors
 
 MEMORY = "memory"
 """The measured kernels, in 16-bit steps; in files of earlier versions scaled features, as numbers."""

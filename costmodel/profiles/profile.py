@@ -20,11 +20,11 @@ from msgspec import Meta
 
 from costmodel import checks
 from costmodel.checks import checked
-from costmodel.discrepancy import Discrepancy, none_found
 from costmodel.errors import ProfileError, UnknownHardwareError
-from costmodel.predictor import Predictor
-from costmodel.predictor_file import load_predictor
+from costmodel.predictor.predictor import Predictor
+from costmodel.profiles.predictor_file import load_predictor
 from costmodel.records import Duration, Format, Shallow, Text
+from costmodel.timeline.residual_gp import Discrepancy, none_found
 
 CARD_SCHEMA = 1
 PREDICTOR, WHOLE_MODELS = "predictor.safetensors", "whole_models.safetensors"
@@ -56,7 +56,7 @@ class HostFacts(msgspec.Struct, frozen=True):
 
 
 class CostTables(msgspec.Struct, frozen=True):
-    """Tables of fitted costs by the names of `costmodel.calibrate`."""
+    """Tables of fitted costs by the names of `costmodel.calibration.host_costs`."""
 
     eager_host: dict[str, Cost] = {}
     eager_device: dict[str, DeviceCost] = {}
@@ -205,7 +205,7 @@ def at_speed(name: str, table: Mapping[str, float], host_speed: float) -> Mappin
 
 def shipped_directory() -> Path:
     """Where the package's own profiles lie: inside an installed package, beside it in a checkout."""
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     inside = here / "trained_models"
     return inside if inside.is_dir() else here.parent / "trained_models"
 

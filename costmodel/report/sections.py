@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from costmodel.report import check_format
 from costmodel.report.escape import markdown, markup
 from costmodel.report.table import plain_tables
+from costmodel.report.to_csv import csv_text
 from costmodel.report.to_html import page, tagged_table
+from costmodel.report.to_json import json_text
 from costmodel.report.to_markdown import pipe_table
 
 Section = tuple[str, Sequence[str], Sequence[Sequence[str]]]
@@ -43,3 +47,22 @@ def render_sheet(sheet: Sheet, format: str, width: int | None = None) -> str:  #
         body.append(f"<h2>{markup(name)}</h2>\n{tagged_table('sheet', columns, cells)}")
     body += [f'<p class="notes">{markup(note)}</p>' for note in sheet.notes]
     return page(f"costmodel: {sheet.title}", "\n".join(body))
+
+
+def _render(
+    values: Mapping[str, Any],
+    records: Sequence[Mapping[str, Any]],
+    sheet: Sheet,
+    format: str,  # noqa: A002
+    width: int | None,
+) -> str:
+    check_format(format)
+    if format == "json":
+        return json_text(values)
+    if format == "csv":
+        return csv_text(list(records[0]), map(_flat, records))
+    return render_sheet(sheet, format, width)
+
+
+def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: " ".join(value) if isinstance(value, (list, tuple)) else value for key, value in record.items()}

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from costmodel.freeze import constant_names
 from costmodel.ir import Graph, Op, Ref, TensorType
-from costmodel.rewriting import Emitter
+from costmodel.ir.builder import Emitter
+from costmodel.rewrites.hoist_constants import constant_names
 
 
 def find_pixels(graph: Graph) -> dict[str, tuple[str, ...]]:

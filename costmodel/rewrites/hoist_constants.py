@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from costmodel import ops
-from costmodel.ir import Graph, Op, Ref, Value
-from costmodel.ops import Role
-from costmodel.passes.common_subexpressions import RANDOM
+from costmodel.ir import Graph, Op, Ref, Value, operators
+from costmodel.ir.op_table import Role
+from costmodel.ir.passes import RANDOM
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class Frozen:
 def freeze(graph: Graph) -> Frozen:
     """Splits off the operators whose operands are constant; views of constants stay, for they launch no kernel."""
     constant = constant_names(graph)
-    computed = {op.name for op in graph.ops if op.name in constant and ops.lookup(op).role is not Role.VIEW}
+    computed = {op.name for op in graph.ops if op.name in constant and operators.lookup(op).role is not Role.VIEW}
     kept = _reached(graph, graph.outputs, {op.name for op in graph.ops} - computed)
     read = dict.fromkeys([*(ref for op in kept for ref in op.refs()), *graph.outputs])
     given = {ref: Ref(f"frozen.{ref.name}.{ref.index}") for ref in read if ref.name in computed}

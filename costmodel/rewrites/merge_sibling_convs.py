@@ -12,10 +12,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from costmodel.freeze import constant_names
 from costmodel.ir import Graph, Op, Ref
-from costmodel.rewriting import Emitter
-from costmodel.strides import layout_of_channels
+from costmodel.ir.builder import Emitter
+from costmodel.ir.strides import layout_of_channels
+from costmodel.rewrites.hoist_constants import constant_names
 
 RELU = "relu"
 

@@ -1,100 +1,23 @@
 """Moves: rewrites of a whole graph that a plan may make before it decides how each unit runs, one entry a move.
 
 A move keeps what the graph computes, up to rounding. What it computes of parameters alone is done once, when the plan
-is applied (`costmodel.freeze`), so weights are prepared by ordinary operators in the graph and need no recipe.
+is applied (`costmodel.rewrites.hoist_constants`), so weights are prepared by ordinary operators in the graph and need
+no recipe.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from costmodel.epilogues import find_epilogues, move_epilogues
 from costmodel.errors import PlanError
-from costmodel.ir import Arg, Graph, Op, Ref, TensorType
-from costmodel.layouts import in_channels_last, is_strided
-from costmodel.pixels import find_pixels, pixels_as_products
-from costmodel.rewriting import Emitter
-from costmodel.siblings import find_siblings, merge_siblings
-
-
-def fold_batch_norm(graph: Graph) -> Graph:
-    """Batch norm that alone reads a convolution becomes part of its weight and bias.
-
-    With s = gamma / sqrt(var + eps): weight' = weight * s and bias' = beta + (bias - mean) * s, computed in float32,
-    or in float64 if the model is (Jacob et al., "Quantization and Training of Neural Networks", 2018, section 3.2).
-    """
-    users = graph.users()
-    returned = {ref.name for ref in graph.outputs}
-    readers = (*(ref for op in graph.ops for ref in op.refs()), *graph.outputs)
-    statistics_read = {ref.name for ref in readers if ref.index > 0}
-    made = {op.name: op for op in graph.ops}
-    params = {value.name for value in graph.values if value.role == "param"}
-    folded: dict[str, Op] = {}
-    for op in graph.ops:
-        source = op.arg("input")
-        convolution = made.get(source.name) if isinstance(source, Ref) else None
-        if convolution is None or not _foldable(op, convolution, params):
-            continue
-        if users[convolution.name] == [op] and convolution.name not in returned and op.name not in statistics_read:
-            folded[convolution.name] = op
-    new_ops: list[Op] = []
-    renamed = {norm.name: name for name, norm in folded.items()}
-    for op in graph.ops:
-        if op.name not in renamed:
-            kept = op.reading(lambda ref: Ref(renamed.get(ref.name, ref.name), ref.index))
-            new_ops += _folded(graph, kept, folded[op.name]) if op.name in folded else [kept]
-    outputs = tuple(Ref(renamed.get(ref.name, ref.name), ref.index) for ref in graph.outputs)
-    return replace(graph, ops=tuple(new_ops), outputs=outputs).verify()
-
-
-def _foldable(norm: Op, convolution: Op, params: set[str]) -> bool:
-    if norm.base != "native_batch_norm" or norm.arg("training") is not False or convolution.base != "convolution":
-        return False
-    if convolution.arg("transposed") is not False:
-        return False
-    refs = [*norm.refs()[1:], *(ref for key in ("weight", "bias") for ref in _maybe(convolution.arg(key)))]
-    complete = all(isinstance(norm.arg(key), Ref) for key in ("running_mean", "running_var"))
-    return complete and all(ref.name in params for ref in refs)
-
-
-def _maybe(arg: Arg) -> list[Ref]:
-    return [arg] if isinstance(arg, Ref) else []
-
-
-def _folded(graph: Graph, convolution: Op, norm: Op) -> list[Op]:
-    """The convolution that does a batch norm's work too, after the operators that prepare its weight and bias."""
-    emit = Emitter(graph, norm.name)
-    weight, bias = convolution.arg("weight"), convolution.arg("bias")
-    mean, variance = norm.arg("running_mean"), norm.arg("running_var")
-    gamma, beta = norm.arg("weight"), norm.arg("bias")
-    assert isinstance(weight, Ref)
-    assert isinstance(mean, Ref)
-    assert isinstance(variance, Ref)  # as _foldable has seen
-    kind = graph.type_of(weight)
-    exact = "float64" if kind.dtype == "float64" else "float32"
-    channel = TensorType(exact, (kind.shape[0],))
-    variance = emit.cast(variance, exact)
-    scale = emit.add("add.Scalar", channel, ("self", variance), ("other", norm.arg("eps")))
-    scale = emit.add("rsqrt", channel, ("self", scale))
-    if isinstance(gamma, Ref):
-        scale = emit.add("mul.Tensor", channel, ("self", scale), ("other", emit.cast(gamma, exact)))
-    shift = emit.cast(mean, exact)
-    if isinstance(bias, Ref):
-        shift = emit.add("sub.Tensor", channel, ("self", shift), ("other", emit.cast(bias, exact)))
-    shift = emit.add("mul.Tensor", channel, ("self", shift), ("other", scale))
-    shift = emit.add("neg", channel, ("self", shift))
-    if isinstance(beta, Ref):
-        shift = emit.add("add.Tensor", channel, ("self", shift), ("other", emit.cast(beta, exact)))
-    shape = (kind.shape[0], *(1,) * (len(kind.shape) - 1))
-    factor = emit.add("view", TensorType(exact, shape), ("self", scale), ("size", shape))
-    wide = replace(kind, dtype=exact)
-    new_weight = emit.add("mul.Tensor", wide, ("self", emit.cast(weight, exact)), ("other", factor))
-    new = {"weight": emit.cast(new_weight, kind.dtype), "bias": emit.cast(shift, kind.dtype)}
-    args = tuple((key, new.get(key, value)) for key, value in convolution.args)
-    if "bias" not in dict(args):
-        args = (*args, ("bias", new["bias"]))
-    return [*emit.ops, replace(convolution, args=args)]
+from costmodel.inductor.channels_last import in_channels_last
+from costmodel.ir import Graph
+from costmodel.ir.strides import is_strided
+from costmodel.rewrites.conv1x1_to_matmul import find_pixels, pixels_as_products
+from costmodel.rewrites.fold_batch_norm import fold_batch_norm
+from costmodel.rewrites.merge_sibling_convs import find_siblings, merge_siblings
+from costmodel.rewrites.sink_epilogues_into_cat import find_epilogues, move_epilogues
 
 
 def channels_last(graph: Graph, only: Collection[str] = ()) -> Graph:

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from costmodel.decompose import POINTWISE_CAT_INPUTS
+from costmodel.inductor.decompositions import POINTWISE_CAT_INPUTS
 from costmodel.ir import Graph, Op, Ref, TensorType
-from costmodel.regions import RELU, is_fusible
-from costmodel.rewriting import Emitter
+from costmodel.ir.builder import Emitter
+from costmodel.ir.subgraph import RELU, is_fusible
 
 
 def find_epilogues(graph: Graph) -> dict[str, dict[str, Op]]:

@@ -1,11 +1,11 @@
 """Graph -> stream program in StreamIt's terms: rates, steady-state schedule, source text, and a run of it."""
 
-from costmodel.stream_program.interpret import run
-from costmodel.stream_program.lower import lower
-from costmodel.stream_program.rates import Rates, rates
-from costmodel.stream_program.schedule import Schedule, schedule
-from costmodel.stream_program.streamit import streamit
-from costmodel.stream_program.types import Filter, Pipeline, Separator, SplitJoin, Stream, filters
+from costmodel.streamit.interpret import run
+from costmodel.streamit.lower import lower
+from costmodel.streamit.rates import Rates, rates
+from costmodel.streamit.schedule import Schedule, schedule
+from costmodel.streamit.source_text import streamit
+from costmodel.streamit.types import Filter, Pipeline, Separator, SplitJoin, Stream, filters
 
 __all__ = [
     "Filter",

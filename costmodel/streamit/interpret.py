@@ -8,9 +8,9 @@ from itertools import islice
 from typing import TypeVar
 
 from costmodel.errors import GraphError
-from costmodel.stream_program.network import INPUT, OUTPUT, Actor, Joiner, Splitter
-from costmodel.stream_program.schedule import schedule
-from costmodel.stream_program.types import Filter, Separator, Stream
+from costmodel.streamit.network import INPUT, OUTPUT, Actor, Joiner, Splitter
+from costmodel.streamit.schedule import schedule
+from costmodel.streamit.types import Filter, Separator, Stream
 
 Item = TypeVar("Item")
 Work = Callable[[Filter, Sequence[Item]], Sequence[Item]]

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from costmodel.errors import GraphError
 from costmodel.ir import Graph, Op, Ref
-from costmodel.passes import drop_dead_code
-from costmodel.stream_program.filter_names import filter_name
-from costmodel.stream_program.types import IDENTITY, Filter, Pipeline, Separator, SplitJoin, Stream
+from costmodel.ir.passes import drop_dead_code
+from costmodel.streamit.filter_names import filter_name
+from costmodel.streamit.types import IDENTITY, Filter, Pipeline, Separator, SplitJoin, Stream
 from costmodel.streams import Leaf, Node, operator_tree
 from costmodel.streams import Pipeline as Series
 from costmodel.streams import SplitJoin as Parallel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costmodel.stream_program.types import Filter, Pipeline, Separator, SplitJoin, Stream
+from costmodel.streamit.types import Filter, Pipeline, Separator, SplitJoin, Stream
 
 INPUT, OUTPUT = 0, 1
 """The channels by which a program is given items and gives them back."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from costmodel.errors import GraphError
-from costmodel.stream_program.types import Filter, Pipeline, Separator, Stream
+from costmodel.streamit.types import Filter, Pipeline, Separator, Stream
 
 
 @dataclass(frozen=True, slots=True)

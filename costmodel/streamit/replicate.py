@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from costmodel import ops
 from costmodel.errors import GraphError
 from costmodel.ir import Graph, Op, Ref
-from costmodel.passes import drop_dead_code
-from costmodel.stream_program.lower import constants, lower
-from costmodel.stream_program.schedule import schedule
-from costmodel.stream_program.types import Separator
+from costmodel.ir import operators as operators_module
+from costmodel.ir.passes import drop_dead_code
+from costmodel.streamit.lower import constants, lower
+from costmodel.streamit.schedule import schedule
+from costmodel.streamit.types import Separator
 from costmodel.streams import Dag, Leaf, Node, children_of, leaves, nodes, operator_tree
 
 LIMIT = 10_000
@@ -49,7 +49,7 @@ class JoinCost:
 def join_cost(graph: Graph) -> JoinCost:
     """The cost of replicating shared results of a graph against that of carrying them."""
     more = {name: runs - 1 for name, runs in executions(graph).items()}
-    flops = sum(more[op.name] * ops.flops(graph, op) for op in graph.ops if op.name in more)
+    flops = sum(more[op.name] * operators_module.flops(graph, op) for op in graph.ops if op.name in more)
     plan = schedule(lower(graph))
     actors = zip(plan.network.actors, plan.steady, strict=True)
     carried = sum(runs * actor.work.push for actor, runs in actors if isinstance(actor.work, Separator))

@@ -10,10 +10,10 @@ import torch
 
 from costmodel.errors import GraphError
 from costmodel.ir import Arg, Graph, Op, Ref
-from costmodel.passes import drop_dead_code
-from costmodel.stream_program.interpret import run
-from costmodel.stream_program.lower import constants, lower
-from costmodel.stream_program.types import Filter
+from costmodel.ir.passes import drop_dead_code
+from costmodel.streamit.interpret import run
+from costmodel.streamit.lower import constants, lower
+from costmodel.streamit.types import Filter
 
 _TORCH_NAME = re.compile(r"torch\.(\w+)")
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from costmodel.errors import GraphError
-from costmodel.stream_program.network import INPUT, OUTPUT, Network, flatten
-from costmodel.stream_program.types import Stream
+from costmodel.streamit.network import INPUT, OUTPUT, Network, flatten
+from costmodel.streamit.types import Stream
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from costmodel.report.escape import terminal
-from costmodel.stream_program.types import IDENTITY, Filter, Pipeline, Separator, SplitJoin, Stream
+from costmodel.streamit.types import IDENTITY, Filter, Pipeline, Separator, SplitJoin, Stream
 
 _TENSORS = "<tensor_t, tensor_t>"
 

@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from costmodel.errors import GraphError
 from costmodel.ir import Graph, Op
-from costmodel.orders import in_order
+from costmodel.ir.topological_order import in_order
+from costmodel.prediction.layers import Unit
+from costmodel.streams.general_nodes import replace_regions
 from costmodel.streams.network import Network, Series, as_series
-from costmodel.streams.regions import replace_regions
 from costmodel.streams.types import Leaf, Node
-from costmodel.units import Unit
 
 T = TypeVar("T")
 _INPUT = -1

@@ -10,8 +10,8 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 from costmodel.features import group_of
-from costmodel.kernels import Kernel
-from costmodel.program import Program
+from costmodel.kernels.kernel import Kernel
+from costmodel.timeline.issue_trace import Program
 
 SERIAL_MODES: Mapping[str, str] = {"eager": "eager_serial", "default": "default_serial"}
 """The modes that a CPU has -> the table of costs that each has."""

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from costmodel import ops
-from costmodel.compile import compiled_kernels
+from costmodel.inductor.pipeline import compiled_kernels
 from costmodel.ir import HALF_PRECISION, Calls, Graph, Op, Ref, TensorType
-from costmodel.kernels import Kernel, as_issued, count_views, grouping, kernels_of
-from costmodel.ops import Role
+from costmodel.ir import operators as operators_module
+from costmodel.ir.op_table import Role
+from costmodel.kernels.eager_dispatch import as_issued, count_views, kernels_of
+from costmodel.kernels.kernel import Kernel, grouping
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def footprint_of(graph: Graph) -> int:
 
     An allocator gives freed memory out again, so that results take turns in what the largest operator reads and writes.
     """
-    largest = max((op.type.nbytes for op in graph.ops if ops.lookup(op).role is not Role.VIEW), default=0)
+    largest = max((op.type.nbytes for op in graph.ops if operators_module.lookup(op).role is not Role.VIEW), default=0)
     return sum(value.type.nbytes for value in graph.values) + 2 * largest
 
 
@@ -111,7 +112,7 @@ def dispatch_class(kernel: Kernel) -> str:
     if anchor.base == "convolution":
         known = f"conv.{_layout(kernel.graph, anchor)}.{_shape_class(kernel.graph, anchor)}.{_width(anchor)}"
         return f"{known}.{_size_class(kernel.graph, anchor)}"
-    known = f"{ops.lookup(anchor).kind}.{_width(anchor)}"
+    known = f"{operators_module.lookup(anchor).kind}.{_width(anchor)}"
     if anchor.base in ("cat", "stack"):
         return f"{known}.{min(len(anchor.refs()), MANY_PARTS)}"
     if anchor.base == "native_batch_norm":
@@ -175,6 +176,8 @@ def main_input(graph: Graph) -> TensorType:
 
 def layout_of(graph: Graph) -> str:
     """`nhwc` if the inputs, or the weights of convolutions, lie channels last; else `nchw`."""
-    convolutions = [op for op in graph.ops if ops.lookup(op).role is Role.EXTERN and len(op.type.shape) == 4]
+    convolutions = [
+        op for op in graph.ops if operators_module.lookup(op).role is Role.EXTERN and len(op.type.shape) == 4
+    ]
     images = [value.type for value in graph.inputs if len(value.type.shape) == 4]
     return "nhwc" if any(kind.layout == "nhwc" for kind in (*images, *(op.type for op in convolutions[:1]))) else "nchw"

@@ -9,24 +9,20 @@ the logarithm of the latency: the model discrepancy of Kennedy and O'Hagan, "Bay
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from costmodel.errors import ProfileError
 from costmodel.ir import HALF_PRECISION
-from costmodel.kernels import Kernel
-from costmodel.predictor import OUTLYING, Array, scaled
-from costmodel.tensors import Tensors, finite_float32, read_tensors, write_tensors
-from costmodel.timeline import TimedProgram, Timing
+from costmodel.kernels.kernel import Kernel
+from costmodel.predictor.network import OUTLYING, Array, scaled
+from costmodel.tensor_file import Tensors, finite_float32, read_tensors, write_tensors
+from costmodel.timeline.queue import Timing
+from costmodel.timeline.timed_program import TimedProgram
 
-LEAST_MODELS = 30
-"""Fewer measured cases of a mode tell nothing of others."""
 FARTHEST = 0.5
 """No logarithm of a latency is corrected by more, whatever a file says."""
 PROPERTIES = (
@@ -203,98 +199,3 @@ def none_found() -> Discrepancy:
     """Nothing known: the timeline as it is."""
     empty = np.zeros(len(PROPERTIES), dtype=np.float32)
     return Discrepancy(empty, np.ones_like(empty), np.zeros((0, len(PROPERTIES)), dtype=np.float32), {})
-
-
-@dataclass(frozen=True)
-class Unexplained:
-    """Measured cases to learn a discrepancy from.
-
-    Attributes:
-        properties: of each case, (cases, properties).
-        logs: by mode, logarithms of measured over predicted latency, (cases,); NaN where it was not measured.
-        keys: what each case is: those of one key are one, measured in several processes. Empty if none are.
-    """
-
-    properties: Array
-    logs: Mapping[str, npt.NDArray[np.float64]]
-    keys: tuple[object, ...] = ()
-
-    @cached_property
-    def moments(self) -> tuple[Array, Array]:
-        """Mean and standard deviation of each property, 1 where it does not vary."""
-        deviation = self.properties.std(0)
-        return self.properties.mean(0), np.where(deviation > 1e-6, deviation, 1.0).astype(np.float32)
-
-    def take(self, rows: Sequence[int] | npt.NDArray[np.bool_]) -> Unexplained:
-        """Some of the cases."""
-        chosen = np.arange(len(self.properties))[np.asarray(rows)]
-        keys = tuple(self.keys[row] for row in chosen) if self.keys else ()
-        return Unexplained(self.properties[chosen], {mode: logs[chosen] for mode, logs in self.logs.items()}, keys)
-
-    def merged(self) -> Unexplained:
-        """Every case once, with the median of what its processes left unexplained.
-
-        What a model is off by on its own is shared by its processes, and is no sign of how alike models are.
-        """
-        if not self.keys:
-            return self
-        rows: dict[object, list[int]] = {}
-        for row, key in enumerate(self.keys):
-            rows.setdefault(key, []).append(row)
-        first = [some[0] for some in rows.values()]
-        logs = {mode: np.array([_middle(found[some]) for some in rows.values()]) for mode, found in self.logs.items()}
-        return Unexplained(self.properties[first], logs)
-
-
-def _middle(logs: npt.NDArray[np.float64]) -> float:
-    """The median of what was measured; NaN where nothing was."""
-    known = logs[np.isfinite(logs)]
-    return float(np.median(known)) if len(known) else math.nan
-
-
-def fit(cases: Unexplained) -> Discrepancy:
-    """The discrepancy that makes the cases likeliest; modes of fewer than LEAST_MODELS cases are left as they are.
-
-    Hyperparameters are those of the largest marginal likelihood (Rasmussen and Williams, "Gaussian Processes for
-    Machine Learning", 2006, section 5.4).
-    """
-    cases = cases.merged()
-    found = {mode: _likeliest(cases, logs) for mode, logs in cases.logs.items()}
-    return condition(cases, {mode: process for mode, process in found.items() if process is not None})
-
-
-def _likeliest(cases: Unexplained, logs: npt.NDArray[np.float64]) -> Process | None:
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-
-    known = np.isfinite(logs)
-    if known.sum() < LEAST_MODELS:
-        return None
-    start = ConstantKernel(0.05**2, (1e-6, 1.0)) * RBF(2.0, (0.3, 30.0)) + WhiteKernel(0.05**2, (1e-5, 1.0))
-    x = scaled(cases.properties[known], *cases.moments)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # at a bound there is nothing to learn
-        kernel = GaussianProcessRegressor(start, alpha=0.0).fit(x, logs[known]).kernel_
-    return Process(math.sqrt(kernel.k1.k1.constant_value), kernel.k1.k2.length_scale, math.sqrt(kernel.k2.noise_level))
-
-
-def condition(cases: Unexplained, processes: Mapping[str, Process]) -> Discrepancy:
-    """The processes, given what was measured of the cases.
-
-    Args:
-        cases: what was measured.
-        processes: by mode; their weights do not matter.
-    """
-    cases = cases.merged()
-    mean, scale = cases.moments
-    models = scaled(cases.properties, mean, scale)
-    square = squares(models, models).astype(np.float64)
-    conditioned = {}
-    for mode, process in processes.items():
-        known = np.isfinite(cases.logs[mode])
-        covariance = process.covariance(square[np.ix_(known, known)]) + process.noise**2 * np.eye(known.sum())
-        weights = np.zeros(len(models), dtype=np.float32)
-        weights[known] = np.linalg.solve(covariance, cases.logs[mode][known])
-        conditioned[mode] = replace(process, weights=weights)
-    return Discrepancy(mean, scale, models, conditioned)

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from costmodel.folds import Folds, Rows
-from costmodel.predictor import Array, distances, portions, scaled
-from costmodel.train import Settings, Table, fit_group, moments
+from costmodel.predictor.neighbours import distances, portions
+from costmodel.predictor.network import Array, scaled
+from costmodel.training.folds import Folds, Rows
+from costmodel.training.kernel_models import Settings, fit_group, moments
+from costmodel.training.tables import Table
 
 Predict = Callable[[Table], Array]
 """Rows -> predictions of their target, (rows,)."""

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.predictor import UNMEASURED, Array
-from costmodel.trees import Trees, joined, of_regressors
+from costmodel.predictor.group_model import UNMEASURED
+from costmodel.predictor.network import Array
+from costmodel.predictor.trees import Trees, joined, of_regressors
 
 Rows = npt.NDArray[np.bool_]
 

@@ -14,9 +14,12 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from costmodel.features import Roofline
-from costmodel.folds import Folds
-from costmodel.predictor import Array, GroupModel, Predictor, none_measured, scaled
-from costmodel.train import Settings, Table, assemble, moments, train_networks
+from costmodel.predictor.group_model import GroupModel, none_measured
+from costmodel.predictor.network import Array, scaled
+from costmodel.predictor.predictor import Predictor
+from costmodel.training.folds import Folds
+from costmodel.training.kernel_models import Settings, assemble, moments, train_networks
+from costmodel.training.tables import Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from costmodel.errors import DatasetError, GraphError, first_line
 from costmodel.files import replacing
 from costmodel.ir import parse
-from costmodel.kernels import Extractor, Kernel
+from costmodel.kernels.extractor import Extractor
+from costmodel.kernels.kernel import Kernel
 from costmodel.records import one_line, open_regular, parse_json
 
 if TYPE_CHECKING:

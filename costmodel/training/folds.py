@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.measured import FOLDS, fold_of
+from costmodel.training.families import FOLDS, fold_of
 
 Rows = npt.NDArray[np.bool_]
 NO_FAMILIES = ("conv", "matmul")

@@ -5,40 +5,19 @@ What a network may learn from is decided elsewhere (`folds`).
 
 from __future__ import annotations
 
-import hashlib
 import math
-import re
 import warnings
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from costmodel.dataset import TRUSTED, WORKSPACE
-from costmodel.features import CONVOLUTIONS, GROUPS, Roofline, anchor_flops, featurize, group_of
-from costmodel.grow_trees import grow_device_trees, grow_host_trees
-from costmodel.kernels import Kernel, count_views
-from costmodel.predictor import (
-    UNMEASURED,
-    Array,
-    GroupModel,
-    Network,
-    distances,
-    host_us_of,
-    in_steps,
-    none_measured,
-    places_of,
-    scaled,
-    size_of,
-)
-from costmodel.traffic import traffic_bytes
+from costmodel.predictor.group_model import GroupModel, host_us_of, none_measured, size_of
+from costmodel.predictor.neighbours import distances, in_steps, places_of
+from costmodel.predictor.network import Array, Network, scaled
+from costmodel.training.boosted_trees import grow_device_trees, grow_host_trees
+from costmodel.training.tables import Table
 
-CACHE_BYTES = 64e6
-"""More than an H200's second-level cache holds: a kernel that moves so much goes by the bandwidth of memory."""
-LEAST_ROWS = 30
-"""A group with fewer measured kernels gets no model of its own; its kernels are out of range."""
 COVERAGE = 0.9
 EDGES_US = (4.0, 10.0, 40.0, 200.0)
 
@@ -76,126 +55,6 @@ class Settings:
 THOROUGH = Settings(epochs=60, ensemble=4, trees=400, most_cases=10**6)
 """For a profile that ships: some ten times the work of the default. Four networks of 60 epochs tell shapes that none of
 them saw 4 % better than two of 80."""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Training rows of one group: features by name, bound and measured time in microseconds, shape group.
-
-    `workspace` is what a kernel allocated beside its results, as a share of what it reads and writes; UNMEASURED where
-    nobody looked, empty if nowhere. `host_us` is what the host took to issue it, likewise.
-    """
-
-    names: tuple[str, ...]
-    raw: Array
-    bound_us: npt.NDArray[np.float64]
-    time_us: npt.NDArray[np.float64]
-    shape: npt.NDArray[np.int64]
-    workspace: Array = field(default_factory=none_measured)
-    host_us: Array = field(default_factory=none_measured)
-
-    @property
-    def target(self) -> Array:
-        """Logarithm of time over bound."""
-        return np.log(self.time_us / self.bound_us).astype(np.float32)
-
-    def take(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Table:
-        """Some of the rows."""
-        extra = (some[rows] if len(some) else some for some in (self.workspace, self.host_us))
-        return Table(self.names, self.raw[rows], self.bound_us[rows], self.time_us[rows], self.shape[rows], *extra)
-
-
-def trusted(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows that may be trained on: measured without fault, each of one kernel.
-
-    Units are made of several kernels, except where cuDNN runs a whole one as its own.
-    """
-    clean = (frame["status"] == TRUSTED) & frame["device_us_p50"].notna() & (frame["device_us_p50"] > 0)
-    single = (frame["unit"] == "") | (frame["way"] == "cudnn")
-    return frame[clean & single].drop_duplicates("key").reset_index(drop=True)
-
-
-def fit_roofline(kernels: Sequence[Kernel], time_us: Sequence[float]) -> Roofline:
-    """Ceilings of the device, as the measured kernels come near them.
-
-    Bandwidth is what all but the fastest 5 % of the kernels with more traffic than the second-level cache holds stay
-    under, peaks what all but the fastest half percent do that compute in a type, and the floor is what 1 % stay under.
-    """
-    times = np.asarray(time_us)
-    traffic = np.array([traffic_bytes(kernel.graph) for kernel in kernels], dtype=float)
-    large = traffic > CACHE_BYTES
-    bandwidth = np.quantile(traffic[large] / times[large], 0.95) if large.sum() >= 20 else np.max(traffic / times)
-    peaks: dict[str, list[float]] = {}
-    for kernel, time in zip(kernels, times, strict=True):
-        flops = anchor_flops(kernel)
-        if flops:
-            kind = "conv" if kernel.anchor.base in CONVOLUTIONS else "matmul"
-            peaks.setdefault(f"{kind}.{kernel.anchor.type.dtype}", []).append(flops / time)
-    peak = {name: float(np.quantile(rates, 0.995)) for name, rates in peaks.items() if len(rates) >= 5}
-    return Roofline(float(bandwidth), peak, float(np.quantile(times, 0.01)))
-
-
-def tabulate(
-    kernels: Sequence[Kernel],
-    frame: pd.DataFrame,
-    roofline: Roofline,
-    multiprocessors: int,
-    least: int = LEAST_ROWS,
-) -> dict[str, Table]:
-    """Rows of every group that has enough of them: `least`."""
-    rows: dict[str, list[tuple[dict[str, float], float, float, int, float, float]]] = {group: [] for group in GROUPS}
-    unmeasured = pd.Series(np.nan, index=frame.index)
-    for kernel, time, position, text, workspace, host in zip(
-        kernels,
-        frame["device_us_p50"],
-        frame["position"],
-        frame["graph"],
-        frame.get(WORKSPACE, unmeasured),
-        frame.get(HOST, unmeasured),
-        strict=True,
-    ):
-        place = 0.5 if position is None or math.isnan(position) else float(position)
-        features = featurize(kernel, roofline, multiprocessors, place)
-        share = UNMEASURED if math.isnan(workspace) else float(workspace) / traffic_bytes(kernel.graph)
-        issue_us = UNMEASURED if math.isnan(host) or kernel.backend == "triton" else issue_alone_us(kernel, float(host))
-        entry = (features, roofline.bound_us(kernel), float(time), shape_group(text), share, issue_us)
-        rows[group_of(kernel)].append(entry)
-    tables = {}
-    for group, entries in rows.items():
-        if len(entries) < least:
-            continue
-        names = tuple(entries[0][0])
-        workspaces, hosts = (np.array([entry[i] for entry in entries], dtype=np.float32) for i in (4, 5))
-        tables[group] = Table(
-            names,
-            np.array([[entry[0][name] for name in names] for entry in entries], dtype=np.float32),
-            np.array([entry[1] for entry in entries]),
-            np.array([entry[2] for entry in entries]),
-            np.array([entry[3] for entry in entries], dtype=np.int64),
-            *(some if (some != UNMEASURED).any() else none_measured() for some in (workspaces, hosts)),
-        )
-    return tables
-
-
-HOST = "host_us_p25"
-"""The column of a kernel's time on the host: the quantile that is learnt from, as most of what disturbs it adds."""
-VIEW_US = 2.0
-"""Taken off the host time of an isolated call for each view that leads to its operands, as eager models' views are
-counted apart. There a view takes 4.4; the rest stands for what it takes compiled, where nothing else counts it."""
-LEAST_HOST_US = 0.5
-"""No call takes the host less, whatever is taken off."""
-
-
-def issue_alone_us(kernel: Kernel, host_us: float) -> float:
-    """What the host takes to issue a kernel without the views that lead to its operands, microseconds."""
-    return max(LEAST_HOST_US, host_us - VIEW_US * count_views(kernel.graph))
-
-
-def shape_group(graph_text: str) -> int:
-    """A number for the graph without batch size, precision and layout: what counts as the same shape."""
-    bare = re.sub(r"(float|bfloat)\d+\[(\d+),?", "[", graph_text)
-    bare = re.sub(r" (nhwc|strided)|=\[[\d, ]+\]|input |param ", "", bare)
-    return int(hashlib.sha256(bare.encode()).hexdigest()[:12], 16)
 
 
 def train_network(x: Array, y: Array, settings: Settings, seed: int) -> Network:
@@ -347,9 +206,3 @@ def interval_widths(error: Array, time_us: npt.NDArray[np.float64]) -> Array:
         rank = min(1.0, math.ceil((len(errors) + 1) * COVERAGE) / len(errors))
         widths.append(float(np.quantile(errors, rank)))
     return np.array(widths, dtype=np.float32)
-
-
-def drop(table: Table, names: Collection[str]) -> Table:
-    """The table without some features."""
-    keep = [index for index, name in enumerate(table.names) if name not in names]
-    return replace(table, names=tuple(table.names[i] for i in keep), raw=table.raw[:, keep])

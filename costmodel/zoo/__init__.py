@@ -17,7 +17,7 @@ from costmodel.concurrency import takes_turns
 from costmodel.errors import RequestError, own_words
 from costmodel.zoo.build import real_weights
 from costmodel.zoo.exported import load_exported_model
-from costmodel.zoo.lively import enliven
+from costmodel.zoo.random_weights import enliven
 from costmodel.zoo.request import PRECISIONS, Inputs, Request
 from costmodel.zoo.timm_models import load_timm_model
 from costmodel.zoo.torchvision_models import load_torchvision, load_torchvision_model

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from costmodel.pure_operators import PURE, TEXTS, WORDS
+from costmodel.ir.pure_operators import PURE, TEXTS, WORDS
 from costmodel.zoo.size_text import is_arithmetic
 
 MOST_ELEMENTS = 1 << 40

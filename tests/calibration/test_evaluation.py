@@ -11,16 +11,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from costmodel import evaluate
-from costmodel.calibrate import COSTS, Case
-from costmodel.discrepancy import Unexplained
+from costmodel.calibration import evaluation
+from costmodel.calibration.host_costs import Case
+from costmodel.calibration.make_profile import intervals
+from costmodel.calibration.record import Measured
+from costmodel.calibration.records import noise, read_measured, spread, usual_probe_us
+from costmodel.calibration.residual_fit import Unexplained
+from costmodel.calibration.residuals import Fitted
 from costmodel.ir import Calls, parse
-from costmodel.kernels import Kernel
-from costmodel.make_profile import intervals
-from costmodel.measured import Measured, family_of, noise, read_measured, spread, usual_probe_us
-from costmodel.program import Program
-from costmodel.residuals import Fitted
-from costmodel.timeline import TimedProgram
+from costmodel.kernels.kernel import Kernel
+from costmodel.timeline.cost_tables import COSTS
+from costmodel.timeline.issue_trace import Program
+from costmodel.timeline.timed_program import TimedProgram
+from costmodel.training.families import family_of
 
 
 @pytest.mark.parametrize(
@@ -93,11 +96,11 @@ def test_a_models_own_family_tells_nothing_of_it(monkeypatch: pytest.MonkeyPatch
     def fit(_, __, learns, on_cpu):
         return Fitted({}, SimpleNamespace(told=everything.take(learns), processes={}), everything)
 
-    monkeypatch.setattr(evaluate.residuals, "fit", fit)
-    monkeypatch.setattr(evaluate, "calibration_cases", lambda tested, *_: [known(1.0) for _ in tested])
-    monkeypatch.setattr(evaluate.discrepancy, "condition", lambda some, _: SimpleNamespace(told=some))
-    monkeypatch.setattr(evaluate, "evaluate_case", lambda case, _, __, *told: {case.model: told})
-    rows = evaluate.leave_families_out(
+    monkeypatch.setattr(evaluation.residuals, "fit", fit)
+    monkeypatch.setattr(evaluation, "calibration_cases", lambda tested, *_: [known(1.0) for _ in tested])
+    monkeypatch.setattr(evaluation.discrepancy, "condition", lambda some, _: SimpleNamespace(told=some))
+    monkeypatch.setattr(evaluation, "evaluate_case", lambda case, _, __, *told: {case.model: told})
+    rows = evaluation.leave_families_out(
         cases, [(PROGRAM, PROGRAM)] * len(cases), [known(1.0)] * len(cases), dict.fromkeys(folds), jobs=1
     )
     told = {name: found for row in rows for name, found in row.items()}
@@ -112,7 +115,7 @@ def test_a_case_is_predicted_for_the_profiles_own_host_and_for_the_one_that_meas
     tables = {name: dict.fromkeys(costs, 0.0) for name, costs in COSTS.items()}
     tables["eager_host"]["start"], tables["default_host"]["start"], tables["graph_host"]["start"] = 30.0, 18.0, 6.0
     case = Measured("alexnet", 1, "float32", "nchw", {"eager_us": 50.0}, {}, host_speed=0.5)
-    row = evaluate.evaluate_case(case, replace(known(50.0), host_speed=0.5), tables)
+    row = evaluation.evaluate_case(case, replace(known(50.0), host_speed=0.5), tables)
     # of eager execution 30 us of host, 60 where it is half as fast, and 2 of device
     assert (row["eager_us"], row["probed_eager_us"], row["alone_eager_us"]) == (32.0, 62.0, 62.0)
     assert row["speedup/default"] == 32 / 20
@@ -127,7 +130,7 @@ def test_scores_tell_machines_apart():
     row = CASES | {"speedup/default": 2.0, "probed_speedup/default": 1.1}
     home = [row | {"model": f, "family": f, "environment": 0, "measured_speedup/default": 2.0} for f in "ab"]
     away = [row | {"model": f, "family": f, "environment": 1, "measured_speedup/default": 1.0} for f in "ab"]
-    rows = evaluate.score_table(pd.DataFrame([*home, *away]))
+    rows = evaluation.score_table(pd.DataFrame([*home, *away]))
     found = {row["cases_of"]: row for row in rows if row["cases_of"].endswith("float32, batch 1")}
     # a case's two processes are 0.55 and 1.1 times as fast as predicted: their middle is the root of the product
     told, untold = found["float32, batch 1"], found["host not told: float32, batch 1"]
@@ -139,7 +142,7 @@ def test_scores_tell_machines_apart():
     whole = "float32, batch 1 and 32"
     assert by_machine == pytest.approx({f"machine 1: {whole}": 0.45, f"machine 2: {whole}": 0.1})
     assert {row["mode"] for row in rows} == {"default"}
-    alone = evaluate.score_table(pd.DataFrame(home))
+    alone = evaluation.score_table(pd.DataFrame(home))
     assert {row["cases_of"] for row in alone} == {whole, "float32, batch 1", "all"}
 
 
@@ -155,18 +158,18 @@ def process(eager: float, default: float | None = None, graph: float | None = No
 def test_a_slow_process_is_slow_in_default_too_but_replays_as_fast():
     slow = [process(150.0, 75.0, 20.0), process(120.0), process(120.0)]
     frame = pd.DataFrame([*slow, process(90.0) | {"model": "vgg11"}])
-    default, graph = (evaluate.merge_processes(frame, mode) for mode in evaluate.MODES)
+    default, graph = (evaluation.merge_processes(frame, mode) for mode in evaluation.MODES)
     # both of the one process's calls took half as long again: as fast as predicted
     assert default["measured_speedup/default"][0] == pytest.approx(2.0)
     # the middle of the three eager latencies, 120, over the only replay
     assert graph["measured_speedup/reduce-overhead"][0] == pytest.approx(6.0)
     assert graph["measured_speedup/reduce-overhead"].isna().tolist() == [False, True]  # of vgg11 there is none
-    assert evaluate.score(graph, "reduce-overhead")["mean_error"] == pytest.approx(1 / 6)
+    assert evaluation.score(graph, "reduce-overhead")["mean_error"] == pytest.approx(1 / 6)
 
 
 def test_each_process_is_compared_with_what_was_predicted_for_its_host():
     hosts = [process(100.0, 50.0, 20.0), process(200.0) | {"eager_us": 200.0, "speedup/reduce-overhead": 10.0}]
-    found = evaluate.merge_processes(pd.DataFrame(hosts), "reduce-overhead")
+    found = evaluation.merge_processes(pd.DataFrame(hosts), "reduce-overhead")
     assert found["measured_speedup/reduce-overhead"].tolist() == found["speedup/reduce-overhead"].tolist() == [7.5]
 
 
@@ -212,7 +215,7 @@ def test_intervals_are_told_apart_by_what_is_known_of_the_host():
 def test_errors_of_latency_by_hand():
     row = {"probed_eager_us": 10.5, "measured_eager_us": 10.0, "probed_default_us": 9.0}
     frame = pd.DataFrame([row, row | {"probed_eager_us": 13.5}, row | {"measured_eager_us": None}])
-    (found,) = evaluate.latency_scores(frame)
+    (found,) = evaluation.latency_scores(frame)
     assert found == pytest.approx(
         {"mode": "eager", "cases": 2, "mean_error": 0.2, "median_error": 0.2, "within_10": 0.5}
     )

@@ -7,21 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from costmodel import timeline
-from costmodel.calibrate import (
-    COSTS,
-    CPU_COSTS,
-    PRIORS,
-    Case,
-    fit_compile,
-    fit_tables,
-    quantile_interval,
-    ridge,
-)
+from costmodel.calibration.host_costs import Case, fit_compile, fit_tables, quantile_interval, ridge
 from costmodel.ir import Calls, parse
-from costmodel.kernels import Kernel
-from costmodel.program import Program
-from costmodel.timeline import TimedProgram
+from costmodel.kernels.kernel import Kernel
+from costmodel.timeline import gpu, host_counts
+from costmodel.timeline.cost_tables import COSTS, CPU_COSTS, PRIORS
+from costmodel.timeline.issue_trace import Program
+from costmodel.timeline.timed_program import TimedProgram
 
 RNG = np.random.default_rng(0)
 TRUE = {"launch": 12.0, "view": 3.0, "start": 80.0}
@@ -92,10 +84,10 @@ def cases(count: int = 12) -> list[Case]:
         eager, compiled = program(20 + 13 * index, 0, 7), program(10 + 9 * index, 9 + 7 * (index % 5), 20 + 31 * index)
         issued = [timed(one, 60.0 if index % 2 else 3.0) for one in (eager, compiled)]
         timings = {
-            "eager": timeline.eager_timing(issued[0], TABLES),
-            "default": timeline.default_timing(issued[1], TABLES),
+            "eager": gpu.eager_timing(issued[0], TABLES),
+            "default": gpu.default_timing(issued[1], TABLES),
         }
-        measured = {"graph_us": timeline.graph_timing(issued[1], TABLES).latency_us}
+        measured = {"graph_us": gpu.graph_timing(issued[1], TABLES).latency_us}
         for way, timing in timings.items():
             measured |= {f"{way}_us": timing.latency_us, f"{way}_host_us": timing.host_us}
             measured[f"{way}_device_us"] = timing.device_us
@@ -107,8 +99,8 @@ def test_the_tables_reproduce_the_models_that_they_were_fitted_to():
     known = cases()
     tables = fit_tables(known)
     for case in known:
-        eager = timeline.eager_timing(case.eager, tables)
-        default = timeline.default_timing(case.compiled, tables)
+        eager = gpu.eager_timing(case.eager, tables)
+        default = gpu.default_timing(case.compiled, tables)
         assert eager.host_us == pytest.approx(case.measured["eager_host_us"], rel=0.05)
         assert default.host_us == pytest.approx(case.measured["default_host_us"], rel=0.05)
         assert eager.latency_us == pytest.approx(case.measured["eager_us"], rel=0.05)
@@ -158,7 +150,7 @@ def test_compile_times_keep_the_scale_of_those_timed_alone():
     costs = fit_compile(known, contended, cold)
     for case, seconds in zip(known, alone, strict=True):
         counts = {"operator": len(case.compiled.program.kernels), "distinct_kernel": 1, "start": 1}
-        assert timeline.total(counts, costs) / 1e6 == pytest.approx(seconds, rel=0.05)
+        assert host_counts.total(counts, costs) / 1e6 == pytest.approx(seconds, rel=0.05)
 
 
 def test_too_few_compile_times_are_no_reason_to_leave_the_prior():

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from costmodel.measured import Measured, read_measured, unstable
+from costmodel.calibration.outliers import unstable
+from costmodel.calibration.record import Measured
+from costmodel.calibration.records import read_measured
 
 CASE = {"model": "alexnet", "batch_size": 1, "precision": "float32", "layout": "nchw"}
 MODES = ("default", "reduce-overhead")

@@ -8,14 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costmodel import residuals
-from costmodel.calibrate import COSTS, Case
-from costmodel.discrepancy import Unexplained, none_found
+from costmodel.calibration import residuals
+from costmodel.calibration.host_costs import Case
+from costmodel.calibration.record import Measured
+from costmodel.calibration.residual_fit import Unexplained
 from costmodel.ir import Calls, parse
-from costmodel.kernels import Kernel
-from costmodel.measured import Measured
-from costmodel.program import Program
-from costmodel.timeline import LAUNCH_COSTS, WALL_COSTS, TimedProgram
+from costmodel.kernels.kernel import Kernel
+from costmodel.timeline.cost_tables import COSTS, LAUNCH_COSTS, WALL_COSTS
+from costmodel.timeline.issue_trace import Program
+from costmodel.timeline.residual_gp import none_found
+from costmodel.timeline.timed_program import TimedProgram
 
 RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
 PROGRAM = Program(

@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 from costmodel import zoo
-from costmodel.capture import capture
+from costmodel.capture.trace import capture
 from costmodel.errors import CaptureError, DataDependentError
 from costmodel.ir import Break, Graph, TensorType, parse
-from costmodel.program import compiled_program, eager_program
+from costmodel.timeline.issue_trace import compiled_program, eager_program
 
 X = torch.empty(2, 3, 8, 8, device="meta")
 

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 import costmodel
-from costmodel.capture import capture
+from costmodel.capture.frontends import WAYS, convert
+from costmodel.capture.trace import capture
 from costmodel.cli import options
 from costmodel.errors import CaptureError
-from costmodel.frontends import WAYS, convert
 from costmodel.zoo import load
 
 IMAGE = (torch.empty(2, 3, 16, 16, device="meta"),)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from costmodel.functional import functional, writes_first
+from costmodel.capture.functional_variants import functional, writes_first
 
 aten = torch.ops.aten
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from torch import nn
 
-from costmodel.guards import checked_modules
+from costmodel.capture.trace import checked_modules
 from costmodel.zoo import load
 
 

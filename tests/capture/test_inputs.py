@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import costmodel
-from costmodel.arguments import Arguments
+from costmodel.capture.inputs import Arguments
 from costmodel.errors import CaptureError, PlanError, RequestError
-from tests.test_apply import plan_for
+from tests.execution.test_planned_module import plan_for
 
 HERE = "amd-epyc-2-threads"
 

@@ -12,13 +12,13 @@ import torch
 from torch import nn
 
 from costmodel import ir, zoo
-from costmodel.capture import capture, lower, trace
+from costmodel.capture.executable import capture_exactly
+from costmodel.capture.intercepts import unrolled_attention
+from costmodel.capture.trace import capture, lower, trace
 from costmodel.errors import CaptureError
-from costmodel.exact import capture_exactly
-from costmodel.forward import unrolled_attention
 from costmodel.ir import Graph, parse
-from costmodel.kernels import eager_kernels
-from costmodel.ops import UNKNOWN, lookup
+from costmodel.ir.operators import UNKNOWN, lookup
+from costmodel.kernels.eager_dispatch import eager_kernels
 
 X = torch.empty(2, 3, 8, 8, device="meta")
 
@@ -324,7 +324,7 @@ class TestWrites:
         assert bases(graph)[-2:] == ["copy", "as_strided_scatter"]
 
     def test_compute_the_same(self) -> None:
-        from costmodel.emit import build_module
+        from costmodel.execution.fx_module import build_module
 
         def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
             y = x * 1

@@ -18,17 +18,19 @@ import torch
 from torch import nn
 
 import costmodel
-import costmodel.hardware
-from collectors import models, sweep, whole_model, workloads
-from collectors.export import export
-from collectors.ledger import Ledger
-from collectors.supervise import Progress
-from collectors.whole_model import build, case_key, measure_modes
+import costmodel.profiles.profile
+from collectors.sweep import sweep
+from collectors.sweep.export import export
+from collectors.sweep.ledger import Ledger
+from collectors.sweep.supervisor import Progress
+from collectors.whole_models import collect, timing
+from collectors.whole_models.timing import build, measure_modes
+from collectors.workloads import catalog
+from collectors.workloads.model_cases import case_key
 from costmodel.cli import main
-from costmodel.cli.collect import _bar, _describe
-from costmodel.cli.collect_options import check_name, parse_duration
-from costmodel.dataset import read_frame
+from costmodel.cli.collect import _bar, _describe, check_name, parse_duration
 from costmodel.errors import DatasetError, MeasurementError, RequestError
+from costmodel.training.dataset import read_frame
 
 ROOT = Path(costmodel.__file__).parent.parent
 NO_COMPILER = pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler on a CPU")
@@ -37,7 +39,7 @@ COLLECT = """
 import sys
 from pathlib import Path
 import costmodel.hardware
-costmodel.hardware.user_directory = lambda: Path(sys.argv[1])
+costmodel.profiles.profile.user_directory = lambda: Path(sys.argv[1])
 from costmodel.cli import main
 if __name__ == "__main__":
     sys.exit(main(sys.argv[2:]))
@@ -46,7 +48,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(costmodel.hardware, "user_directory", lambda: tmp_path / "home")
+    monkeypatch.setattr(costmodel.profiles.profile, "user_directory", lambda: tmp_path / "home")
     return tmp_path / "home"
 
 
@@ -101,7 +103,7 @@ def test_a_ledger_of_another_environment_is_refused(home: Path, capsys: pytest.C
 
 
 def test_the_default_name_is_the_devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(costmodel.hardware, "shipped_directory", lambda: tmp_path)
+    monkeypatch.setattr(costmodel.profiles.profile, "shipped_directory", lambda: tmp_path)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _device: "NVIDIA H200 (SXM)")
     assert check_name(None, "cpu") == "cpu"
     assert check_name(None, "cuda") == "nvidia-h200-sxm"
@@ -115,7 +117,7 @@ def test_a_quick_collection_ends_in_a_dataset(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     """The kernels of a convolution unit, two of them compiled; then again, when nothing is left to do."""
-    monkeypatch.setattr(workloads, "QUICK_CASES", 3)  # one unit
+    monkeypatch.setattr(catalog, "QUICK_CASES", 3)  # one unit
     command = ["collect", "conv", "--quick", "--device", "cpu", "--hardware", "mine", "--budget", "150s"]
     assert main(command) == 0
     out, err = capsys.readouterr()
@@ -141,8 +143,8 @@ def test_a_quick_collection_ends_in_a_dataset(
 
 @pytest.mark.slow
 def test_the_layers_of_a_model_are_harvested_in_parallel(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(workloads, "QUICK_MODELS", ("alexnet",))
-    cases = workloads.unit_cases(["layer"], "cpu", quick=True, end=time.monotonic() + 100)
+    monkeypatch.setattr(catalog, "QUICK_MODELS", ("alexnet",))
+    cases = catalog.unit_cases(["layer"], "cpu", quick=True, end=time.monotonic() + 100)
     assert {case.source for case in cases} == {"alexnet@1 float32"}
     assert {case.runner for case in cases} == {"aten", "inductor"}
 
@@ -218,7 +220,7 @@ CASE: dict[str, Any] = {"model": "resnet18", "batch_size": 1, "precision": "floa
 @NO_COMPILER
 @pytest.mark.filterwarnings("ignore")  # of torch's own compiler
 def test_a_model_is_timed_in_turn_and_a_graph_break_is_named(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(whole_model, "build", lambda _case, _device: (Tiny().eval(), torch.randn(4, 8)))
+    monkeypatch.setattr(timing, "build", lambda _case, _device: (Tiny().eval(), torch.randn(4, 8)))
     record = measure_modes(CASE, "cpu")
     assert set(record["latency_us"]) == {"eager/default", "default"}
     assert all(len(rounds) == 3 for rounds in record["latency_us"].values())
@@ -232,9 +234,9 @@ def test_a_model_is_timed_in_turn_and_a_graph_break_is_named(monkeypatch: pytest
 
 
 def test_modes_are_those_wanted_and_a_cpu_has_one():
-    assert list(whole_model.modes_on("cuda:1")) == ["default", "reduce-overhead"]
-    assert whole_model.modes_on("cuda", ("reduce-overhead",)) == {"reduce-overhead": "reduce-overhead"}
-    assert whole_model.modes_on("cpu", ("reduce-overhead",)) == {"default": None}
+    assert list(timing.modes_on("cuda:1")) == ["default", "reduce-overhead"]
+    assert timing.modes_on("cuda", ("reduce-overhead",)) == {"reduce-overhead": "reduce-overhead"}
+    assert timing.modes_on("cpu", ("reduce-overhead",)) == {"default": None}
 
 
 @pytest.mark.parametrize("name", ["resnet18", "tv:resnet18"])
@@ -263,42 +265,42 @@ def test_keys_say_what_was_measured():
 
 def test_a_model_without_a_tensor_is_refused():
     with pytest.raises(MeasurementError, match="returns dict, not a tensor"):
-        whole_model.first_tensor({})
+        timing.first_tensor({})
 
 
 def test_records_of_another_environment_are_refused(tmp_path: Path):
     out = tmp_path / "models.jsonl"
-    models.check_environment(out, {"torch": "2.11"})
-    models.append(out, CASE)
-    models.check_environment(out, {"torch": "2.11"})
+    collect.check_environment(out, {"torch": "2.11"})
+    collect.append(out, CASE)
+    collect.check_environment(out, {"torch": "2.11"})
     with pytest.raises(DatasetError, match=r"torch was 2\.11 and is 2\.13"):
-        models.check_environment(out, {"torch": "2.13"})
+        collect.check_environment(out, {"torch": "2.13"})
     (tmp_path / "models.env.json").unlink()
     with pytest.raises(DatasetError, match="nothing says what it was taken on"):
-        models.check_environment(out, {"torch": "2.11"})
+        collect.check_environment(out, {"torch": "2.11"})
     (tmp_path / "models.env.json").write_text("{")
     with pytest.raises(DatasetError, match="not an environment"):
-        models.check_environment(out, {"torch": "2.11"})
+        collect.check_environment(out, {"torch": "2.11"})
 
 
 def test_a_torn_last_line_is_passed_over_and_ended(tmp_path: Path):
     out = tmp_path / "models.jsonl"
     out.write_text(json.dumps(CASE) + "\n" + json.dumps({**CASE, "batch_size": 2})[:30])
-    assert models.done_keys(out) == {case_key(CASE)}
-    models.append(out, {**CASE, "batch_size": 3})
-    assert models.done_keys(out) == {case_key(CASE), case_key({**CASE, "batch_size": 3})}
-    assert models.done_keys(tmp_path / "none") == set()
+    assert collect.done_keys(out) == {case_key(CASE)}
+    collect.append(out, {**CASE, "batch_size": 3})
+    assert collect.done_keys(out) == {case_key(CASE), case_key({**CASE, "batch_size": 3})}
+    assert collect.done_keys(tmp_path / "none") == set()
 
 
 def test_a_model_that_fails_is_recorded_and_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def fail(*_args: object, **_options: object) -> None:
         raise RuntimeError("no such luck")
 
-    monkeypatch.setattr(models, "_fill_cache", lambda todo, *_: {case_key(case): {} for case in todo})
-    monkeypatch.setattr(models, "measure_modes", fail)
+    monkeypatch.setattr(collect, "_fill_cache", lambda todo, *_: {case_key(case): {} for case in todo})
+    monkeypatch.setattr(collect, "measure_modes", fail)
     out = tmp_path / "models.jsonl"
     for _ in range(2):
-        models.collect([CASE], out, models.Settings("cpu", 30.0))
+        collect.collect([CASE], out, collect.Settings("cpu", 30.0))
     (line,) = out.read_text().splitlines()
     assert json.loads(line)["error"] == "RuntimeError: no such luck"
 
@@ -307,10 +309,10 @@ def test_of_the_first_cases_the_compile_time_with_an_empty_cache_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     cases = [{**CASE, "batch_size": batch} for batch in (1, 2, 3)]
-    monkeypatch.setattr(models, "_fill_cache", lambda todo, *_: {case_key(case): {"default": 9.0} for case in todo})
-    monkeypatch.setattr(models, "measure_modes", lambda case, *_args, **_options: {**case, "latency_us": {}})
-    monkeypatch.setattr(models, "cold_compile", lambda case, _device: 4.0 + case["batch_size"])
-    models.collect(cases, tmp_path / "models.jsonl", models.Settings("cpu", 30.0, cold=2))
+    monkeypatch.setattr(collect, "_fill_cache", lambda todo, *_: {case_key(case): {"default": 9.0} for case in todo})
+    monkeypatch.setattr(collect, "measure_modes", lambda case, *_args, **_options: {**case, "latency_us": {}})
+    monkeypatch.setattr(collect, "cold_compile", lambda case, _device: 4.0 + case["batch_size"])
+    collect.collect(cases, tmp_path / "models.jsonl", collect.Settings("cpu", 30.0, cold=2))
     records = [json.loads(line) for line in (tmp_path / "models.jsonl").read_text().splitlines()]
     assert [record.get("cold_compile_s") for record in records] == [5.0, 6.0, None]
     assert [record["contended_compile_s"] for record in records] == [{"default": 9.0}] * 3

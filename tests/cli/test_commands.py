@@ -41,8 +41,8 @@ def tiny_report(model: str, hardware: str, inputs: Sequence[torch.Tensor]) -> Re
 @pytest.fixture
 def predicting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Predict], None]:
     """Puts a function in place of the prediction, and one profile in place of those there are."""
-    hardware = importlib.import_module("costmodel.hardware")
-    predict_module = importlib.import_module("costmodel.predict")  # before the patches, which it would keep
+    hardware = importlib.import_module("costmodel.profiles.profile")
+    predict_module = importlib.import_module("costmodel.prediction.predict")  # before the patches, which it would keep
 
     def load_profile(name: str) -> SimpleNamespace:
         if name != "nvidia-h200":
@@ -311,11 +311,11 @@ def test_ir_draws_units_in_the_colors_of_their_predicted_speedups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def faster(graph: Graph, profile: object) -> object:
-        from costmodel.units import find_units
+        from costmodel.prediction.layers import find_units
 
         return SimpleNamespace(layers=[SimpleNamespace(speedup=4.0) for _ in find_units(graph)])
 
-    monkeypatch.setattr(importlib.import_module("costmodel.predict"), "predict_graph", faster)
+    monkeypatch.setattr(importlib.import_module("costmodel.prediction.predict"), "predict_graph", faster)
     assert main(["ir", "alexnet", "--as", "svg", "--hardware", "nvidia-h200", "-o", str(tmp_path / "a.svg")]) == 0
     text = (tmp_path / "a.svg").read_text()
     assert "alexnet: predicted speedup of each unit on nvidia-h200" in text
@@ -391,7 +391,7 @@ class TestPackage:
         assert set(dir(costmodel)) == set(costmodel.__all__)
 
     def test_a_submodule_does_not_hide_the_function_of_its_name(self) -> None:
-        importlib.import_module("costmodel.predict")
+        importlib.import_module("costmodel.prediction.predict")
         assert callable(costmodel.predict)
 
     def test_an_unknown_name_is_an_attribute_error(self) -> None:

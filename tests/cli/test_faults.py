@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from costmodel.cli import main, run_only, streams
-from costmodel.plan import Plan
+from costmodel.planning.plan import Plan
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 MODELS = """
 import os, threading
 from torch import nn

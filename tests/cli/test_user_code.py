@@ -13,7 +13,7 @@ import pytest
 
 from costmodel.cli import main
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 NOISY = """
 import atexit, ctypes, os, signal, subprocess, sys, threading

@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from collectors import conv, matmul
-from collectors.candidates import Candidate, candidates, rank
-from collectors.cases import Case
-from collectors.choose import REACH, Values, expected_error, likeness, order, standardised, untold
-from costmodel.dataset import units_frame
+from collectors.sweep.acquisition import REACH, Values, expected_error, likeness, order, standardised, untold
+from collectors.sweep.candidates import Candidate, candidates, rank
+from collectors.workloads import convolution_space, matmuls
+from collectors.workloads.cases import Case
 from costmodel.features import group_of
-from costmodel.train import trusted
+from costmodel.training.dataset import units_frame
+from costmodel.training.tables import trusted
 
 SECONDS = {"aten": 1.0, "inductor": 2.0}
-UNIT = conv.ConvUnit(batch=2, in_channels=8, out_channels=12, size=9, kernel=3, stride=2, padding=1)
+UNIT = convolution_space.ConvUnit(batch=2, in_channels=8, out_channels=12, size=9, kernel=3, stride=2, padding=1)
 
 
 def line(*places: float) -> csr_array:
@@ -100,9 +100,9 @@ def test_the_region_that_is_predicted_worst_comes_first():
 
 
 def pool(count: int = 12) -> list[Case]:
-    units = conv.sample(count, 3)
-    lone = [case for unit in units for case in conv.kernel_cases(unit)]
-    return [*(case for unit in units for case in conv.unit_cases(unit)), *lone, *matmul.sample(count, 3)]
+    units = convolution_space.sample(count, 3)
+    lone = [case for unit in units for case in convolution_space.kernel_cases(unit)]
+    return [*(case for unit in units for case in convolution_space.unit_cases(unit)), *lone, *matmuls.sample(count, 3)]
 
 
 def measured(of: Sequence[Candidate], us: float = 10.0) -> list[dict[str, Any]]:
@@ -114,10 +114,10 @@ def measured(of: Sequence[Candidate], us: float = 10.0) -> list[dict[str, Any]]:
 
 
 def test_units_stay_together_and_lone_kernels_alone():
-    found = candidates([*conv.unit_cases(UNIT), *conv.kernel_cases(UNIT)])
+    found = candidates([*convolution_space.unit_cases(UNIT), *convolution_space.kernel_cases(UNIT)])
     assert [len(one.cases) for one in found] == [5, 1, 1, 1]
     assert all(one.kernel is not None and group_of(one.kernel) == "conv" for one in found)
-    (eager,) = candidates([case for case in conv.unit_cases(UNIT) if case.way == "eager"])
+    (eager,) = candidates([case for case in convolution_space.unit_cases(UNIT) if case.way == "eager"])
     assert eager.kernel is None
 
 
@@ -140,7 +140,7 @@ def test_a_rank_has_every_candidate_once_and_is_the_same_again():
 @pytest.mark.parametrize("count", [25, 40])
 def test_what_was_measured_already_comes_late(count: int):
     """All but 20 were measured, too few or enough for a committee: offered again, they tell of little."""
-    of = candidates(matmul.sample(count + 20, 5))
+    of = candidates(matmuls.sample(count + 20, 5))
     ranked = rank(of, measured(of[:count]), "cuda", SECONDS)
     before = rank(of, [], "cuda", SECONDS)
     new = {one.cases for one in of[count:]}
@@ -150,7 +150,7 @@ def test_what_was_measured_already_comes_late(count: int):
 
 def test_what_models_use_often_comes_first():
     """Twelve kernels far apart: the one that is called a thousand times is worth most."""
-    cases = [replace(case, uses=1000 if index == 7 else 1) for index, case in enumerate(matmul.sample(12, 5))]
+    cases = [replace(case, uses=1000 if index == 7 else 1) for index, case in enumerate(matmuls.sample(12, 5))]
     assert rank(candidates(cases), [], "cuda", SECONDS)[0].cases == (cases[7],)
 
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from collectors import repeats
-from collectors.models import count_records
-from collectors.repeats import Settings
-from costmodel.measured import read_measured
+from collectors.whole_models import by_process
+from collectors.whole_models.by_process import Settings
+from collectors.whole_models.collect import count_records
+from costmodel.calibration.records import read_measured
 
 CASE = {"model": "resnet18", "batch_size": 1, "precision": "float32", "layout": "nchw", "img_size": 32}
 
@@ -31,7 +31,7 @@ def case(model: str) -> dict[str, Any]:
 def test_all_cases_are_measured_once_before_any_is_again():
     cases = [case(name) for name in "abc"]
     done = Counter({"a@1 float32 nchw 32px": 1, "b@1 float32 nchw 32px": 2})
-    blocks = repeats._blocks(cases, done, Settings(times=2, held=2))
+    blocks = by_process._blocks(cases, done, Settings(times=2, held=2))
     assert [[one["model"] for one in block] for block in blocks] == [["c"], ["a", "c"]]
 
 
@@ -43,10 +43,10 @@ def test_a_torn_last_line_does_not_count(tmp_path: Path):
 
 
 def test_a_process_waits_for_its_turn_and_probes_between_rounds(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(repeats, "ROUNDS", 2)
-    monkeypatch.setattr(repeats, "LATENCY_SECONDS", 0.0)
+    monkeypatch.setattr(by_process, "ROUNDS", 2)
+    monkeypatch.setattr(by_process, "LATENCY_SECONDS", 0.0)
     here, there = multiprocessing.Pipe()
-    thread = Thread(target=repeats.hold, args=(CASE, "cpu", None, True, there))
+    thread = Thread(target=by_process.hold, args=(CASE, "cpu", None, True, there))
     thread.start()
     assert here.poll(60)
     assert here.recv() is None
@@ -61,7 +61,7 @@ def test_a_process_waits_for_its_turn_and_probes_between_rounds(monkeypatch: pyt
 
 def test_what_a_model_raises_is_its_record():
     here, there = multiprocessing.Pipe()
-    repeats.hold(case("resnet81"), "cpu", None, False, there)
+    by_process.hold(case("resnet81"), "cpu", None, False, there)
     assert here.recv()["error"].startswith("UnknownModelError: unknown model 'resnet81'")
 
 
@@ -71,16 +71,16 @@ def test_a_disturbed_host_leaves_no_record_and_ends_the_run(
     launches = {"a": 7.0, "b": 8.5, "c": 8.1, "d": 9.0, "e": 6.0}
     monkeypatch.setattr(os, "environ", dict(os.environ))
     monkeypatch.setattr(
-        repeats, "_measured", lambda block, *_: [one | {"probe_us": launches[one["model"]]} for one in block]
+        by_process, "_measured", lambda block, *_: [one | {"probe_us": launches[one["model"]]} for one in block]
     )
     out = tmp_path / "models.jsonl"
     settings = Settings(devices=("cpu",), times=1, held=2, launch_us=8.0)
-    repeats.collect([case(name) for name in launches], out, settings)
+    by_process.collect([case(name) for name in launches], out, settings)
     assert [json.loads(line)["model"] for line in out.read_text().splitlines()] == ["a"]  # half a block ends nothing
     said = capsys.readouterr().out
     assert "2 from a@1 float32 nchw 32px on in 0 s, 1 of them not kept" in said
     assert "stopped: a launch takes more than 8.0 us on this host" in said
-    repeats.collect([case(name) for name in launches], out, replace(settings, launch_us=None))
+    by_process.collect([case(name) for name in launches], out, replace(settings, launch_us=None))
     assert count_records(out).total() == len(launches)
 
 
@@ -90,7 +90,7 @@ def test_a_process_that_ends_without_a_word():
     process = context.Process(target=os._exit, args=(7,))
     process.start()
     there.close()
-    said = repeats._Held(CASE, process, here).answer(30.0)
+    said = by_process._Held(CASE, process, here).answer(30.0)
     assert said == {**CASE, "error": "its process ended with status 7"}
 
 
@@ -99,15 +99,24 @@ def test_a_process_that_takes_too_long_is_killed():
     here, _there = context.Pipe()
     process = context.Process(target=time.sleep, args=(60,))
     process.start()
-    assert repeats._Held(CASE, process, here).answer(0.1) == {**CASE, "error": "timeout"}
+    assert by_process._Held(CASE, process, here).answer(0.1) == {**CASE, "error": "timeout"}
     process.join(10)
     assert process.exitcode == -9
 
 
 def test_a_run_on_the_cpu_goes_on_where_it_stopped(tmp_path: Path):
     (tmp_path / "cases.json").write_text(json.dumps([CASE, case("resnet81")]))
-    command = [sys.executable, "-m", "collectors.repeats", "cases.json", "models.jsonl", "--devices", "cpu", "--times"]
-    environment = os.environ | {"PYTHONPATH": str(Path(repeats.__file__).parent.parent)}
+    command = [
+        sys.executable,
+        "-m",
+        "collectors.whole_models.by_process",
+        "cases.json",
+        "models.jsonl",
+        "--devices",
+        "cpu",
+        "--times",
+    ]
+    environment = os.environ | {"PYTHONPATH": str(Path(by_process.__file__).parents[2])}
     for times in ("1", "1", "2"):
         ran = subprocess.run(
             [*command, times], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False

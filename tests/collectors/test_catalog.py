@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from collectors import workloads
-from collectors.cases import Case, distinct, read_cases, write_cases
-from collectors.conv import ConvUnit, kernel_cases, unit_cases
-from collectors.export import export
-from collectors.ledger import Ledger
-from collectors.worker import size_bytes
-from costmodel.dataset import read_frame
+from collectors.sweep.export import export
+from collectors.sweep.ledger import Ledger
+from collectors.workloads import catalog
+from collectors.workloads.cases import Case, distinct, read_cases, size_bytes, write_cases
+from collectors.workloads.convolution_space import ConvUnit, kernel_cases, unit_cases
 from costmodel.errors import DatasetError, RequestError
 from costmodel.ir import parse
+from costmodel.training.dataset import read_frame
 
 RELU = "graph _ {\n  input %a0: float32[4096]\n  %0 = relu(self=%a0) : float32[4096]\n  return %0\n}"
 UNIT = ConvUnit(batch=2, in_channels=8, out_channels=12, size=9, kernel=3, stride=2, padding=1)
@@ -75,15 +74,15 @@ def test_an_empty_ledger_makes_no_dataset(tmp_path: Path):
 
 
 def test_workloads_are_named_once_and_known():
-    assert workloads.check([]) == ("conv", "matmul", "layer")
-    assert workloads.check(["layer", "conv", "layer"]) == ("layer", "conv")
+    assert catalog.check([]) == ("conv", "matmul", "layer")
+    assert catalog.check(["layer", "conv", "layer"]) == ("layer", "conv")
     with pytest.raises(RequestError, match="unknown workload 'cnov'; choose of conv, matmul, layer, models"):
-        workloads.check(["cnov"])
+        catalog.check(["cnov"])
 
 
 def test_workloads_mix_but_keep_units_together():
-    cases = workloads.unit_cases(["conv", "matmul"], "cuda", quick=False, end=0.0)
-    assert cases == workloads.unit_cases(["conv", "matmul"], "cuda", quick=False, end=0.0)
+    cases = catalog.unit_cases(["conv", "matmul"], "cuda", quick=False, end=0.0)
+    assert cases == catalog.unit_cases(["conv", "matmul"], "cuda", quick=False, end=0.0)
     sources = [case.source for case in cases]
     assert {"conv", "matmul"} == set(sources[:100]) == set(sources)
     ended: set[str] = set()
@@ -108,27 +107,27 @@ def test_a_convolution_is_measured_alone_in_both_layouts_and_fused(unit: ConvUni
 
 def test_lone_convolutions_are_for_full_sweeps_and_all_there_is_on_a_cpu():
     alone = [
-        [case for case in workloads.unit_cases(["conv"], device, quick, 0.0) if not case.unit]
+        [case for case in catalog.unit_cases(["conv"], device, quick, 0.0) if not case.unit]
         for device, quick in (("cuda", False), ("cuda", True), ("cpu", False))
     ]
-    least = 2 * workloads.CONV_UNITS
+    least = 2 * catalog.CONV_UNITS
     assert [len(cases) > least for cases in alone] == [True, False, True]
-    assert len(alone[0]) > least + 0.9 * workloads.TYPICAL_CONVOLUTIONS
+    assert len(alone[0]) > least + 0.9 * catalog.TYPICAL_CONVOLUTIONS
     assert alone[1] == []
-    assert all(case.unit == "" for case in workloads.unit_cases(["conv"], "cpu", quick=False, end=0.0))
+    assert all(case.unit == "" for case in catalog.unit_cases(["conv"], "cpu", quick=False, end=0.0))
 
 
 def test_layers_say_how_often_models_call_them(monkeypatch: pytest.MonkeyPatch):
     """Two models share a kernel, one of them calls it twice: three uses, and the first to name it is its source."""
     lone, shared = Case(RELU, "aten", source="a"), Case(RELU, "inductor", source="a")
     outcomes = [(None, [lone, shared]), (None, [replace(shared, source="b")] * 2), (None, ValueError("no such model"))]
-    monkeypatch.setattr(workloads, "in_parallel", lambda *_: outcomes)
+    monkeypatch.setattr(catalog, "in_parallel", lambda *_: outcomes)
     blocks = [replace(shared, source="joins"), Case(RELU.replace("relu", "sigmoid"), "aten", source="joins")] * 2
-    monkeypatch.setattr(workloads.joins, "sample", lambda *_: blocks)
+    monkeypatch.setattr(catalog.joins, "sample", lambda *_: blocks)
     drawn, mixed = (Case(RELU.replace("relu", name), "aten", source="map") for name in ("silu", "gelu"))
-    monkeypatch.setattr(workloads.maps, "sample", lambda *_: [drawn])
-    monkeypatch.setattr(workloads.mixers, "sample", lambda *_: [replace(mixed, source="mixers")])
-    found = workloads.unit_cases(["layer"], "cuda", quick=False, end=0.0)
+    monkeypatch.setattr(catalog.maps, "sample", lambda *_: [drawn])
+    monkeypatch.setattr(catalog.mixers, "sample", lambda *_: [replace(mixed, source="mixers")])
+    found = catalog.unit_cases(["layer"], "cuda", quick=False, end=0.0)
     assert sorted((case.runner, case.uses, case.source) for case in found) == [
         ("aten", 1, "a"),
         ("aten", 1, "joins"),  # blocks that no model is made of are no uses
@@ -139,7 +138,7 @@ def test_layers_say_how_often_models_call_them(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_quick_workloads_are_few_and_tiny_and_for_the_device():
-    cases = workloads.unit_cases(["conv", "matmul"], "cpu", quick=True, end=0.0)
+    cases = catalog.unit_cases(["conv", "matmul"], "cpu", quick=True, end=0.0)
     assert 8 <= len(cases) <= 20
     assert all(case.way != "cudnn" for case in cases)
     assert all(size_bytes(parse(case.graph)) < 16 << 20 for case in cases)
@@ -147,7 +146,7 @@ def test_quick_workloads_are_few_and_tiny_and_for_the_device():
 
 def test_a_request_that_was_made_before_is_remembered(tmp_path: Path):
     path, cases = tmp_path / "cases.jsonl", list(unit_cases(UNIT))
-    assert workloads.remembered(path, {"quick": True}) is None
-    workloads.remember(path, {"quick": True}, cases)
-    assert workloads.remembered(path, {"quick": True}) == cases
-    assert workloads.remembered(path, {"quick": False}) is None
+    assert catalog.remembered(path, {"quick": True}) is None
+    catalog.remember(path, {"quick": True}, cases)
+    assert catalog.remembered(path, {"quick": True}) == cases
+    assert catalog.remembered(path, {"quick": False}) is None

@@ -20,15 +20,15 @@ import torch
 from distributed import Client
 
 import costmodel
-import costmodel.hardware
-from collectors import crew
-from collectors.cases import Case, write_cases
-from collectors.crew import cluster
-from collectors.distribute import _agreed, _Sweep, distribute
-from collectors.environment import environment
-from collectors.ledger import Ledger
-from collectors.supervise import Progress
-from collectors.sweep import Settings
+import costmodel.profiles.profile
+from collectors.processes.environment import environment
+from collectors.sweep import dask_cluster
+from collectors.sweep.dask_cluster import cluster
+from collectors.sweep.dask_sweep import _agreed, _Sweep, distribute
+from collectors.sweep.ledger import Ledger
+from collectors.sweep.supervisor import Progress
+from collectors.sweep.sweep import Settings
+from collectors.workloads.cases import Case, write_cases
 from costmodel.cli import main
 from costmodel.errors import DatasetError, MeasurementError, RequestError
 
@@ -61,7 +61,7 @@ def hang(x):
 def slow(x):
     time.sleep(0.03)
     return x + 1
-if "collectors.measurer" in sys.orig_argv:
+if "collectors.sweep.measuring_process" in sys.orig_argv:
     import torch
     library = torch.library.Library("aten", "FRAGMENT")
     for function in (crash, crash_once, kill_worker, kill_worker_once, hang, slow):
@@ -75,7 +75,7 @@ from pathlib import Path
 import costmodel.hardware
 from collectors import workloads
 from collectors.cases import Case, read_cases
-costmodel.hardware.user_directory = lambda: Path(sys.argv[1])
+costmodel.profiles.profile.user_directory = lambda: Path(sys.argv[1])
 workloads.unit_cases = lambda *_: list(read_cases(Path(sys.argv[1]) / "cases.jsonl"))
 from costmodel.cli import main
 if __name__ == "__main__":
@@ -213,7 +213,7 @@ class TestEnvironments:
             distribute(client, [case_of("relu", 1)], path, SETTINGS, unheard)
 
     def test_workers_that_differ_are_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(crew, "_devices", lambda *_: [{"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}])
+        monkeypatch.setattr(dask_cluster, "_devices", lambda *_: [{"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}])
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
             monkeypatch.delenv(name, raising=False)
         with (
@@ -268,22 +268,22 @@ class TestCluster:
     def test_more_workers_than_gpus_are_refused(self, workers: int, count: int, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
         with pytest.raises(RequestError, match=f"workers need as many GPUs, and there are {count}"):
-            crew._devices("cuda", workers)
+            dask_cluster._devices("cuda", workers)
 
     def test_no_workers_are_refused(self):
         with pytest.raises(RequestError, match="impossible number of workers 0; give at least 1"):
-            crew._devices("cpu", 0)
+            dask_cluster._devices("cpu", 0)
 
     @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "no address", "tls://127.0.0.1:1"])
     def test_an_address_where_nobody_answers(self, address: str, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(crew, "CONNECT_SECONDS", 1.0)
+        monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 1.0)
         with pytest.raises(RequestError, match=f"no Dask scheduler answers at '{address}'"), cluster(address, "cpu", 1):
             pass
         # A client left unclosed closes itself at any moment, and may then wait for ever.
         assert not [it for it in gc.get_objects() if type(it) is Client and it.status == "connecting"]
 
     def test_an_address_where_something_else_listens(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(crew, "CONNECT_SECONDS", 1.0)
+        monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 1.0)
         with socket.create_server(("127.0.0.1", 0)) as silent:
             address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
             with pytest.raises(RequestError, match=f"no Dask scheduler answers at '{address}'"):  # noqa: SIM117
@@ -299,10 +299,10 @@ class TestCluster:
 
     @pytest.mark.slow
     def test_a_scheduler_without_workers(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(crew, "_devices", lambda *_: [])
+        monkeypatch.setattr(dask_cluster, "_devices", lambda *_: [])
         with cluster("local", "cpu", 1) as local:
             address = local.scheduler.address
-            monkeypatch.setattr(crew, "CONNECT_SECONDS", 1.0)
+            monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 1.0)
             with pytest.raises(MeasurementError, match=f"the scheduler at {address} has no workers; start"):  # noqa: SIM117
                 with cluster(address, "cpu", None):
                     pass
@@ -342,7 +342,7 @@ class TestCommand:
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str],
     ):
-        monkeypatch.setattr(costmodel.hardware, "user_directory", lambda: tmp_path)
+        monkeypatch.setattr(costmodel.profiles.profile, "user_directory", lambda: tmp_path)
         assert main(["collect", "--quick", *options]) == 2
         out, err = capsys.readouterr()
         assert out == ""
@@ -351,8 +351,10 @@ class TestCommand:
 
     @pytest.mark.slow
     def test_by_address(self, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(costmodel.hardware, "user_directory", lambda: tmp_path)
-        monkeypatch.setattr("collectors.workloads.unit_cases", lambda *_: [case_of("relu", 1), case_of("relu", 2)])
+        monkeypatch.setattr(costmodel.profiles.profile, "user_directory", lambda: tmp_path)
+        monkeypatch.setattr(
+            "collectors.workloads.catalog.unit_cases", lambda *_: [case_of("relu", 1), case_of("relu", 2)]
+        )
         client.wait_for_workers(2, timeout=60)
         options = ["--scheduler", client.scheduler.address, "--device", "cpu", "--hardware", "far", "--budget", "2m"]
         assert main(["collect", "conv", "-q", *options]) == 0

@@ -20,15 +20,15 @@ import pytest
 import torch
 
 import costmodel
-from collectors import worker
-from collectors.cases import Case, write_cases
-from collectors.environment import environment
-from collectors.ledger import Ledger
-from collectors.supervise import Progress, locked, supervise, waiting_worker
-from collectors.sweep import Settings, summary, sweep, tally
-from collectors.worker import attempt, measure_case
+from collectors.processes.environment import environment
+from collectors.sweep import worker
+from collectors.sweep.ledger import Ledger
+from collectors.sweep.supervisor import Progress, locked, supervise, waiting_worker
+from collectors.sweep.sweep import Settings, summary, sweep, tally
+from collectors.sweep.worker import attempt, measure_case
+from collectors.workloads.cases import Case, write_cases
 from costmodel.errors import DatasetError, MeasurementError
-from costmodel.measure import Measurement
+from costmodel.measurement.timers import Measurement
 
 ROOT = Path(costmodel.__file__).parent.parent
 HERE = {"device": "test"}
@@ -144,7 +144,7 @@ class TestWorker:
         def fail(*_given: object) -> None:
             raise error
 
-        monkeypatch.setattr("collectors.worker.measure_case", fail)
+        monkeypatch.setattr("collectors.sweep.worker.measure_case", fail)
         status, record, fit = attempt(case_of("relu"), "cuda")
         assert (status, fit) == ("failed", healthy)
         assert str(error) in record["error"]
@@ -319,6 +319,6 @@ def workers_of(ledger: Path) -> list[int]:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue
-        if str(ledger).encode() in words and b"collectors.worker" in words:
+        if str(ledger).encode() in words and b"collectors.sweep.worker" in words:
             found.append(int(path.parent.name))
     return found

@@ -1,7 +1,7 @@
 import time
 
-from collectors.fresh_case import Job
-from collectors.fresh_runs import Limits, interleaved, run_latency
+from collectors.whole_models.fresh_case import Job
+from collectors.whole_models.fresh_runs import Limits, interleaved, run_latency
 
 ENDS = """
 import os, time

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from collectors.quiet import DISTURBED, LATEST, PATIENCE_S, TRIES, HostWatch, watch_host
+from collectors.processes.host_noise import DISTURBED, LATEST, PATIENCE_S, TRIES, HostWatch, watch_host
 
 SLOW, QUICK = 10.0, 6.0
 

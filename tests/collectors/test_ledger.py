@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import costmodel
-from collectors.cases import Case
-from collectors.environment import differences, environment
-from collectors.ledger import Ledger
+from collectors.processes.environment import differences, environment
+from collectors.sweep.ledger import Ledger
+from collectors.workloads.cases import Case
 from costmodel.errors import DatasetError
 
 ROOT = Path(costmodel.__file__).parent.parent

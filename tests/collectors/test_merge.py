@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from collectors.merge import main, merge_models, merge_units
-from costmodel.dataset import read_frame, units_frame, write_frame
+from collectors.whole_models.merge import main, merge_models, merge_units
 from costmodel.errors import DatasetError
+from costmodel.training.dataset import read_frame, units_frame, write_frame
 
 HERE = {"device": "NVIDIA H200", "torch": "2.11.0", "cores": "16"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from collectors import block_parts, mixers
+from collectors.workloads import block_parts, mixing_blocks
 from costmodel.ir import parse
 
 
@@ -51,11 +51,11 @@ def test_a_scale_is_applied_along_its_axis():
 
 
 def test_the_sample_is_repeatable_and_of_every_kind():
-    first = list(mixers.sample(40, seed=3))
-    assert [case.key for case in first] == [case.key for case in mixers.sample(40, seed=3)]
+    first = list(mixing_blocks.sample(40, seed=3))
+    assert [case.key for case in first] == [case.key for case in mixing_blocks.sample(40, seed=3)]
     compiled = {case.graph for case in first if case.runner == "inductor"}
     for part in ("var_mean", "roll", "avg_pool2d", "mean.dim", "amax", "gelu", "native_batch_norm"):
         assert any(part in text for text in compiled), part
     assert any("native_group_norm" in case.graph for case in first)
-    single = mixers.sample(2, seed=3, dtype=torch.float32)
+    single = mixing_blocks.sample(2, seed=3, dtype=torch.float32)
     assert {value.type.dtype for case in single for value in parse(case.graph).values} <= {"float32", "int64"}

@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from collectors import typical
-from collectors.conv import MOST_ELEMENTS
+from collectors.workloads import model_like_convolutions
+from collectors.workloads.convolution_space import MOST_ELEMENTS
 from costmodel.features import group_of
 from costmodel.ir import parse
-from costmodel.kernels import Kernel
+from costmodel.kernels.kernel import Kernel
 
 
 def test_every_case_is_one_convolution_that_can_be_predicted():
-    cases = typical.sample(300, seed=5)
+    cases = model_like_convolutions.sample(300, seed=5)
     assert len({case.key for case in cases}) == 300
     for case in cases:
         graph = parse(case.graph)
@@ -27,22 +27,22 @@ def test_every_case_is_one_convolution_that_can_be_predicted():
 
 
 def test_the_same_seed_draws_the_same_and_more_of_them_begin_alike():
-    some = typical.sample(40, seed=3)
-    assert typical.sample(60, seed=3)[:40] == some
-    assert typical.sample(40, seed=4) != some
+    some = model_like_convolutions.sample(40, seed=3)
+    assert model_like_convolutions.sample(60, seed=3)[:40] == some
+    assert model_like_convolutions.sample(40, seed=4) != some
 
 
 def test_all_are_of_the_precision_that_is_asked_for():
-    cases = typical.sample(60, seed=3, dtype="float16")
+    cases = model_like_convolutions.sample(60, seed=3, dtype="float16")
     assert {value.type.dtype for case in cases for value in parse(case.graph).values} == {"float16"}
     assert [case.graph for case in cases[:20]] == [
         case.graph.replace("bfloat16", "float16").replace("float32", "float16")
-        for case in typical.sample(60, seed=3)[:20]
+        for case in model_like_convolutions.sample(60, seed=3)[:20]
     ]  # the same kernels otherwise
 
 
 def test_layouts_and_precisions_are_those_of_models():
-    cases = typical.sample(2000, seed=1)
+    cases = model_like_convolutions.sample(2000, seed=1)
     first = [parse(case.graph).values[0].type for case in cases]
     layouts = Counter(kind.layout for kind in first)
     assert 0.35 < layouts["nchw"] / 2000 < 0.5  # 40 of a hundred, and those whose strides do not tell
@@ -54,13 +54,13 @@ def test_layouts_and_precisions_are_those_of_models():
 
 def test_the_smaller_the_map_the_more_channels_it_has():
     rng = random.Random(0)
-    widths = {halvings: [typical.map_width(rng, halvings) for _ in range(500)] for halvings in range(6)}
+    widths = {halvings: [model_like_convolutions.map_width(rng, halvings) for _ in range(500)] for halvings in range(6)}
     assert all(width >= 2 for some in widths.values() for width in some)
     means = [sum(some) / 500 for some in widths.values()]
     assert means[1:] == sorted(means[1:])
     assert max(widths[2]) <= 256 + 64
     assert max(widths[5]) <= 2048 + 64
-    units = [typical._draw(rng) for _ in range(2000)]
+    units = [model_like_convolutions._draw(rng) for _ in range(2000)]
     grouped = [unit for unit in units if 1 < unit.groups < unit.in_channels]
     assert grouped
     assert all(unit.in_channels % unit.groups == 0 == unit.out_channels % unit.groups for unit in grouped)
@@ -74,6 +74,6 @@ def test_the_smaller_the_map_the_more_channels_it_has():
 
 def test_some_widths_are_multiples_of_4_and_no_more():
     rng = random.Random(0)
-    widths = [typical.map_width(rng, 3) for _ in range(4000)]
+    widths = [model_like_convolutions.map_width(rng, 3) for _ in range(4000)]
     share = sum(width % 8 == 4 for width in widths) / 4000
     assert 0.04 < share < 0.08  # half of the 10 of 99 that go by fours, a quarter of the 4 that go by twos

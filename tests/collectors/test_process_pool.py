@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import costmodel
-from collectors import pool
-from collectors.pool import in_parallel
-from collectors.process import describe_exit, pinned
+from collectors.processes import process_pool
+from collectors.processes.process import describe_exit, pinned
+from collectors.processes.process_pool import in_parallel
 from costmodel.errors import MeasurementError, RequestError
 
 ROOT = Path(costmodel.__file__).parent.parent
@@ -50,9 +50,9 @@ class TestPool:
 
     def test_a_core_or_two_are_left_to_the_system(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(os, "cpu_count", lambda: 16)
-        assert pool.default_processes() == 14
+        assert process_pool.default_processes() == 14
         monkeypatch.setattr(os, "cpu_count", lambda: 1)
-        assert pool.default_processes() == 1
+        assert process_pool.default_processes() == 1
 
 
 class TestProcess:
@@ -78,7 +78,7 @@ class TestProcess:
         """Page faults of the tenth time that 256 MiB are filled and freed, in processes of their own."""
         fill = (
             "import resource, sys, numpy\n"
-            "from costmodel.settle import keep_memory\n"
+            "from costmodel.measurement.cpu_determinism import keep_memory\n"
             "if sys.argv[1] == 'keep': keep_memory()\n"
             "for _ in range(10):\n"
             "    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"

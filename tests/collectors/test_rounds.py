@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from collectors import choose, matmul, rounds
-from collectors.candidates import candidates
-from collectors.cases import Case
-from collectors.ledger import Ledger
-from collectors.rounds import Watch, share, sweep_in_rounds, worth
-from collectors.supervise import Progress, Report
-from collectors.sweep import Settings
-from costmodel.train import Settings as TrainingSettings
+from collectors.sweep import acquisition, rounds
+from collectors.sweep.candidates import candidates
+from collectors.sweep.ledger import Ledger
+from collectors.sweep.rounds import Watch, share, sweep_in_rounds, worth
+from collectors.sweep.supervisor import Progress, Report
+from collectors.sweep.sweep import Settings
+from collectors.workloads import matmuls
+from collectors.workloads.cases import Case
+from costmodel.training.kernel_models import Settings as TrainingSettings
 
 REQUEST = {"workloads": ["matmul"]}
 
@@ -26,7 +27,7 @@ class Machine:
         self.now, self.seconds_a_case, self.interrupted_after = 0.0, 2.0, -1
         self.given: list[tuple[list[Case], float]] = []
         self.ended: list[Case] = []
-        monkeypatch.setattr(choose, "QUICK", TrainingSettings(hidden=(4,), epochs=2, ensemble=2))
+        monkeypatch.setattr(acquisition, "QUICK", TrainingSettings(hidden=(4,), epochs=2, ensemble=2))
         monkeypatch.setattr(rounds.time, "monotonic", lambda: self.now)
 
     def sweep(self, cases: Sequence[Case], ledger_path: Path, settings: Settings, report: Report) -> None:
@@ -71,14 +72,14 @@ def test_a_budget_is_shared_out_in_four():
 
 
 def test_a_round_is_given_what_there_is_time_for():
-    pool = candidates(matmul.sample(80, 1))
+    pool = candidates(matmuls.sample(80, 1))
     seconds = {"aten": 2.0, "inductor": 9.0}
     assert worth(pool, 120.0, seconds) == [one.cases[0] for one in pool[:60]]
     assert worth(pool, 1.0, seconds) == [one.cases[0] for one in pool[:50]]  # but never less than fifty
 
 
 def test_a_budget_is_kept_and_nothing_is_measured_twice(tmp_path: Path, machine: Machine):
-    cases = list(matmul.sample(400, 2))
+    cases = list(matmuls.sample(400, 2))
     seen: list[Progress] = []
     collect(tmp_path, cases, machine, 600, seen)
     assert machine.now <= 600
@@ -93,7 +94,7 @@ def test_a_budget_is_kept_and_nothing_is_measured_twice(tmp_path: Path, machine:
 
 
 def test_everything_is_measured_if_there_is_time(tmp_path: Path, machine: Machine):
-    cases = list(matmul.sample(120, 2))
+    cases = list(matmuls.sample(120, 2))
     collect(tmp_path, cases, machine, 5000)
     assert {case.key for case in machine.ended} == {case.key for case in cases}
     assert machine.now == 240
@@ -104,7 +105,7 @@ def test_everything_is_measured_if_there_is_time(tmp_path: Path, machine: Machin
 
 @pytest.mark.parametrize("after", [0, 10, 90, 170])
 def test_an_interrupted_round_goes_on_with_the_same_choice(after: int, tmp_path: Path, machine: Machine):
-    cases = list(matmul.sample(400, 2))
+    cases = list(matmuls.sample(400, 2))
     machine.interrupted_after = after
     with pytest.raises(KeyboardInterrupt):
         collect(tmp_path, cases, machine, 600)
@@ -118,8 +119,8 @@ def test_an_interrupted_round_goes_on_with_the_same_choice(after: int, tmp_path:
 def test_a_choice_for_another_request_is_not_gone_on_with(tmp_path: Path, machine: Machine):
     machine.interrupted_after = 10
     with pytest.raises(KeyboardInterrupt):
-        collect(tmp_path, list(matmul.sample(100, 2)), machine, 600)
-    other = list(matmul.sample(100, 9))
+        collect(tmp_path, list(matmuls.sample(100, 2)), machine, 600)
+    other = list(matmuls.sample(100, 9))
     ledger, choice = tmp_path / "ledger.sqlite", tmp_path / "round.jsonl"
     sweep_in_rounds(other, ledger, choice, {"workloads": []}, Settings("cuda", 100), lambda _: None, machine.sweep)
     assert {case.key for case in machine.given[-1][0]} <= {case.key for case in other}
@@ -127,7 +128,7 @@ def test_a_choice_for_another_request_is_not_gone_on_with(tmp_path: Path, machin
 
 def test_a_machine_that_ends_nothing_is_given_all_the_time_once_more(tmp_path: Path, machine: Machine):
     machine.seconds_a_case = 1e6
-    collect(tmp_path, list(matmul.sample(60, 2)), machine, 600)
+    collect(tmp_path, list(matmuls.sample(60, 2)), machine, 600)
     assert [seconds for _, seconds in machine.given] == [150, 600]
 
 

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
-from collectors import conv, matmul
-from collectors.cases import Case
-from collectors.conv import ConvUnit, unit_cases, unit_graph
-from collectors.harvest import harvest
-from collectors.run import argument_sets, make_tensor, relative_error
-from collectors.worker import estimate_us, measure_case, size_bytes, warm
-from costmodel.capture import capture
-from costmodel.emit import build_module
+from collectors.processes.run_graph import argument_sets, make_tensor, relative_error
+from collectors.sweep.worker import estimate_us, measure_case, warm
+from collectors.workloads import convolution_space, matmuls
+from collectors.workloads.cases import Case, size_bytes
+from collectors.workloads.convolution_space import ConvUnit, unit_cases, unit_graph
+from collectors.workloads.from_models import harvest
+from costmodel.capture.trace import capture
 from costmodel.errors import GraphError, MeasurementError
+from costmodel.execution.fx_module import build_module
 from costmodel.ir import parse
 
 RELU = "graph _ {\n  input %a0: float32[4096]\n  %0 = relu(self=%a0) : float32[4096]\n  return %0\n}"
@@ -149,8 +149,8 @@ KEY = "12b43f63edda8c7a63f73d8e"
 @given(st.integers(min_value=0, max_value=2**32))
 @settings(max_examples=25, deadline=None)
 def test_sampled_convolutions_stay_in_the_documented_ranges(seed: int):
-    units = conv.sample(8, seed)
-    assert units == conv.sample(8, seed)
+    units = convolution_space.sample(8, seed)
+    assert units == convolution_space.sample(8, seed)
     for unit in units:
         assert 1 <= unit.kernel <= 11
         assert 1 <= unit.in_channels <= 4096
@@ -168,7 +168,7 @@ def test_sampled_convolutions_stay_in_the_documented_ranges(seed: int):
 
 
 def test_sampled_convolutions_cover_every_kind():
-    units = conv.sample(600, 3)
+    units = convolution_space.sample(600, 3)
     assert {unit.kernel for unit in units} == {1, 2, 3, 4, 5, 7, 9, 11}
     assert {unit.dtype for unit in units} == {"float32", "float16", "bfloat16"}
     assert any(unit.groups == unit.in_channels > 1 for unit in units)
@@ -181,7 +181,7 @@ def test_sampled_convolutions_cover_every_kind():
 @given(st.integers(min_value=0, max_value=2**32))
 @settings(max_examples=25, deadline=None)
 def test_sampled_products_stay_within_reason(seed: int):
-    cases = list(matmul.sample(8, seed))
+    cases = list(matmuls.sample(8, seed))
     assert len(cases) == 8
     for case in cases:
         graph = parse(case.graph)
@@ -191,21 +191,21 @@ def test_sampled_products_stay_within_reason(seed: int):
 
 
 def test_some_products_mix_tokens():
-    widths = [parse(case.graph).ops[-1].type.shape[-1] for case in matmul.sample(400, 1)]
+    widths = [parse(case.graph).ops[-1].type.shape[-1] for case in matmuls.sample(400, 1)]
     mixed = sum(width in (49, 50, 196, 197) for width in widths)  # four of nine, of 8 in a hundred; seldom by chance
     assert 0.015 < mixed / 400 < 0.06
 
 
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_linear_graph_computes_what_the_functional_does(bias: bool):
-    graph = matmul.linear_graph(5, 16, 7, "float32", bias)
+    graph = matmuls.linear_graph(5, 16, 7, "float32", bias)
     arguments = argument_sets(graph, "cpu")[0]
     (got,) = build_module(graph)(*arguments)
     torch.testing.assert_close(got, functional.linear(*arguments), rtol=1e-4, atol=1e-5)
 
 
 def test_a_batched_graph_computes_a_batched_product():
-    arguments = argument_sets(graph := matmul.batched_graph(3, 5, 16, 7, "float32"), "cpu")[0]
+    arguments = argument_sets(graph := matmuls.batched_graph(3, 5, 16, 7, "float32"), "cpu")[0]
     (got,) = build_module(graph)(*arguments)
     torch.testing.assert_close(got, arguments[0] @ arguments[1])
 
@@ -271,7 +271,7 @@ def test_relative_error_refuses_results_of_other_number():
 
 @pytest.mark.parametrize("device", ["meta", "cpu"])
 def test_parameters_are_rotated_until_they_are_cold_and_inputs_on_a_cpu(device: str):
-    graph = matmul.linear_graph(1, 1024, 1024, "float32", bias=False)  # 4 MiB of weights, of 64 MiB
+    graph = matmuls.linear_graph(1, 1024, 1024, "float32", bias=False)  # 4 MiB of weights, of 64 MiB
     sets = argument_sets(graph, device)
     assert len(sets) == 16
     assert (sets[0][0] is sets[1][0]) == (device != "cpu")

@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from costmodel.capture import capture
-from costmodel.draw import to_dot, to_json, to_svg
-from costmodel.draw.colors import UNKNOWN, speedup_color
-from costmodel.draw.layout import GAP, Drawing, arrange
+from costmodel.capture.trace import capture
+from costmodel.drawing import to_dot, to_json, to_svg
+from costmodel.drawing.colors import UNKNOWN, speedup_color
+from costmodel.drawing.layout import GAP, Drawing, arrange
 from costmodel.ir import Graph
+from costmodel.prediction.layers import find_units
 from costmodel.streams import Leaf, Pipeline, SplitJoin, leaves, stream_tree, unit_dependencies, unit_tree
-from costmodel.units import find_units
 
 SVG = "{http://www.w3.org/2000/svg}"
 Graphs = Callable[[str], Graph]

@@ -13,8 +13,8 @@ import torch
 from torch._dynamo.utils import counters
 
 import costmodel
-from costmodel.emit import build_module
-from costmodel.inductor import compile_module, share_cache
+from costmodel.execution.fx_module import build_module
+from costmodel.execution.inductor_compile import compile_module, share_cache
 from costmodel.ir import parse
 
 ROOT = Path(costmodel.__file__).parent.parent
@@ -51,7 +51,7 @@ EARLY = "import types; early = sys.modules['e'] = types.ModuleType('e'); import 
 @pytest.mark.slow
 def test_keys_of_the_cache_do_not_depend_on_the_order_of_imports():
     key = "import sys, pickle; {}; print(pickle.dumps(torch.channels_last).hex())"
-    shared = "from costmodel.inductor import share_cache; share_cache()"
+    shared = "from costmodel.execution.inductor_compile import share_cache; share_cache()"
     plain, early = "import torch", EARLY
     found = [_printed(key.format("; ".join(lines))) for lines in ([plain], [early], [plain, shared], [early, shared])]
     assert found[0] != found[1]

@@ -14,14 +14,14 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel.checkpoint import checkpointed
-from costmodel.execute import Program
-from costmodel.freeze import freeze
+from costmodel.execution.regions import Program
+from costmodel.execution.snapshot import Snapshot
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
-from costmodel.lanes import barriers
-from costmodel.memory.plan import KIND, CheckpointPlan, parse_plan
-from costmodel.plan import Plan, Region, fingerprint
-from costmodel.snapshot import Snapshot
+from costmodel.memory.checkpoint import checkpointed
+from costmodel.memory.checkpoint_plan import KIND, CheckpointPlan, parse_plan
+from costmodel.planning.plan import Plan, Region, fingerprint
+from costmodel.planning.stream_assignment import barriers
+from costmodel.rewrites.hoist_constants import freeze
 
 TYPE = TensorType("float32", (2, 4))
 FACTOR, MOST = 8, 28

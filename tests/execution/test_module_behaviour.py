@@ -18,10 +18,10 @@ from torch.nn.utils import prune, weight_norm
 from torch.utils._pytree import tree_flatten
 
 import costmodel
-from costmodel.checkpoint import checkpointed
 from costmodel.errors import PlanError
-from costmodel.memory.plan import CheckpointPlan
-from tests.test_apply import plan_for
+from costmodel.memory.checkpoint import checkpointed
+from costmodel.memory.checkpoint_plan import CheckpointPlan
+from tests.execution.test_planned_module import plan_for
 
 X = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(3))
 KINDS = ("applied", "checkpointed")

@@ -8,17 +8,18 @@ import torch
 from torch import nn
 
 import costmodel
-from costmodel import apply as public_apply
-from costmodel import execute, gate, ready
-from costmodel.blocks import find_blocks
+from costmodel.capture.executable import capture_exactly
 from costmodel.errors import CaptureError, PlanError
-from costmodel.exact import capture_exactly
-from costmodel.freeze import freeze
-from costmodel.moves import MOVES, rewrite
-from costmodel.plan import Plan, Region, fingerprint
-from tests.test_blocks import Branches
-from tests.test_moves import Net
-from tests.test_siblings import Inception
+from costmodel.execution import fx_module, numerics, runner
+from costmodel.execution import planned_module as public_apply
+from costmodel.execution import regions as regions_module
+from costmodel.planning.blocks import find_blocks
+from costmodel.planning.plan import Plan, Region, fingerprint
+from costmodel.rewrites.hoist_constants import freeze
+from costmodel.rewrites.registry import MOVES, rewrite
+from tests.planning.test_blocks import Branches
+from tests.rewrites.test_merge_sibling_convs import Inception
+from tests.rewrites.test_registry import Net
 
 
 def plan_for(module: nn.Module, inputs, backend="eager", moves=tuple(MOVES), cuts=None) -> Plan:
@@ -161,7 +162,7 @@ def test_what_is_made_of_numbers_alone_lies_where_the_plan_runs():
     module, x = Masked().eval(), torch.zeros(2, 3, 4)
     exact = capture_exactly(module, (x,), "masked")
     frozen = freeze(exact.graph)
-    made = execute.prepare(frozen, exact, {}, torch.device("meta"))
+    made = regions_module.prepare(frozen, exact, {}, torch.device("meta"))
     assert len(made) >= 3  # 1, -3 and the positions
     assert all(tensor.is_meta for tensor in made.values())
     assert all(op.refs() for op in frozen.main.ops)  # nothing else is made of numbers at each pass
@@ -220,8 +221,8 @@ def test_a_region_with_wrong_results_runs_eagerly_and_is_named(monkeypatch):
     net, x = Branches().eval(), torch.randn(1, 3, 8, 8)
     plan = plan_for(net, (x,), moves=())
     plan = replace(plan, regions=(plan.regions[0], replace(plan.regions[1], backend="inductor"), *plan.regions[2:]))
-    wrong = lambda graph: lambda *args: [out * 1.01 for out in execute.build_module(graph)(*args)]  # noqa: E731
-    monkeypatch.setattr(execute, "_Compiled", wrong)
+    wrong = lambda graph: lambda *args: [out * 1.01 for out in fx_module.build_module(graph)(*args)]  # noqa: E731
+    monkeypatch.setattr(regions_module, "_Compiled", wrong)
     fast = public_apply(net, plan, (x,))
     (found,) = fast.replaced
     assert found[0].ops == plan.regions[1].ops
@@ -242,7 +243,7 @@ def test_a_region_that_cannot_run_runs_eagerly_and_is_named(monkeypatch):
 
         return call
 
-    monkeypatch.setattr(execute, "_Compiled", failing)
+    monkeypatch.setattr(regions_module, "_Compiled", failing)
     fast = public_apply(net, plan, (x,))
     ((region, error),) = fast.replaced
     assert (region.ops, error) == (plan.regions[1].ops, float("inf"))
@@ -258,7 +259,7 @@ def test_a_plan_that_fails_throughout_is_refused_in_one_line(monkeypatch):
     def run(*_):
         raise RuntimeError("the device is gone\nand more")
 
-    monkeypatch.setattr(execute.Program, "run", run)
+    monkeypatch.setattr(regions_module.Program, "run", run)
     with pytest.raises(PlanError, match=r"^the plan fails \(the device is gone\) for \w+; make it anew") as caught:
         public_apply(net, plan, (x,))
     assert "\n" not in str(caught.value)
@@ -272,10 +273,10 @@ def test_where_eager_regions_fail_too_none_is_to_blame(monkeypatch):
         raise RuntimeError("the device is gone")
 
     def run(*_):
-        monkeypatch.setattr(execute, "build_module", lambda *_: failing)
+        monkeypatch.setattr(regions_module, "build_module", lambda *_: failing)
         failing()
 
-    monkeypatch.setattr(execute.Program, "run", run)
+    monkeypatch.setattr(regions_module.Program, "run", run)
     with pytest.raises(PlanError, match="the device is gone"):
         public_apply(net, plan, (x,))
 
@@ -283,9 +284,9 @@ def test_where_eager_regions_fail_too_none_is_to_blame(monkeypatch):
 def test_a_plan_that_is_wrong_throughout_is_refused(monkeypatch):
     net, x = Branches().eval(), torch.randn(1, 3, 8, 8)
     plan = plan_for(net, (x,))
-    prepare = execute.prepare
+    prepare = regions_module.prepare
     halved = lambda *args: {name: tensor * 0.5 for name, tensor in prepare(*args).items()}  # noqa: E731
-    monkeypatch.setattr(ready, "prepare", halved)
+    monkeypatch.setattr(runner, "prepare", halved)
     with pytest.raises(PlanError, match="computes something else"):
         public_apply(net, plan, (x,))
 
@@ -301,13 +302,13 @@ def test_a_plan_that_is_wrong_throughout_is_refused(monkeypatch):
     ],
 )
 def test_relative_errors(got, expected, error):
-    assert gate.relative_error(torch.tensor(got), torch.tensor(expected)) == pytest.approx(error)
+    assert numerics.relative_error(torch.tensor(got), torch.tensor(expected)) == pytest.approx(error)
 
 
 def test_the_gate_allows_what_eager_execution_does_and_little_more():
     exact = [torch.ones(4, dtype=torch.float64)]
     eager = [torch.full((4,), 1.001)]
-    assert gate.passes(lambda: [torch.full((4,), 1.0039)], eager, exact)
-    assert not gate.passes(lambda: [torch.full((4,), 1.0041)], eager, exact)
-    assert not gate.passes(lambda: [torch.full((4,), float("nan"))], eager, exact)
-    assert gate.passes(lambda: [torch.full((4,), 1.00105)], eager, None)  # without float64, eager is the truth
+    assert numerics.passes(lambda: [torch.full((4,), 1.0039)], eager, exact)
+    assert not numerics.passes(lambda: [torch.full((4,), 1.0041)], eager, exact)
+    assert not numerics.passes(lambda: [torch.full((4,), float("nan"))], eager, exact)
+    assert numerics.passes(lambda: [torch.full((4,), 1.00105)], eager, None)  # without float64, eager is the truth

@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from collectors.conv import ConvUnit, fused_graph
-from collectors.matmul import batched_graph, linear_graph
+from collectors.workloads.convolution_space import ConvUnit, fused_graph
+from collectors.workloads.matmuls import batched_graph, linear_graph
 from costmodel.features import GROUPS, Roofline, anchor_flops, featurize, group_of
 from costmodel.ir import parse
-from costmodel.kernels import Kernel
-from costmodel.traffic import traffic_bytes
+from costmodel.kernels.kernel import Kernel
+from costmodel.kernels.traffic import traffic_bytes
 
 ROOFLINE = Roofline(bytes_per_us=1000.0, peak={"conv.float32": 100.0, "matmul.float32": 4.0}, floor_us=1.0)
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel.capture import capture
-from costmodel.decompose import decompose
-from costmodel.emit import build_module
+from costmodel.capture.trace import capture
+from costmodel.execution.fx_module import build_module
+from costmodel.inductor.decompositions import decompose
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
-from costmodel.kernels import Extractor
+from costmodel.kernels.extractor import Extractor
 
 IMAGE = (2, 6, 8, 8)
 

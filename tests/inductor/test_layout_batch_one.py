@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from costmodel.attention import unrolled
-from costmodel.batch_of_one import plain_convolutions
-from costmodel.capture import capture
-from costmodel.compile import compiled_kernels, lowered
-from costmodel.decompose import decompose
+from costmodel.capture.trace import capture
+from costmodel.inductor.decompositions import decompose
+from costmodel.inductor.layout_batch_one import plain_convolutions
+from costmodel.inductor.pipeline import compiled_kernels, lowered
 from costmodel.ir import Graph
+from costmodel.kernels.attention import unrolled
 
 
 class OfTokens(nn.Module):

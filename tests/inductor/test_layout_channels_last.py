@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel.capture import capture
+from costmodel.capture.trace import capture
+from costmodel.inductor.layout_channels_last import with_preferred_orders
 from costmodel.ir import Graph, parse
-from costmodel.preferred_orders import with_preferred_orders
 
 CONVOLUTION = "stride=[1, 1], padding=[0, 0], dilation=[1, 1], transposed=False, output_padding=[0, 0], groups=1"
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from collectors.run import argument_sets
-from costmodel.capture import capture
-from costmodel.compile import compiled_kernels
-from costmodel.emit import build_module
+from collectors.processes.run_graph import argument_sets
+from costmodel.capture.trace import capture
+from costmodel.execution.fx_module import build_module
+from costmodel.inductor.pipeline import compiled_kernels
 from costmodel.ir import Ref
-from costmodel.kernels import Kernel
-from costmodel.realize import INSIDE
+from costmodel.ir.operators import INSIDE
+from costmodel.kernels.kernel import Kernel
 
 WIDTH = 128
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel.capture import capture
-from costmodel.compile import compiled_kernels
+from costmodel.capture.trace import capture
+from costmodel.inductor.layout_loop_order import with_voted_orders
+from costmodel.inductor.pipeline import compiled_kernels
 from costmodel.ir import Graph, parse
-from costmodel.loop_orders import with_voted_orders
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler on a CPU")
 Forward = Callable[..., torch.Tensor]
@@ -153,7 +153,9 @@ class Mixer(nn.Module):
 
 
 def test_a_sum_and_the_norm_that_reads_it_are_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("costmodel.layouts.prefers_channels_last", lambda *_: False)  # as with 300 operators or more
+    monkeypatch.setattr(
+        "costmodel.inductor.layout.prefers_channels_last", lambda *_: False
+    )  # as with 300 operators or more
     kernels = compiled_kernels(capture(Mixer().eval(), (torch.empty(1, 3, 32, 32),), "mixer"))
     fused = [kernel for kernel in kernels if kernel.backend == "triton"]
     # each adds the embedding's bias again; the second adds a product and its bias, and its norm follows at once

@@ -9,12 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel.capture import capture
-from costmodel.compile import compiled_kernels, prefers_channels_last
+from costmodel.capture.trace import capture
+from costmodel.inductor.channels_last import in_channels_last
+from costmodel.inductor.layout import prefers_channels_last
+from costmodel.inductor.pipeline import compiled_kernels
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
-from costmodel.kernels import Kernel
-from costmodel.layouts import in_channels_last
-from costmodel.ops import Role, lookup
+from costmodel.ir.op_table import Role
+from costmodel.ir.operators import lookup
+from costmodel.kernels.kernel import Kernel
 from costmodel.zoo import load
 
 IMAGE = (8, 16, 32, 32)

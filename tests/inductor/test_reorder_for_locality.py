@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from costmodel.capture import capture
-from costmodel.compile import compiled_kernels
+from costmodel.capture.trace import capture
+from costmodel.inductor.pipeline import compiled_kernels
+from costmodel.inductor.reorder_for_locality import with_locality
 from costmodel.ir import Graph, parse
-from costmodel.locality import with_locality
 
 Operands = Sequence[tuple[int, int]]
 """Of each operator two that come before it; 0 is the graph's input."""

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel.capture import capture
-from costmodel.compile import compiled_kernels
-from costmodel.reductions import levels, split_factor, split_reduction
+from costmodel.capture.trace import capture
+from costmodel.inductor.pipeline import compiled_kernels
+from costmodel.inductor.split_reductions import levels, split_factor, split_reduction
 
 
 class Sum(nn.Module):

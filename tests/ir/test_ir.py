@@ -266,13 +266,13 @@ def test_an_infinite_argument_survives() -> None:
 
 
 def test_the_example_of_the_documented_grammar_is_one() -> None:
-    page = (Path(__file__).parent.parent / "docs" / "ir.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "ir.md").read_text()
     text = next(block for block in page.split("```") if block.strip().startswith("graph "))
     assert str(parse(text)) == text.strip()
 
 
 def test_the_documented_grammar_names_every_dtype_and_layout() -> None:
-    page = (Path(__file__).parent.parent / "docs" / "ir.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "ir.md").read_text()
     grammar = next(block for block in page.split("```") if "::=" in block)
     rules = {line.partition(" ")[0]: line for line in grammar.replace("\n  ", "  ").splitlines() if "::=" in line}
     assert set(re.findall(r"'(\w+)'", rules["Dtype"])) == set(DTYPE_BYTES)

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel import ops, zoo
-from costmodel.capture import capture
+from costmodel import zoo
+from costmodel.capture.trace import capture
 from costmodel.errors import GraphError
-from costmodel.ir import Arg, Graph, Op, Ref, TensorType, Value
-from costmodel.ops import Role, Row
+from costmodel.ir import Arg, Graph, Op, Ref, TensorType, Value, operators
+from costmodel.ir.op_table import Role, Row
 
 
 def only_op(base: str, shapes: dict[str, tuple[int, ...]], result: tuple[int, ...], **args: Arg) -> tuple[Graph, Op]:
@@ -40,7 +40,7 @@ class TestFlops:
     def test_convolution(self, layer: nn.Module, expected: int) -> None:
         graph = capture(layer, (torch.empty(1, 3, 8, 8, device="meta"),))
         (convolution,) = [op for op in graph.ops if op.base == "convolution"]
-        assert ops.flops(graph, convolution) == expected
+        assert operators.flops(graph, convolution) == expected
 
     @pytest.mark.parametrize(
         ("base", "shapes", "result", "expected"),
@@ -55,7 +55,7 @@ class TestFlops:
         self, base: str, shapes: dict[str, tuple[int, ...]], result: tuple[int, ...], expected: int
     ) -> None:
         graph, op = only_op(base, shapes, result)
-        assert ops.flops(graph, op) == expected
+        assert operators.flops(graph, op) == expected
 
     def test_recurrent_layers_go_through_each_matrix_at_every_step(self) -> None:
         lstm = nn.LSTM(6, 5, batch_first=True, bidirectional=True).eval()
@@ -63,24 +63,24 @@ class TestFlops:
         (op,) = [op for op in graph.ops if op.base == "lstm"]
         assert [kind.shape for kind in op.types] == [(2, 7, 10), (2, 2, 5), (2, 2, 5)]
         # 2 x 7 steps x 2 directions x 4 gates of 5 x (6 inputs + 5 states)
-        assert ops.flops(graph, op) == 2 * 14 * 2 * 20 * 11
+        assert operators.flops(graph, op) == 2 * 14 * 2 * 20 * 11
 
     def test_suppression_compares_every_pair_of_boxes(self) -> None:
         graph, op = only_op("torchvision_nms", {"dets": (5, 4), "scores": (5,)}, (5,), iou_threshold=0.5)
-        assert ops.flops(graph, op) == 10 * 19  # 5 x 4 / 2 pairs
+        assert operators.flops(graph, op) == 10 * 19  # 5 x 4 / 2 pairs
 
     @pytest.mark.parametrize(("ratio", "points"), [(2, 4), (3, 9), (-1, 4)])
     def test_aligned_regions_are_means_of_points_between_pixels(self, ratio: int, points: int) -> None:
         shapes = {"input": (1, 8, 20, 20), "rois": (3, 5)}
         graph, op = only_op("torchvision_roi_align", shapes, (3, 8, 7, 7), sampling_ratio=ratio)
-        assert ops.flops(graph, op) == 3 * 8 * 49 * points * 8  # a multiply and an add for each of 4 pixels
+        assert operators.flops(graph, op) == 3 * 8 * 49 * points * 8  # a multiply and an add for each of 4 pixels
 
     def test_attention_is_two_products(self) -> None:
         shapes = {"query": (1, 2, 10, 16), "key": (1, 2, 12, 16), "value": (1, 2, 12, 8)}
         graph, op = only_op("scaled_dot_product_attention", shapes, (1, 2, 10, 8))
         scores = 2 * 2 * 10 * 12 * 16  # heads x queries x keys x head size
         weighted = 2 * 2 * 10 * 12 * 8  # heads x queries x keys x value size
-        assert ops.flops(graph, op) == scores + weighted
+        assert operators.flops(graph, op) == scores + weighted
 
     @pytest.mark.parametrize(
         ("base", "shapes", "result", "args", "expected"),
@@ -102,31 +102,31 @@ class TestFlops:
         expected: int,
     ) -> None:
         graph, op = only_op(base, shapes, result, **args)
-        assert ops.flops(graph, op) == expected
+        assert operators.flops(graph, op) == expected
 
     def test_a_number_in_place_of_a_tensor_is_named(self) -> None:
         graph, op = only_op("mm", {"mat2": (5, 6)}, (4, 6), self=3)
         with pytest.raises(GraphError, match=r"mm %0: argument 'self' is not a tensor"):
-            ops.flops(graph, op)
+            operators.flops(graph, op)
 
     # fvcore's and torchvision's published counts are of multiply-accumulates; ours count each twice
     @pytest.mark.parametrize(("model", "gigamacs"), [("resnet18", 1.814), ("resnet50", 4.089), ("vit_b_16", 17.564)])
     def test_whole_models(self, graph_of: Callable[..., Graph], model: str, gigamacs: float) -> None:
         graph = graph_of(model)
-        library = [op for op in graph.ops if ops.lookup(op).role is Role.EXTERN]
-        assert sum(ops.flops(graph, op) for op in library) == pytest.approx(2e9 * gigamacs, rel=2e-2)
+        library = [op for op in graph.ops if operators.lookup(op).role is Role.EXTERN]
+        assert sum(operators.flops(graph, op) for op in library) == pytest.approx(2e9 * gigamacs, rel=2e-2)
 
 
 class TestTable:
     def test_two_rows_for_one_operator_are_refused(self) -> None:
         with pytest.raises(GraphError, match="two rows for relu"):
-            ops.table_of((Row("relu", "relu", Role.POINTWISE), Row("relu", "relu", Role.VIEW)))
+            operators.table_of((Row("relu", "relu", Role.POINTWISE), Row("relu", "relu", Role.VIEW)))
 
     def test_an_operator_without_a_row_is_unknown(self) -> None:
-        assert ops.lookup(Op("0", "relu_squared", (), ())) is ops.UNKNOWN
-        assert ops.lookup(Op("0", "relu.out", (), ())).name == "relu"
+        assert operators.lookup(Op("0", "relu_squared", (), ())) is operators.UNKNOWN
+        assert operators.lookup(Op("0", "relu.out", (), ())).name == "relu"
 
-    @pytest.mark.parametrize("row", ops.TABLE.values(), ids=lambda row: row.name)
+    @pytest.mark.parametrize("row", operators.TABLE.values(), ids=lambda row: row.name)
     def test_rows_make_sense(self, row: Row) -> None:
         assert row.kind
         assert not row.kind.startswith("_")
@@ -135,7 +135,7 @@ class TestTable:
             assert row.work == 0
         assert (row.flops is not None) == (row.role is Role.EXTERN)
 
-    @pytest.mark.parametrize("row", [row for row in ops.TABLE.values() if row.saves], ids=lambda row: row.name)
+    @pytest.mark.parametrize("row", [row for row in operators.TABLE.values() if row.saves], ids=lambda row: row.name)
     def test_what_is_saved_are_arguments_and_results(self, row: Row) -> None:
         packet = getattr(torch.ops.aten, row.name)
         schemas = [getattr(packet, overload)._schema for overload in packet.overloads()]
@@ -151,13 +151,13 @@ class TestTable:
     def test_what_training_real_models_saves_is_known(self, model: str) -> None:
         loaded = zoo.load(model)
         graph = capture(loaded.module, loaded.inputs, training=True)
-        assert {op.base for op in graph.ops if ops.lookup(op).saves is None} == set()
+        assert {op.base for op in graph.ops if operators.lookup(op).saves is None} == set()
 
     def test_rows_name_operators_that_exist(self) -> None:
         """Every row is an ATen operator, but for the one that decompositions invent."""
-        invented = {"concat_in_place"} | {name for name in ops.TABLE if name.startswith("torchvision_")}
+        invented = {"concat_in_place"} | {name for name in operators.TABLE if name.startswith("torchvision_")}
         ours = {"channel_shuffle", "unsafe_chunk", "contiguous", "repeat_interleave"}  # composite, of every version
-        missing = {name for name in ops.TABLE if not hasattr(torch.ops.aten, name)}
+        missing = {name for name in operators.TABLE if not hasattr(torch.ops.aten, name)}
         assert missing - ours == invented
 
     @pytest.mark.parametrize(
@@ -183,4 +183,4 @@ class TestTable:
         ],
     )
     def test_every_operator_of_real_models_has_a_row(self, graph_of: Callable[..., Graph], model: str) -> None:
-        assert {op.base for op in graph_of(model).ops} <= ops.TABLE.keys()
+        assert {op.base for op in graph_of(model).ops} <= operators.TABLE.keys()

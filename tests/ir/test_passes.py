@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from costmodel.ir import Graph, Ref, parse
-from costmodel.passes import drop_dead_code, live_after, merge_common_subexpressions
+from costmodel.ir.passes import drop_dead_code, live_after, merge_common_subexpressions
 
 TEXT = """graph g {
   input %x: float32[4]

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel.capture import capture
-from costmodel.constants import Constants
+from costmodel.capture.constant_values import Constants
+from costmodel.capture.trace import capture
 from costmodel.errors import CaptureError
-from costmodel.ops import TABLE
-from costmodel.pure_operators import COMPUTED, DETECTION, PURE, RANDOM, TEXTS, WORDS, WRITES
+from costmodel.ir.operators import TABLE
+from costmodel.ir.pure_operators import COMPUTED, DETECTION, PURE, RANDOM, TEXTS, WORDS, WRITES
 
 ATEN = sorted(PURE - DETECTION)
 _ELEMENT = re.compile(r"^(?:Optional|List)\[(.+)\]$")

@@ -11,9 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.capture import capture
+from costmodel.capture.trace import capture
 from costmodel.ir import Ref, TensorType, parse
-from costmodel.strides import Walk, dense, shared_run, strides_of, walk_of
+from costmodel.ir.strides import Walk, dense, shared_run, strides_of, walk_of
 
 SIZES = (1, 2, 3, 4, 6)
 

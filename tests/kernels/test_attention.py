@@ -6,14 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel import ops
-from costmodel.attention import NATIVE, fast_path, unrolled
-from costmodel.capture import capture
-from costmodel.emit import build_module
-from costmodel.exact import capture_exactly
-from costmodel.forward import unrolled_attention
-from costmodel.ir import parse
-from costmodel.program import compiled_program, eager_program
+from costmodel.capture.executable import capture_exactly
+from costmodel.capture.intercepts import unrolled_attention
+from costmodel.capture.trace import capture
+from costmodel.execution.fx_module import build_module
+from costmodel.ir import op_table, operators, parse
+from costmodel.kernels.attention import NATIVE, fast_path, unrolled
+from costmodel.timeline.issue_trace import compiled_program, eager_program
 
 BATCH, LENGTH, WIDTH, HEADS = 2, 5, 32, 4
 
@@ -96,8 +95,8 @@ def test_arithmetic_by_hand():
     graph = capture(Attend().eval(), (tokens(),))
     projections = 2 * BATCH * LENGTH * WIDTH * (3 * WIDTH + WIDTH)
     attention = 2 * 2 * BATCH * LENGTH * LENGTH * WIDTH
-    assert ops.flops(graph, graph.ops[0]) == projections + attention
-    assert sum(ops.flops(fast_path(graph), op) for op in fast_path(graph).ops) == projections + attention
+    assert operators.flops(graph, graph.ops[0]) == projections + attention
+    assert sum(operators.flops(fast_path(graph), op) for op in fast_path(graph).ops) == projections + attention
 
 
 class Scaled(nn.Module):
@@ -108,7 +107,7 @@ class Scaled(nn.Module):
 
 
 def bases(graph) -> list[str]:
-    return [op.base for op in graph.ops if ops.lookup(op).role is not ops.Role.VIEW]
+    return [op.base for op in graph.ops if operators.lookup(op).role is not op_table.Role.VIEW]
 
 
 @pytest.mark.parametrize(
@@ -148,4 +147,4 @@ def test_compiled_attention_copies_query_key_and_value_from_where_they_lie_packe
     kernels = compiled_program(capture(Attend(batch_first=False).eval(), (tokens().transpose(0, 1),))).kernels
     copies = [kernel.graph for kernel in kernels if kernel.kind == "copy" and "select" in str(kernel.graph)]
     assert [[graph.type_of(ref).numel for ref in graph.outputs] for graph in copies] == [[LENGTH * BATCH * WIDTH]] * 3
-    assert all(ops.lookup(graph.ops[-1]).role is not ops.Role.VIEW for graph in copies)
+    assert all(operators.lookup(graph.ops[-1]).role is not op_table.Role.VIEW for graph in copies)

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from collectors.run import make_tensor
-from costmodel.capture import capture
-from costmodel.emit import build_module
+from collectors.processes.run_graph import make_tensor
+from costmodel.capture.trace import capture
+from costmodel.execution.fx_module import build_module
 from costmodel.ir import Graph
-from costmodel.kernels import eager_kernels, kernels_of
-from costmodel.memory_orders import inverse, memory_orders, turned
+from costmodel.kernels.eager_dispatch import eager_kernels, kernels_of
+from costmodel.kernels.eager_layout import inverse, memory_orders, turned
 
 
 class Tokens(nn.Module):

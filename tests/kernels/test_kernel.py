@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel.capture import capture
+from costmodel.capture.trace import capture
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
-from costmodel.kernels import Extractor, Kernel, choose_libraries, eager_kernels, grouping
+from costmodel.kernels.eager_dispatch import choose_libraries, eager_kernels
+from costmodel.kernels.extractor import Extractor
+from costmodel.kernels.kernel import Kernel, grouping
 
 T = TensorType("float32", (2, 6))
 QUERY = torch.empty(1, 2, 4, 8, device="meta")

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from costmodel.python_stack import ROOM, framed, with_room
+from costmodel.measurement.frame_padding import ROOM, framed, with_room
 
 CHUNK, SPARE = 16 * 1024, 1000
 """Of CPython: bytes of a chunk of the stack, doubled until a frame and some spare slots fit."""

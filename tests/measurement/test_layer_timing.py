@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 import costmodel
-from costmodel.capture import capture
+from costmodel.capture.trace import capture
 from costmodel.errors import MeasurementError
-from costmodel.measure_layers import (
+from costmodel.measurement.layer_timing import (
     FUSED,
     _device_us,
     calls_of,
@@ -22,10 +22,9 @@ from costmodel.measure_layers import (
     profiled,
     share_out,
 )
-from costmodel.plan import Region
-from costmodel.report.plans import render_validation, validation_sheet
-from costmodel.report.validation_types import LayerResult
-from tests.test_apply import plan_for
+from costmodel.measurement.validation_report import LayerResult, render_validation, validation_sheet
+from costmodel.planning.plan import Region
+from tests.execution.test_planned_module import plan_for
 
 
 class Uneven(nn.Module):

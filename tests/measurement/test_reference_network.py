@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from costmodel import measure
-from costmodel.measure import PASSES, host_probe
-from costmodel.reference_pass import LAUNCHES, ReferenceNetwork, reference_pass
+from costmodel.measurement import timers
+from costmodel.measurement.reference_network import LAUNCHES, ReferenceNetwork, reference_pass
+from costmodel.measurement.timers import PASSES, host_probe
 
 
 class Count(TorchDispatchMode):
@@ -52,8 +52,8 @@ def test_the_probe_is_the_median_of_the_last_passes_over_the_launches_of_one(mon
     def one_pass() -> None:
         now[0] += next(took)
 
-    monkeypatch.setattr(measure, "reference_pass", lambda _: one_pass)
-    monkeypatch.setattr(measure.time, "perf_counter_ns", lambda: now[0])
-    monkeypatch.setattr(measure.time, "perf_counter", lambda: now[0] / 1e9)
+    monkeypatch.setattr(timers, "reference_pass", lambda _: one_pass)
+    monkeypatch.setattr(timers.time, "perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr(timers.time, "perf_counter", lambda: now[0] / 1e9)
     probe = host_probe("cpu", seconds=0.0235)  # the first pass is forgotten: 9 ms, and 14.5 of ten others
     assert probe == pytest.approx(1450.0 / LAUNCHES, rel=1e-4)

@@ -9,7 +9,16 @@ import pytest
 import torch
 
 from costmodel.errors import MeasurementError
-from costmodel.measure import LAUNCH_US, Measurement, _launch_us, _shortage, device_time, host_time, issue_time, latency
+from costmodel.measurement.timers import (
+    LAUNCH_US,
+    Measurement,
+    _launch_us,
+    _shortage,
+    device_time,
+    host_time,
+    issue_time,
+    latency,
+)
 
 
 def test_quantiles_are_nearest_ranks():
@@ -62,8 +71,10 @@ def test_a_call_that_sleeps_takes_as_long_as_it_sleeps():
 
 def test_a_call_among_others_is_told_for_a_host_of_a_launch(monkeypatch: pytest.MonkeyPatch):
     waits: list[str] = []
-    monkeypatch.setattr("costmodel.measure._launch_us", lambda probe, synchronize: 2 * LAUNCH_US)  # half as fast
-    monkeypatch.setattr("costmodel.measure._synchronizer", lambda device: lambda: waits.append("wait"))
+    monkeypatch.setattr(
+        "costmodel.measurement.timers._launch_us", lambda probe, synchronize: 2 * LAUNCH_US
+    )  # half as fast
+    monkeypatch.setattr("costmodel.measurement.timers._synchronizer", lambda device: lambda: waits.append("wait"))
     calls: list[int] = []
 
     def call() -> None:

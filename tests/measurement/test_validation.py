@@ -10,10 +10,9 @@ from torch import nn
 
 import costmodel
 from costmodel.errors import RequestError
-from costmodel.report.plans import render_validation
-from costmodel.report.validation_types import ModeResult, Validation
-from costmodel.validate import bootstrap
-from tests.test_apply import plan_for
+from costmodel.measurement.validation import bootstrap
+from costmodel.measurement.validation_report import ModeResult, Validation, render_validation
+from tests.execution.test_planned_module import plan_for
 
 
 class Slow(nn.Module):

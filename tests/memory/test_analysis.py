@@ -12,25 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from costmodel.capture import capture
-from costmodel.hardware import load_profile
+from costmodel.capture.trace import capture
 from costmodel.ir import Graph, Op, Ref, TensorType, Value, parse
+from costmodel.measurement.peak_memory import StorageWatch, inference_peak_bytes, training_peak_bytes
 from costmodel.memory.alternatives import BUSES, alternatives
-from costmodel.memory.liveness import Peak, inference_peak, live_bytes
-from costmodel.memory.measure import StorageWatch, inference_peak_bytes, training_peak_bytes
+from costmodel.memory.checkpoint_regions import choose_regions
+from costmodel.memory.peaks import Peak, inference_peak, live_bytes, training_peak
 from costmodel.memory.recompute import recompute
-from costmodel.memory.regions import choose_regions
-from costmodel.memory.stash import feature_maps, needing_gradient, stashes, unknown_savers
+from costmodel.memory.saved_tensors import feature_maps, needing_gradient, stashes, unknown_savers
 from costmodel.memory.state import state_of
 from costmodel.memory.storages import rounded, storages
-from costmodel.memory.training import training_peak
 from costmodel.memory.workspace import (
     convolution_allowance_bytes,
     convolution_workspaces,
     graph_pool_bytes,
     products_workspace_bytes,
 )
-from costmodel.predictor import UNMEASURED, GroupModel, in_steps, none_measured
+from costmodel.predictor.group_model import UNMEASURED, GroupModel, none_measured
+from costmodel.predictor.neighbours import in_steps
+from costmodel.profiles.profile import load_profile
 
 ECHO = """graph echo {
   input %x: float32[1024]

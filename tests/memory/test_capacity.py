@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 import costmodel
-from costmodel.capacity import device_bytes, eager_bytes, shortage
-from costmodel.capture import capture
+from costmodel.capture.trace import capture
 from costmodel.errors import ProfileError
-from costmodel.hardware import Profile, load_profile
-from costmodel.report.memory import render_memory
-from costmodel.report.plans import render_plan
+from costmodel.memory.capacity import device_bytes, eager_bytes, shortage
+from costmodel.memory.report import render_memory
+from costmodel.planning.plan_report import render_plan
+from costmodel.profiles.profile import Profile, load_profile
 
 H200 = "nvidia-h200"
 LARGE = torch.empty(100_000, 3, 224, 224, device="meta")

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel.capture import capture
-from costmodel.checkpoint import checkpointed
+from costmodel.capture.trace import capture
 from costmodel.errors import CheckpointPlanError
-from costmodel.memory.measure import StorageWatch
-from costmodel.memory.plan import CheckpointPlan, make_plan, parse_plan
-from costmodel.memory.regions import choose_regions
-from costmodel.memory.stash import feature_maps, stashes
+from costmodel.measurement.peak_memory import StorageWatch
+from costmodel.memory.checkpoint import checkpointed
+from costmodel.memory.checkpoint_plan import CheckpointPlan, make_plan, parse_plan
+from costmodel.memory.checkpoint_regions import choose_regions
+from costmodel.memory.saved_tensors import feature_maps, stashes
 from costmodel.memory.state import state_of
 
 SHAPE = (8, 8, 16, 16)

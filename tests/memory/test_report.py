@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from memory_rows import Row, accuracy_rows, accuracy_table
 from torch import nn
 
 import costmodel
 from costmodel.cli import main
 from costmodel.errors import RequestError
-from costmodel.memory_accuracy import Row, accuracy_rows, accuracy_table
-from costmodel.memory_analysis import analyze_memory
-from costmodel.report.memory import MemoryReport, render_memory, sections
+from costmodel.memory.analysis import analyze_memory
+from costmodel.memory.report import MemoryReport, render_memory, sections
 
 
 @pytest.fixture(scope="module")

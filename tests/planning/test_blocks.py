@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel.blocks import block_edges, find_blocks
-from costmodel.exact import capture_exactly
-from costmodel.freeze import freeze
+from costmodel.capture.executable import capture_exactly
 from costmodel.ir import Ref, parse
-from costmodel.moves import rewrite
-from costmodel.regions import cut, fused_part
-from tests.test_moves import bases
+from costmodel.ir.subgraph import cut, fused_part
+from costmodel.planning.blocks import block_edges, find_blocks
+from costmodel.rewrites.hoist_constants import freeze
+from costmodel.rewrites.registry import rewrite
+from tests.rewrites.test_registry import bases
 
 
 class Branches(nn.Module):

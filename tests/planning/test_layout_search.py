@@ -10,20 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from costmodel import planner
-from costmodel.exact import capture_exactly
-from costmodel.freeze import freeze
-from costmodel.hardware import load_profile
-from costmodel.layout_choice import LAYOUTS, LayoutCosts, choose_layouts
-from costmodel.layouts import in_channels_last
-from costmodel.moves import rewrite
-from costmodel.oracle import decide
-from costmodel.planner import LAST, LEAST_GAIN, PLAIN, make_plan
-from costmodel.prices import Prices
-from costmodel.tree import units_of
-from tests.test_moves import bases, run
-from tests.test_oracle import brute_force, cost_by_definition, trees
-from tests.test_siblings import Inception
+from costmodel.capture.executable import capture_exactly
+from costmodel.inductor.channels_last import in_channels_last
+from costmodel.planning import planner
+from costmodel.planning.layout_search import LAYOUTS, LayoutCosts, choose_layouts
+from costmodel.planning.oracle import decide
+from costmodel.planning.planner import LAST, LEAST_GAIN, PLAIN, make_plan
+from costmodel.planning.region_costs import Prices
+from costmodel.planning.series_parallel import units_of
+from costmodel.profiles.profile import load_profile
+from costmodel.rewrites.hoist_constants import freeze
+from costmodel.rewrites.registry import rewrite
+from tests.planning.test_oracle import brute_force, cost_by_definition, trees
+from tests.rewrites.test_merge_sibling_convs import Inception
+from tests.rewrites.test_registry import bases, run
 
 
 class Row(nn.Module):

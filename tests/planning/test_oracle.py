@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel import oracle
-from costmodel.oracle import STRATEGIES, cost_of, decide
-from costmodel.tree import SOURCE, Leaf, Pipeline, SplitJoin, Tangle, stream_tree, units_of
+from costmodel.planning import oracle
+from costmodel.planning.oracle import STRATEGIES, cost_of, decide
+from costmodel.planning.series_parallel import SOURCE, Leaf, Pipeline, SplitJoin, Tangle, stream_tree, units_of
 
 
 @dataclass

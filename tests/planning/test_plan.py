@@ -8,7 +8,7 @@ import pytest
 
 from costmodel.errors import PlanError
 from costmodel.ir import parse
-from costmodel.plan import Plan, Region, fingerprint
+from costmodel.planning.plan import Plan, Region, fingerprint
 
 GRAPH = parse("""graph g {
   input %x: float32[2,4]

@@ -8,25 +8,25 @@ import torch
 from torch import nn
 
 import costmodel
-from costmodel.blocks import find_blocks
+from costmodel.capture.executable import capture_exactly
 from costmodel.cli import main as command
 from costmodel.cli.plan import parse_size
 from costmodel.errors import RequestError
-from costmodel.exact import capture_exactly
-from costmodel.execute import Program, prepare
-from costmodel.freeze import freeze
-from costmodel.hardware import load_profile
+from costmodel.execution.regions import Program, prepare
 from costmodel.ir import Graph, parse
-from costmodel.memory.measure import StorageWatch
-from costmodel.moves import rewrite
-from costmodel.plan import Region
-from costmodel.plan_memory import lane_peaks, plan_bytes, region_bytes
-from costmodel.planner import LEAST_GAIN, Objective, make_plan
-from costmodel.regions import cut
-from tests.test_apply import Fork
-from tests.test_epilogues import Fire
-from tests.test_moves import Net
-from tests.test_siblings import Inception
+from costmodel.ir.subgraph import cut
+from costmodel.measurement.peak_memory import StorageWatch
+from costmodel.planning.blocks import find_blocks
+from costmodel.planning.plan import Region
+from costmodel.planning.plan_memory import lane_peaks, plan_bytes, region_bytes
+from costmodel.planning.planner import LEAST_GAIN, Objective, make_plan
+from costmodel.profiles.profile import load_profile
+from costmodel.rewrites.hoist_constants import freeze
+from costmodel.rewrites.registry import rewrite
+from tests.execution.test_planned_module import Fork
+from tests.rewrites.test_merge_sibling_convs import Inception
+from tests.rewrites.test_registry import Net
+from tests.rewrites.test_sink_epilogues_into_cat import Fire
 
 KIB = 1024
 

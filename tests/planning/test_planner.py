@@ -9,19 +9,19 @@ from torch import nn
 
 import costmodel
 from costmodel import zoo
-from costmodel.blocks import find_blocks
+from costmodel.capture.executable import capture_exactly
 from costmodel.cli import main
 from costmodel.errors import CaptureError, RequestError
-from costmodel.exact import capture_exactly
-from costmodel.freeze import freeze
-from costmodel.hardware import load_profile
-from costmodel.moves import rewrite
-from costmodel.oracle import STRATEGIES
-from costmodel.plan import Plan
-from costmodel.planner import make_plan
-from costmodel.prices import GRID_US, BlockCosts, Prices, kernels_of
-from costmodel.report.plans import render_plan
-from tests.test_blocks import Branches, main_graph
+from costmodel.planning.blocks import find_blocks
+from costmodel.planning.oracle import STRATEGIES
+from costmodel.planning.plan import Plan
+from costmodel.planning.plan_report import render_plan
+from costmodel.planning.planner import make_plan
+from costmodel.planning.region_costs import GRID_US, BlockCosts, Prices, kernels_of
+from costmodel.profiles.profile import load_profile
+from costmodel.rewrites.hoist_constants import freeze
+from costmodel.rewrites.registry import rewrite
+from tests.planning.test_blocks import Branches, main_graph
 
 
 @pytest.fixture(scope="module")

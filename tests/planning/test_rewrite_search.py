@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from costmodel import move_search
-from costmodel.exact import capture_exactly
-from costmodel.move_search import HOPELESS, PLACED, least, try_moves
-from costmodel.moves import MOVES, rewrite
-from tests.test_pixels import Squeezed
-from tests.test_siblings import Inception
+from costmodel.capture.executable import capture_exactly
+from costmodel.planning import rewrite_search
+from costmodel.planning.rewrite_search import HOPELESS, PLACED, least, try_moves
+from costmodel.rewrites.registry import MOVES, rewrite
+from tests.rewrites.test_conv1x1_to_matmul import Squeezed
+from tests.rewrites.test_merge_sibling_convs import Inception
 
 FOLD = ("fold_batch_norm",)
 GRAPH = capture_exactly(nn.Sequential(Squeezed(6, 3), Inception()).eval(), (torch.empty(2, 6, 5, 5),), "net").graph
@@ -60,7 +60,7 @@ def test_what_is_hopeless_everywhere_is_not_tried_place_by_place(worse, single):
 
 
 def test_many_places_are_taken_all_or_none(monkeypatch):
-    monkeypatch.setattr(move_search, "MOST_PLACES", 1)
+    monkeypatch.setattr(rewrite_search, "MOST_PLACES", 1)
     tried = [moves for moves, _ in try_moves(GRAPH, (FOLD,), len, lambda count: 1.0 / count)]
     assert tried == [FOLD, (*FOLD, PLACED[0]), (*FOLD, *PLACED[:2]), (*FOLD, *PLACED)]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.tree import SOURCE, Leaf, Pipeline, SplitJoin, Tangle, stream_tree, units_of
+from costmodel.planning.series_parallel import SOURCE, Leaf, Pipeline, SplitJoin, Tangle, stream_tree, units_of
 
 
 def chain(*elements) -> Pipeline:

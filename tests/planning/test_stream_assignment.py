@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costmodel.lanes import WAIT_US, Task, ancestor_sets, assign_lanes, barriers, makespan_us, merge_runs
+from costmodel.planning.stream_assignment import (
+    WAIT_US,
+    Task,
+    ancestor_sets,
+    assign_lanes,
+    barriers,
+    makespan_us,
+    merge_runs,
+)
 
 DIAMOND = [(), (0,), (0,), (1, 2)]
 

@@ -9,19 +9,20 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel import ops, zoo
-from costmodel.capture import capture
+from costmodel import zoo
+from costmodel.capture.trace import capture
 from costmodel.ir import Graph
-from costmodel.ops import Role
-from costmodel.program import compiled_program
-from costmodel.units import Unit, find_units, group_units
+from costmodel.ir import operators as operators_module
+from costmodel.ir.op_table import Role
+from costmodel.prediction.layers import Unit, find_units, group_units
+from costmodel.timeline.issue_trace import compiled_program
 
 MODELS = ("densenet121", "resnet18", "alexnet", "swin_t", "squeezenet1_1", "mobilenet_v3_small")
 Graphs = Callable[[str], Graph]
 
 
 def kinds(unit: Unit) -> str:
-    return " ".join(ops.lookup(op).kind for op in unit.ops)
+    return " ".join(operators_module.lookup(op).kind for op in unit.ops)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -30,7 +31,7 @@ def test_every_kernel_and_every_computing_operator_is_in_one_unit(graph_of: Grap
     kernels = compiled_program(graph).kernels
     units = group_units(graph, kernels)
     assert sorted(index for unit in units for index in unit.kernels) == list(range(len(kernels)))
-    computing = [op.name for op in graph.ops if ops.lookup(op).role is not Role.VIEW]
+    computing = [op.name for op in graph.ops if operators_module.lookup(op).role is not Role.VIEW]
     assert Counter(op.name for unit in units for op in unit.ops) == Counter(computing)
     assert all(unit.ops and unit.kernels for unit in units)
 

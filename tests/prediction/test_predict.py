@@ -17,13 +17,15 @@ import torch
 from torch import nn
 
 import costmodel
-from costmodel import calibrate, hardware, ops, zoo
+from costmodel import zoo
 from costmodel.errors import CaptureError, ProfileError, UnknownHardwareError
-from costmodel.hardware import DEFAULT, Profile, load_profile
-from costmodel.ir import Graph
-from costmodel.predict import predict_graph
-from costmodel.program import compiled_program, eager_program
+from costmodel.ir import Graph, op_table, operators
+from costmodel.prediction.predict import predict_graph
+from costmodel.profiles import profile as profile_module
+from costmodel.profiles.profile import DEFAULT, Profile, load_profile
 from costmodel.report.types import Report
+from costmodel.timeline import cost_tables
+from costmodel.timeline.issue_trace import compiled_program, eager_program
 
 MODELS = ("densenet121", "resnet18", "alexnet", "swin_t")
 Graphs = Callable[[str], Graph]
@@ -85,7 +87,7 @@ def test_the_layers_times_add_up_to_the_kernels(report_of: Reports, graph_of: Gr
 def test_layers_are_the_models_own(report_of: Reports, graph_of: Graphs, model: str):
     report, modules = report_of(model), dict(zoo.load(model).module.named_modules())
     assert all(layer.name in modules or layer.name == layer.kind for layer in report.layers)
-    computing = [op for op in graph_of(model).ops if ops.lookup(op).role is not ops.Role.VIEW]
+    computing = [op for op in graph_of(model).ops if operators.lookup(op).role is not op_table.Role.VIEW]
     assert sum(len(layer.ops) for layer in report.layers) == len(computing)
     for layer in report.layers:
         assert layer.kind in layer.ops
@@ -118,7 +120,7 @@ def test_the_public_function_is_the_same(report_of: Reports):
 
 
 def test_without_hardware_and_without_a_gpu_the_default_is_taken(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(hardware, "_this_device", lambda: None)
+    monkeypatch.setattr(profile_module, "_this_device", lambda: None)
     report = costmodel.predict(nn.Conv2d(3, 8, 3).eval(), [torch.empty(1, 3, 32, 32)])
     assert (report.hardware, report.model) == (DEFAULT, "Conv2d")
 
@@ -127,7 +129,7 @@ def test_an_operator_without_a_rule_is_named_and_the_verdict_uncertain(
     report_of: Reports, graph_of: Graphs, profile: Profile, monkeypatch: pytest.MonkeyPatch
 ):
     sure = report_of("resnet18")
-    monkeypatch.delitem(ops.TABLE, "relu")
+    monkeypatch.delitem(operators.TABLE, "relu")
     report = predict_graph(graph_of("resnet18"), profile)
     assert {item.op for item in report.unsupported} == {"relu"}
     assert {"relu", "layer1.0.relu"} <= {item.where for item in report.unsupported}
@@ -223,7 +225,7 @@ def test_a_damaged_card_is_refused(profile: Profile, graph_of: Graphs, change: d
 
 
 def test_a_profile_that_lacks_a_cost_is_refused(profile: Profile, graph_of: Graphs):
-    costs = {name: dict.fromkeys(needed, 1.0) for name, needed in calibrate.COSTS.items()}
+    costs = {name: dict.fromkeys(needed, 1.0) for name, needed in cost_tables.COSTS.items()}
     del costs["graph_host"]["module"]
     with pytest.raises(ProfileError, match="costs 'graph_host' lack 'module'"):
         predict_graph(graph_of("alexnet"), replace(profile, card={**profile.card, "costs": costs}))

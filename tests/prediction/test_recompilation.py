@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from costmodel.recompile import MOST_VARIANTS, Recompilations, recompilations
+from costmodel.prediction.recompilation import MOST_VARIANTS, Recompilations, recompilations
 
 
 def image(batch: int, size: int = 8) -> tuple[int, ...]:

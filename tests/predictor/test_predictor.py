@@ -12,29 +12,15 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
 
-from collectors.matmul import linear_graph
+from collectors.workloads.matmuls import linear_graph
 from costmodel.errors import ProfileError
-from costmodel.kernels import Kernel
-from costmodel.predictor import (
-    EXACT,
-    OUTLYING,
-    RECALLED_WIDTH,
-    STEP,
-    USUAL_HOST_US,
-    Estimate,
-    Network,
-    Predictor,
-    distances,
-    in_steps,
-    none_measured,
-    places_of,
-    portions,
-    recall,
-    scaled,
-    weigh,
-)
-from costmodel.train import Settings, train_network
-from tests.predictors import KERNELS, POSITIONS, ROOFLINE, conv, one_leaf, small_predictor
+from costmodel.kernels.kernel import Kernel
+from costmodel.predictor.group_model import RECALLED_WIDTH, USUAL_HOST_US, none_measured
+from costmodel.predictor.neighbours import EXACT, STEP, distances, in_steps, places_of, portions, recall, weigh
+from costmodel.predictor.network import OUTLYING, Network, scaled
+from costmodel.predictor.predictor import Estimate, Predictor
+from costmodel.training.kernel_models import Settings, train_network
+from tests.support.predictors import KERNELS, POSITIONS, ROOFLINE, conv, one_leaf, small_predictor
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +73,7 @@ def test_distances_are_euclidean():
 
 @pytest.mark.parametrize(("at_once", "sizes"), [(1, [1] * 5), (14, [2, 2, 1]), (1000, [5])])
 def test_few_distances_are_computed_at_once(monkeypatch: pytest.MonkeyPatch, at_once: int, sizes: list[int]):
-    monkeypatch.setattr("costmodel.predictor.AT_ONCE", at_once)
+    monkeypatch.setattr("costmodel.predictor.neighbours.AT_ONCE", at_once)
     rows = np.array([1, 4, 5, 8, 9])
     parts = list(portions(rows, numbers=7))
     assert [len(part) for part in parts] == sizes

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from costmodel import trees
 from costmodel.errors import ProfileError
-from costmodel.trees import Trees, joined, of_regressors
+from costmodel.predictor import trees
+from costmodel.predictor.trees import Trees, joined, of_regressors
 
 # at most 1: 10; else, by the second feature, 20 or 30; and a tree that is one leaf
 BY_HAND = Trees(

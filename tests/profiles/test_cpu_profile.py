@@ -9,20 +9,21 @@ from typing import Any
 
 import pytest
 
-import costmodel.hardware
-from collectors.cases import Case, distinct
-from collectors.harvest import harvest
-from costmodel.capture import capture
-from costmodel.dataset import kernel_of, units_frame, write_frame
+import costmodel.profiles.profile
+from collectors.workloads.cases import Case, distinct
+from collectors.workloads.from_models import harvest
+from costmodel.calibration.make_profile import make_profile
+from costmodel.capture.trace import capture
 from costmodel.features import anchor_flops
-from costmodel.hardware import load_profile
-from costmodel.kernels import Kernel
-from costmodel.make_profile import make_profile
-from costmodel.predict import predict_graph
-from costmodel.program import compiled_program, eager_program
-from costmodel.timeline import TimedProgram, serial_timing
-from costmodel.traffic import traffic_bytes
-from costmodel.train import Settings
+from costmodel.kernels.kernel import Kernel
+from costmodel.kernels.traffic import traffic_bytes
+from costmodel.prediction.predict import predict_graph
+from costmodel.profiles.profile import load_profile
+from costmodel.timeline.gpu import serial_timing
+from costmodel.timeline.issue_trace import compiled_program, eager_program
+from costmodel.timeline.timed_program import TimedProgram
+from costmodel.training.dataset import kernel_of, units_frame, write_frame
+from costmodel.training.kernel_models import Settings
 from costmodel.zoo import load
 
 ENVIRONMENT = {"device": "cpu", "host_cpu": "A Processor", "cores": "4", "threads": "4", "freed_memory": "kept"}
@@ -98,7 +99,7 @@ def test_a_cpu_is_trained_scored_and_predicted_with(directory: Path, monkeypatch
     assert (directory / "whole_models.safetensors").exists()
     assert scores["all"]["mean_error"] < min(0.15, 0.6 * scores["all"]["constant_mean_error"])
     assert [row["mode"] for row in card["scores"]["latency"]] == ["eager", "default"]
-    monkeypatch.setattr(costmodel.hardware, "user_directory", lambda: directory.parent)
+    monkeypatch.setattr(costmodel.profiles.profile, "user_directory", lambda: directory.parent)
     profile = load_profile("a-cpu")
     assert profile.predictor.multiprocessors == 4
     loaded = load("resnet18", batch_size=8, img_size=SIZE)

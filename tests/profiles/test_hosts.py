@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from costmodel import hosts
 from costmodel.errors import ProfileError, RequestError
-from costmodel.hardware import load_profile
-from costmodel.hosts import Host, list_hosts, resolve_host, save_host, speed_of
+from costmodel.profiles import hosts
+from costmodel.profiles.hosts import Host, list_hosts, resolve_host, save_host, speed_of
+from costmodel.profiles.profile import load_profile
 
 CARD = {"host": {"probe_us": 5.0}, "environment": {"host_cpu": "a CPU", "cores": "16"}}
 

@@ -18,10 +18,12 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from costmodel.errors import ProfileError
-from costmodel.predictor import Array, Predictor, places_of
-from costmodel.predictor_file import load_predictor, save_predictor
-from costmodel.tensors import read_tensors
-from tests.predictors import KERNELS, POSITIONS, one_leaf, small_predictor
+from costmodel.predictor.neighbours import places_of
+from costmodel.predictor.network import Array
+from costmodel.predictor.predictor import Predictor
+from costmodel.profiles.predictor_file import load_predictor, save_predictor
+from costmodel.tensor_file import read_tensors
+from tests.support.predictors import KERNELS, POSITIONS, one_leaf, small_predictor
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,17 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from costmodel import hardware
 from costmodel.errors import ProfileError, UnknownHardwareError
-from costmodel.hardware import DEFAULT, list_profiles, load_profile, resolve_default, shipped_directory, user_directory
-from costmodel.hosts import list_hosts
+from costmodel.profiles import profile as profile_module
+from costmodel.profiles.hosts import list_hosts
+from costmodel.profiles.profile import (
+    DEFAULT,
+    list_profiles,
+    load_profile,
+    resolve_default,
+    shipped_directory,
+    user_directory,
+)
 
 SHIPPED = ("amd-epyc-2-threads", "intel-xeon-16-threads", "nvidia-h200")
 
@@ -64,7 +71,7 @@ def test_an_unknown_name_lists_those_there_are(mine: Path, name: str):
 
 
 def test_without_any_profile_the_message_says_so(mine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(hardware, "shipped_directory", lambda: tmp_path / "none")
+    monkeypatch.setattr(profile_module, "shipped_directory", lambda: tmp_path / "none")
     with pytest.raises(UnknownHardwareError, match="there are: none"):
         load_profile("any")
 
@@ -243,5 +250,5 @@ def test_which_profile_is_taken_where(
 ):
     for name in ("acme-x1", "acme-x1-mig-1g-5gb"):
         write_card(mine / name)
-    monkeypatch.setattr(hardware, "_this_device", lambda: device)
+    monkeypatch.setattr(profile_module, "_this_device", lambda: device)
     assert resolve_default() == (profile, why)

@@ -24,17 +24,16 @@ from nasty import nasty_names
 from sample_reports import KINDS, rendered, report
 from torch import nn
 
-from costmodel.capture import capture
+from costmodel.capture.trace import capture
 from costmodel.cli import main
-from costmodel.cli.common import busy
-from costmodel.cli.output import note
-from costmodel.draw import to_dot, to_json, to_svg
-from costmodel.draw.labels import shortened
+from costmodel.cli.output import busy, note
+from costmodel.drawing import to_dot, to_json, to_svg
+from costmodel.drawing.labels import shortened
 from costmodel.ir import Graph, parse
+from costmodel.prediction.layers import Unit, find_units
 from costmodel.report import render
 from costmodel.report.escape import csv_cell, dot, markdown, markup, terminal, unicode_text
-from costmodel.stream_program import Filter, streamit
-from costmodel.units import Unit, find_units
+from costmodel.streamit import Filter, streamit
 
 Draw = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 kinds = st.sampled_from(KINDS)

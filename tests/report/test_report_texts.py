@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 from sample_reports import KINDS, memory, plan, rendered, report, validation
 
+from costmodel.measurement.validation_report import render_validation
+from costmodel.memory.report import render_memory
+from costmodel.planning.plan_report import render_plan
 from costmodel.report import FORMATS, render
-from costmodel.report.memory import render_memory
-from costmodel.report.plans import render_plan, render_validation
 
 ENDINGS = {"table": "table.txt"}
 """Endings of files, where they are not the format's name."""

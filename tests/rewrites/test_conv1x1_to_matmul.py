@@ -7,12 +7,12 @@ import torch
 from torch import nn
 
 import costmodel
-from costmodel.exact import capture_exactly
+from costmodel.capture.executable import capture_exactly
 from costmodel.ir import Graph, parse
-from costmodel.moves import MOVES, rewrite
-from costmodel.pixels import find_pixels, pixels_as_products
-from tests.test_apply import plan_for
-from tests.test_moves import bases, run
+from costmodel.rewrites.conv1x1_to_matmul import find_pixels, pixels_as_products
+from costmodel.rewrites.registry import MOVES, rewrite
+from tests.execution.test_planned_module import plan_for
+from tests.rewrites.test_registry import bases, run
 
 ONE = """graph g {
   input %x: float16[4,6,1,1]

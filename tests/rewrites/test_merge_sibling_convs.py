@@ -8,19 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from costmodel.emit import build_module
+from costmodel.capture.aliasing import type_of
+from costmodel.capture.executable import capture_exactly
 from costmodel.errors import PlanError
-from costmodel.exact import capture_exactly
-from costmodel.freeze import freeze
-from costmodel.hardware import load_profile
+from costmodel.execution.fx_module import build_module
 from costmodel.ir import Graph, Ref, TensorType, parse
-from costmodel.moves import rewrite
-from costmodel.planner import make_plan
-from costmodel.prices import Prices, kernels_of
-from costmodel.record import type_of
-from costmodel.siblings import find_siblings, merge_siblings
-from costmodel.strides import layout_of_channels
-from tests.test_moves import bases, run
+from costmodel.ir.strides import layout_of_channels
+from costmodel.planning.planner import make_plan
+from costmodel.planning.region_costs import Prices, kernels_of
+from costmodel.profiles.profile import load_profile
+from costmodel.rewrites.hoist_constants import freeze
+from costmodel.rewrites.merge_sibling_convs import find_siblings, merge_siblings
+from costmodel.rewrites.registry import rewrite
+from tests.rewrites.test_registry import bases, run
 
 TWO = """graph g {
   input %x: float32[BATCH,2,4,4]

@@ -4,12 +4,14 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel.emit import build_module
-from costmodel.exact import capture_exactly
-from costmodel.freeze import freeze
+from costmodel.capture.executable import capture_exactly
+from costmodel.execution.fx_module import build_module
 from costmodel.ir import Graph, parse
-from costmodel.moves import MOVES, fold_batch_norm, rewrite
-from costmodel.ops import Role, lookup
+from costmodel.ir.op_table import Role
+from costmodel.ir.operators import lookup
+from costmodel.rewrites.fold_batch_norm import fold_batch_norm
+from costmodel.rewrites.hoist_constants import freeze
+from costmodel.rewrites.registry import MOVES, rewrite
 
 FOLDABLE = """graph g {
   input %x: float32[1,2,4,4]

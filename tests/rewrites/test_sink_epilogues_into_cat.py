@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel.blocks import find_blocks
-from costmodel.emit import overload
-from costmodel.epilogues import bare_convolutions, find_epilogues, move_epilogues
-from costmodel.exact import capture_exactly
-from costmodel.freeze import freeze
-from costmodel.hardware import load_profile
-from costmodel.moves import rewrite
-from costmodel.prices import Prices, kernels_of
-from tests.test_moves import bases, run
+from costmodel.capture.executable import capture_exactly
+from costmodel.execution.fx_module import overload
+from costmodel.planning.blocks import find_blocks
+from costmodel.planning.region_costs import Prices, kernels_of
+from costmodel.profiles.profile import load_profile
+from costmodel.rewrites.hoist_constants import freeze
+from costmodel.rewrites.registry import rewrite
+from costmodel.rewrites.sink_epilogues_into_cat import bare_convolutions, find_epilogues, move_epilogues
+from tests.rewrites.test_registry import bases, run
 
 
 class Fire(nn.Module):

@@ -8,13 +8,13 @@ from types import ModuleType
 
 import pandas as pd
 import pytest
+from markdown_tables import replace_section
 
-from costmodel.hardware import shipped_directory
-from costmodel.measured import read_measured
-from costmodel.scores import replace_section
-from tests.scripts import load_script
+from costmodel.calibration.records import read_measured
+from costmodel.profiles.profile import shipped_directory
+from tests.support.scripts import load_script
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SHIPPED = shipped_directory() / "nvidia-h200"
 
 
@@ -65,5 +65,5 @@ def test_errors_by_hand(script: ModuleType):
 @pytest.mark.parametrize("section", ["blind", "unseen"])
 def test_the_tables_on_the_page_are_those_of_the_files(script: ModuleType, section: str):
     page = ROOT / "docs" / "accuracy.md"
-    table = script.table_markdown(pd.read_csv(ROOT / "docs" / f"{section}_h200.csv"))
+    table = script.table_markdown(pd.read_csv(ROOT / "docs" / "data" / f"{section}_h200.csv"))
     assert replace_section(page, table, *script.marks(section)) == page.read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scripts import load_script
+from tests.support.scripts import load_script
 
 script = load_script("compare_predictions")
 
@@ -133,7 +133,7 @@ def test_neither_a_checkout_nor_a_file(tmp_path: Path, capsys: pytest.CaptureFix
 
 @pytest.mark.slow
 def test_this_checkout_answers_for_a_user_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    here = Path(__file__).parent.parent
+    here = Path(__file__).parents[2]
     only = ["--only", "predict two_images.py:batch_{batch} batch 32 float16", "--cache", str(tmp_path)]
     assert script.main([str(here), str(here), *only]) == 0
     assert capsys.readouterr().out == "1 of 1 cases equal, 0 differ; 0 are errors in B\n"

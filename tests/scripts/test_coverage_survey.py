@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from collectors.coverage import (
+from coverage_survey import (
     FAILED,
     OK,
     PARTIAL,
@@ -20,6 +19,7 @@ from collectors.coverage import (
     totals,
     write_table,
 )
+
 from costmodel.errors import DatasetError, RequestError
 
 NETS = """

@@ -5,14 +5,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.scripts import load_script
+from tests.support.scripts import load_script
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def script():
-    return load_script("layer_accuracy")
+    return load_script("layers")
 
 
 def test_only_layers_that_are_predicted_and_measured_count(script):
@@ -51,6 +51,6 @@ def test_what_the_file_has_is_not_measured_again(script, tmp_path, monkeypatch):
 
 
 def test_the_page_has_the_table_of_the_file(script):
-    rows = pd.read_csv(ROOT / "docs" / "layers_h200.csv")
+    rows = pd.read_csv(ROOT / "docs" / "data" / "layers_h200.csv")
     page = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
     assert f"{script.BEGIN}\n{script.table(rows)}\n{script.END}" in page

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from markdown_tables import CPU_BEGIN, CPU_END, accuracy_markdown, cpu_markdown, replace_section
 
 from costmodel.errors import DatasetError
-from costmodel.hardware import load_profile
-from costmodel.scores import CPU_BEGIN, CPU_END, accuracy_markdown, cpu_markdown, replace_section
+from costmodel.profiles.profile import load_profile
 
-PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
+PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
 
 
 def test_the_page_shows_the_shipped_profiles_figures():

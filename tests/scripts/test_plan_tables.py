@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from costmodel.comparison import (
+from markdown_tables import replace_section
+from plan_tables import (
     BEGIN,
     END,
     MOVES_BEGIN,
@@ -21,12 +22,12 @@ from costmodel.comparison import (
     other_machine_markdown,
     others_markdown,
 )
-from costmodel.planning import plan
-from costmodel.scores import replace_section
-from costmodel.zoo import load
-from tests.scripts import load_script
 
-ROOT = Path(__file__).parent.parent
+from costmodel.planning.api import plan
+from costmodel.zoo import load
+from tests.support.scripts import load_script
+
+ROOT = Path(__file__).parents[2]
 
 
 def record(model: str, batch: int, **measured: float | None) -> dict:
@@ -116,13 +117,13 @@ def test_two_machines():
 
 
 def test_the_page_shows_what_was_measured():
-    records = [json.loads(line) for line in (ROOT / "docs" / "compared_h200.jsonl").read_text().splitlines()]
+    records = [json.loads(line) for line in (ROOT / "docs" / "data" / "compared_h200.jsonl").read_text().splitlines()]
     page = ROOT / "docs" / "plans.md"
     assert replace_section(page, comparison_markdown(records), BEGIN, END) == page.read_text()
 
 
 def test_the_page_shows_other_models():
-    records = [json.loads(line) for line in (ROOT / "docs" / "others_h200.jsonl").read_text().splitlines()]
+    records = [json.loads(line) for line in (ROOT / "docs" / "data" / "others_h200.jsonl").read_text().splitlines()]
     page = ROOT / "docs" / "plans.md"
     assert replace_section(page, others_markdown(records), OTHERS_BEGIN, OTHERS_END) == page.read_text()
 
@@ -136,7 +137,7 @@ def test_what_moves_are_worth():
 
 
 def test_the_page_shows_what_moves_are_worth():
-    records = [json.loads(line) for line in (ROOT / "docs" / "moves_h200.jsonl").read_text().splitlines()]
+    records = [json.loads(line) for line in (ROOT / "docs" / "data" / "moves_h200.jsonl").read_text().splitlines()]
     page = ROOT / "docs" / "plans.md"
     assert replace_section(page, moves_markdown(records), MOVES_BEGIN, MOVES_END) == page.read_text()
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from markdown_tables import replace_section
 
-from costmodel.hardware import load_profile
-from costmodel.scores import replace_section
-from tests.scripts import load_script
+from costmodel.profiles.profile import load_profile
+from tests.support.scripts import load_script
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -9,15 +9,15 @@ from types import ModuleType
 
 import pytest
 
-from collectors.cases import Case
-from tests.scripts import load_script
+from collectors.workloads.cases import Case
+from tests.support.scripts import load_script
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    return load_script("benchmark_scheduler")
+    return load_script("scheduler")
 
 
 def rows(place: str, **medians: float) -> dict[str, dict[str, object]]:

@@ -9,20 +9,20 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from sample import by_unit, conv_units, sample_units
 from torch._dynamo.utils import counters
 
-from collectors.cases import Case
-from collectors.ledger import Ledger
-from collectors.sample import by_unit, conv_units, sample_units
+from collectors.sweep.ledger import Ledger
+from collectors.workloads.cases import Case
 from costmodel.errors import MeasurementError, RequestError
-from tests.scripts import load_script
+from tests.support.scripts import load_script
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    return load_script("benchmark_sweep")
+    return load_script("sweep")
 
 
 def case_of(size: int, runner: str = "aten", unit: str = "") -> Case:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collectors.cases import Case
-from collectors.throughput import apart, rate
+from throughput import apart, rate
+
+from collectors.workloads.cases import Case
 
 
 def case_of(graph: str, runner: str = "aten", unit: str = "") -> Case:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from costmodel import zoo
-from costmodel.capture import capture
+from costmodel.capture.trace import capture
 from costmodel.errors import GraphError
 from costmodel.ir import Graph, parse
-from costmodel.passes import merge_common_subexpressions
-from costmodel.stream_program import (
+from costmodel.ir.passes import merge_common_subexpressions
+from costmodel.streamit import (
     Filter,
     Pipeline,
     Rates,
@@ -30,12 +30,12 @@ from costmodel.stream_program import (
     schedule,
     streamit,
 )
-from costmodel.stream_program.aten import run_graph
-from costmodel.stream_program.network import INPUT, OUTPUT
-from costmodel.stream_program.rates import pipeline_rates
-from costmodel.stream_program.replicate import executions, join_cost, replicate_shared
+from costmodel.streamit.network import INPUT, OUTPUT
+from costmodel.streamit.rates import pipeline_rates
+from costmodel.streamit.replicate import executions, join_cost, replicate_shared
+from costmodel.streamit.run_with_torch import run_graph
 from costmodel.streams import Dag, nodes, operator_tree
-from tests.balance import left_in_channels
+from tests.support.balance import left_in_channels
 
 
 def rated(pop: int, push: int, peek: int | None = None) -> Filter:

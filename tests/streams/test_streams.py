@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costmodel import ops
 from costmodel.errors import GraphError
-from costmodel.ir import Graph, Op
+from costmodel.ir import Graph, Op, operators
+from costmodel.prediction.layers import Unit, find_units
 from costmodel.streams import (
     Dag,
     Leaf,
@@ -32,7 +32,6 @@ from costmodel.streams import (
     unit_tree,
 )
 from costmodel.streams.dominators import Dominators
-from costmodel.units import Unit, find_units
 
 STUDY = ("alexnet", "densenet121", "googlenet", "mobilenet_v2", "resnet50", "squeezenet1_1")
 OTHERS = ("swin_t", "vit_b_16", "efficientnet_b0", "timm:dla34")
@@ -290,16 +289,14 @@ def test_densenet_has_a_general_node_a_block(graph_of: Callable[[str], Graph]) -
 
 
 def test_trees_and_programs_need_no_torch() -> None:
-    check = (
-        "import sys, costmodel.streams, costmodel.stream_program, costmodel.passes; sys.exit('torch' in sys.modules)"
-    )
+    check = "import sys, costmodel.streams, costmodel.streamit, costmodel.ir.passes; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("model", STUDY)
 def test_golden(graph_of: Callable[[str], Graph], golden: Callable[[str, str], None], model: str) -> None:
     def label(unit: Unit) -> str:
-        return f"{unit.name}: {'+'.join(ops.lookup(op).kind for op in unit.ops)}"
+        return f"{unit.name}: {'+'.join(operators.lookup(op).kind for op in unit.ops)}"
 
     graph = graph_of(model)
     golden(f"streams_{model}", format_tree(unit_tree(graph, find_units(graph)), label))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costmodel.stream_program.schedule import Schedule
+from costmodel.streamit.schedule import Schedule
 
 
 def left_in_channels(plan: Schedule) -> list[int]:

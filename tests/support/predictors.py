@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from collectors.conv import ConvUnit, unit_graph
+from collectors.workloads.convolution_space import ConvUnit, unit_graph
 from costmodel.features import Roofline, featurize
-from costmodel.kernels import Kernel, eager_kernels
-from costmodel.predictor import Array, GroupModel, Network, Predictor, in_steps, scaled
-from costmodel.trees import LEAF, Trees
+from costmodel.kernels.eager_dispatch import eager_kernels
+from costmodel.kernels.kernel import Kernel
+from costmodel.predictor.group_model import GroupModel
+from costmodel.predictor.neighbours import in_steps
+from costmodel.predictor.network import Array, Network, scaled
+from costmodel.predictor.predictor import Predictor
+from costmodel.predictor.trees import LEAF, Trees
 
 ROOFLINE = Roofline(4e6, {"conv.float32": 2e8, "matmul.float32": 4e7}, 1.5)
 

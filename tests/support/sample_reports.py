@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from costmodel.ir import Ref
+from costmodel.measurement.validation_report import LayerResult, ModeResult, Validation, render_validation
 from costmodel.memory.alternatives import Alternative
+from costmodel.memory.checkpoint_regions import Regions
 from costmodel.memory.recompute import Recomputation
-from costmodel.memory.regions import Regions
-from costmodel.plan import Plan, Region
+from costmodel.memory.report import FeatureMaps, Inference, MemoryReport, Training, render_memory
+from costmodel.planning.plan import Plan, Region
+from costmodel.planning.plan_report import render_plan
 from costmodel.report import LayerPrediction, ModePrediction, Reason, Report, Unsupported, render
-from costmodel.report.memory import MemoryReport, render_memory
-from costmodel.report.memory_types import FeatureMaps, Inference, Training
-from costmodel.report.plans import render_plan, render_validation
-from costmodel.report.validation_types import LayerResult, ModeResult, Validation
 
 Name = Callable[[str], str]
 

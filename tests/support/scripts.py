@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-DIRECTORY = Path(__file__).parent.parent / "scripts"
+DIRECTORY = Path(__file__).parents[2] / "scripts"
 
 
 def load_script(name: str) -> ModuleType:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from collectors.matmul import linear_graph
-from costmodel import timeline
-from costmodel.calibrate import Case, fit_tables
+from collectors.workloads.matmuls import linear_graph
+from costmodel.calibration.host_costs import Case, fit_tables
 from costmodel.ir import Calls, parse
-from costmodel.kernels import Kernel
-from costmodel.program import Program
-from costmodel.serial import BETWEEN, kernel_counts
+from costmodel.kernels.kernel import Kernel
+from costmodel.timeline import gpu, queue, timed_program
+from costmodel.timeline.cpu import BETWEEN, kernel_counts
+from costmodel.timeline.issue_trace import Program
 
 RELU = parse("graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}")
 CALL, LOOP = Kernel("aten", RELU, ("0",)), Kernel("triton", RELU, ("0",))
@@ -25,9 +25,9 @@ COSTS = {
 }
 
 
-def timed(of: Program, us: Sequence[float]) -> timeline.TimedProgram:
+def timed(of: Program, us: Sequence[float]) -> timed_program.TimedProgram:
     """Its kernels' times; what the host takes is in them."""
-    return timeline.TimedProgram(of, us, [0.0] * len(us))
+    return timed_program.TimedProgram(of, us, [0.0] * len(us))
 
 
 def program(*kernels: Kernel, views: int = 0, modules: int = 0) -> Program:
@@ -36,13 +36,13 @@ def program(*kernels: Kernel, views: int = 0, modules: int = 0) -> Program:
 
 def test_a_pass_is_the_sum_of_its_kernels_and_of_what_lies_between():
     eager, compiled = program(CALL, PRODUCT, CALL, views=4, modules=8), program(LOOP, LOOP, PRODUCT, LOOP)
-    found = timeline.timings(timed(eager, [5.0, 10.0, 7.0]), timed(compiled, [4.0, 6.0, 10.0, 2.0]), COSTS)
+    found = gpu.timings(timed(eager, [5.0, 10.0, 7.0]), timed(compiled, [4.0, 6.0, 10.0, 2.0]), COSTS)
     assert set(found) == {"eager", "default"}  # no CUDA graphs
     # kernels 5 + 1.2 x 10 + 7; between them 3 calls x 3, 4 views x 0.5, 8 modules x 0.25, and the start
-    assert found["eager"] == timeline.Timing(24.0 + 33.0, 33.0, 24.0)
+    assert found["eager"] == queue.Timing(24.0 + 33.0, 33.0, 24.0)
     # kernels 0.8 x 12 + 1.2 x 10, 3 loops x -1; 3 functions x 2 (two loops in a row are one), 10 parameters x 0.1,
     # 6 modules x 0.5
-    assert found["default"] == timeline.Timing(pytest.approx(18.6 + 40.0), 40.0, pytest.approx(18.6))
+    assert found["default"] == queue.Timing(pytest.approx(18.6 + 40.0), 40.0, pytest.approx(18.6))
 
 
 def test_factors_and_costs_are_found_again():
@@ -51,13 +51,13 @@ def test_factors_and_costs_are_found_again():
     for _ in range(60):
         compiled = program(*rng.choices((LOOP, PRODUCT, CALL), k=rng.randint(30, 90)))
         issued = timed(compiled, [rng.uniform(20.0, 400.0) for _ in compiled.kernels])
-        wall = timeline.serial_timing(issued, "default_serial", COSTS).latency_us
+        wall = gpu.serial_timing(issued, "default_serial", COSTS).latency_us
         cases.append(Case(issued, issued, {"default_us": wall}))
     found = fit_tables(cases, on_cpu=True)["default_serial"]
     assert found["product"] == pytest.approx(1.2, rel=0.05)
     assert found["fused"] == pytest.approx(0.8, rel=0.05)
     for case in cases:
-        again = timeline.serial_timing(case.compiled, "default_serial", {"default_serial": found})
+        again = gpu.serial_timing(case.compiled, "default_serial", {"default_serial": found})
         assert again.latency_us == pytest.approx(case.measured["default_us"], rel=0.02)
 
 

@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.matmul import linear_graph
-from costmodel import timeline
-from costmodel.calibrate import PRIORS
+from collectors.workloads.matmuls import linear_graph
 from costmodel.ir import Calls, parse
-from costmodel.kernels import Kernel
-from costmodel.program import Program
-from costmodel.timeline import Queue, TimedProgram, device_times, queue_us
+from costmodel.kernels.kernel import Kernel
+from costmodel.timeline import gpu, host_counts
+from costmodel.timeline import queue as queue_module
+from costmodel.timeline.cost_tables import PRIORS
+from costmodel.timeline.gpu import device_times
+from costmodel.timeline.issue_trace import Program
+from costmodel.timeline.queue import Queue, queue_us
+from costmodel.timeline.timed_program import TimedProgram
 
 RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
 CALL = Kernel("aten", parse(RELU), ("0",))
@@ -77,7 +80,7 @@ def test_the_queue_by_hand(host: list[float], device: list[float], prologue: flo
 
 
 def test_a_pass_ends_with_its_last_kernel():
-    assert Queue(12.0, [1.0, 1.0], [10.0, 10.0]).timing({"gap": 1.0}) == timeline.Timing(13 + 10 + 1 + 10, 14, 20)
+    assert Queue(12.0, [1.0, 1.0], [10.0, 10.0]).timing({"gap": 1.0}) == queue_module.Timing(13 + 10 + 1 + 10, 14, 20)
     assert Queue(12.0, [20.0], [1.0]).timing({"gap": 1.0}).latency_us == 12 + 20 + 1
 
 
@@ -123,7 +126,7 @@ def test_eager_by_hand():
     # dispatch 4 + 7, of one kind, in 2 calls; 3 views, 6 that kernels make again when isolated, 5 idle calls,
     # 2 writes, 4 modules, start
     host = 11 * (2 + 0.1 * 1 + 0.3 * math.log(2)) + 3 * 0.5 - 6 * 0.25 + 5 * 0.2 + 2 * 3 + 4 * 0.25 + 20
-    timing = timeline.eager_timing(timed(3.0, 3.0), TABLES)
+    timing = gpu.eager_timing(timed(3.0, 3.0), TABLES)
     assert timing.host_us == pytest.approx(host)
     assert timing.device_us == 6.0
     assert timing.latency_us == pytest.approx(host + 3.0)  # the last kernel
@@ -132,44 +135,47 @@ def test_eager_by_hand():
 def test_default_by_hand():
     # start, 10 parameters and 4 modules; a library call of 2 x 4; two launches of 5.5 and their output; and 3 for a
     # fused kernel unlike others, half of it with each call
-    timing = timeline.default_timing(timed(100.0, 50.0), TABLES)
+    timing = gpu.default_timing(timed(100.0, 50.0), TABLES)
     assert timing.host_us == pytest.approx(30 + 5 + 6 + 8 + 11 + 1 + 3)
     assert timing.latency_us == pytest.approx(41 + 8 + 1.5 + 150)
 
 
 def test_every_graph_that_a_pass_is_cut_into_is_entered_anew():
     whole, cut = timed(100.0, 50.0), timed(100.0, 50.0, replace(PROGRAM, fragments=4))
-    once, often = (timeline.default_timing(calls, TABLES).host_us for calls in (whole, cut))
+    once, often = (gpu.default_timing(calls, TABLES).host_us for calls in (whole, cut))
     assert often == pytest.approx(once + 3 * 30)  # the start, three times more
-    assert timeline.default_queue(cut, TABLES).prologue_us == 41  # start, parameters and modules, but once
-    assert set(timeline.timings(whole, whole, TABLES)) == {"eager", "default", "reduce-overhead"}
-    assert set(timeline.timings(whole, cut, TABLES)) == {"eager", "default"}  # it is no one CUDA graph
+    assert gpu.default_queue(cut, TABLES).prologue_us == 41  # start, parameters and modules, but once
+    assert set(gpu.timings(whole, whole, TABLES)) == {"eager", "default", "reduce-overhead"}
+    assert set(gpu.timings(whole, cut, TABLES)) == {"eager", "default"}  # it is no one CUDA graph
 
 
 def test_all_of_a_timing_is_multiplied():
-    assert timeline.Timing(3.0, 2.0, 1.0).times(2.0) == timeline.Timing(6.0, 4.0, 2.0)
+    assert queue_module.Timing(3.0, 2.0, 1.0).times(2.0) == queue_module.Timing(6.0, 4.0, 2.0)
 
 
 def test_compiled_code_calls_products_for_a_price_of_their_own():
     product = Kernel("aten", linear_graph(4, 8, 8, "float32", bias=True), ("0",))
     calls = TimedProgram(replace(PROGRAM, kernels=(CALL, product)), [1.0, 1.0], [4.0, 33.0])
     # start, parameters and modules; a call of 2 x 4, and a product of 6, whatever it takes in eager execution
-    assert timeline.default_queue(calls, TABLES).host_us == [8.0, 6.0]
-    assert timeline.default_timing(calls, TABLES).host_us == pytest.approx(30 + 5 + 6 + 8 + 6)
+    assert gpu.default_queue(calls, TABLES).host_us == [8.0, 6.0]
+    assert gpu.default_timing(calls, TABLES).host_us == pytest.approx(30 + 5 + 6 + 8 + 6)
 
 
 def test_a_graph_replays_at_the_devices_speed():
-    timing = timeline.graph_timing(timed(100.0, 50.0), TABLES)
+    timing = gpu.graph_timing(timed(100.0, 50.0), TABLES)
     assert timing.host_us == pytest.approx(10 * 0.5 + 4 * 0.25 + 40)
     assert timing.latency_us == pytest.approx(150 + 46)
 
 
 def test_the_host_time_of_a_queue_is_what_its_counts_cost():
     tables = TABLES
-    eager, default = timeline.eager_queue(timed(1.0, 1.0), tables), timeline.default_queue(timed(1.0, 1.0), tables)
-    eager_counts, default_counts = timeline.eager_counts(timed(1.0, 1.0)), timeline.default_counts(timed(1.0, 1.0))
-    assert eager.host_total_us == pytest.approx(timeline.total(eager_counts, tables["eager_host"]))
-    assert default.host_total_us == pytest.approx(timeline.total(default_counts, tables["default_host"]))
+    eager, default = gpu.eager_queue(timed(1.0, 1.0), tables), gpu.default_queue(timed(1.0, 1.0), tables)
+    eager_counts, default_counts = (
+        host_counts.eager_counts(timed(1.0, 1.0)),
+        host_counts.default_counts(timed(1.0, 1.0)),
+    )
+    assert eager.host_total_us == pytest.approx(host_counts.total(eager_counts, tables["eager_host"]))
+    assert default.host_total_us == pytest.approx(host_counts.total(default_counts, tables["default_host"]))
 
 
 def test_scaling_a_queue():

@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import nn
 
-from collectors.conv import ConvUnit, unit_graph
-from collectors.matmul import linear_graph
-from costmodel.capture import capture
+from collectors.workloads.convolution_space import ConvUnit, unit_graph
+from collectors.workloads.matmuls import linear_graph
+from costmodel.capture.trace import capture
 from costmodel.ir import Break, Calls, Graph, Op, Ref, TensorType, Value, parse
-from costmodel.kernels import Kernel, eager_kernels
-from costmodel.program import (
+from costmodel.kernels.eager_dispatch import eager_kernels
+from costmodel.kernels.kernel import Kernel
+from costmodel.timeline.issue_trace import (
     compile_counts,
     compiled_program,
     dispatch_class,

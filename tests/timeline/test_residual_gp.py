@@ -12,16 +12,19 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from costmodel import discrepancy
-from costmodel.discrepancy import LEAST_MODELS, PROPERTIES, Discrepancy, Process, Unexplained
+from costmodel.calibration import residual_fit
+from costmodel.calibration.residual_fit import LEAST_MODELS, Unexplained
 from costmodel.errors import ProfileError
-from costmodel.hardware import WHOLE_MODELS, Profile
 from costmodel.ir import Calls, parse
-from costmodel.kernels import Kernel
-from costmodel.predictor import scaled
-from costmodel.program import Program
-from costmodel.tensors import write_tensors
-from costmodel.timeline import TimedProgram, Timing
+from costmodel.kernels.kernel import Kernel
+from costmodel.predictor.network import scaled
+from costmodel.profiles.profile import WHOLE_MODELS, Profile
+from costmodel.tensor_file import write_tensors
+from costmodel.timeline import residual_gp
+from costmodel.timeline.issue_trace import Program
+from costmodel.timeline.queue import Timing
+from costmodel.timeline.residual_gp import PROPERTIES, Discrepancy, Process
+from costmodel.timeline.timed_program import TimedProgram
 
 RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
 CALL = Kernel("aten", parse(RELU), ("0",))
@@ -41,14 +44,14 @@ def cases(count: int, seed: int = 0) -> Unexplained:
 
 
 def told(found: Discrepancy, properties: np.ndarray) -> dict[str, np.ndarray]:
-    square = discrepancy.squares(scaled(properties, found.mean, found.scale), found.models)
+    square = residual_gp.squares(scaled(properties, found.mean, found.scale), found.models)
     return {mode: process.mean(square) for mode, process in found.processes.items()}
 
 
 def test_properties_by_hand():
     fused = Kernel("triton", parse(RELU), ("0",))
     compiled = TimedProgram(replace(PROGRAM, kernels=(fused, CALL)), [6.0, 2.0], [5.0, 7.0])
-    found = discrepancy.properties_of(TIMED, compiled)
+    found = residual_gp.properties_of(TIMED, compiled)
     # two calls of one kind and class; the host 12 us of both, the device 8; for each call (1 + 5) / 2 views,
     # (1 + 1) / 2 modules, (1 + 7) / 2 queries and (1 + 3) / 2 parameters; 4 us a call; the fused kernel has 3/4 of it
     logs = [math.log(x) for x in (2, 1.5, 1.5, 1, 1, 3, 1, 4, 2, 4, 0.75**2 + 0.25**2)]
@@ -61,12 +64,12 @@ def test_the_share_of_half_precision_is_that_of_library_calls(dtype: str, share:
     text = RELU.replace("float32", dtype)
     fused, call = Kernel("triton", parse(text), ("0",)), Kernel("aten", parse(text), ("0",))
     compiled = TimedProgram(replace(PROGRAM, kernels=(fused, call)), [6.0, 2.0], [5.0, 7.0])
-    assert discrepancy.properties_of(TIMED, compiled)[PROPERTIES.index("half")] == pytest.approx(share)
+    assert residual_gp.properties_of(TIMED, compiled)[PROPERTIES.index("half")] == pytest.approx(share)
 
 
 def test_equal_to_scikit_learns_process():
     learnt, asked = cases(80), cases(20, seed=1).properties
-    found = discrepancy.fit(learnt)
+    found = residual_fit.fit(learnt)
     process = found.processes["eager"]
     kernel = ConstantKernel(process.sd**2) * RBF(process.length) + WhiteKernel(process.noise**2)
     reference = GaussianProcessRegressor(kernel, alpha=0.0, optimizer=None)
@@ -77,7 +80,7 @@ def test_equal_to_scikit_learns_process():
 
 def test_what_is_learnt_holds_for_other_models():
     others = cases(40, seed=1)
-    found = told(discrepancy.fit(cases(200)), others.properties)
+    found = told(residual_fit.fit(cases(200)), others.properties)
     left = others.logs["eager"] - found["eager"]
     assert np.abs(left).mean() < 0.3 * np.abs(others.logs["eager"]).mean()
     assert np.abs(found["default"]).max() < 0.01  # there was nothing to learn
@@ -86,7 +89,7 @@ def test_what_is_learnt_holds_for_other_models():
 def test_a_model_measured_n_times_by_hand():
     """Of n equal measurements of one model: sd^2 n / (sd^2 n + noise^2) of what it was off by."""
     same = Unexplained(np.zeros((3, len(PROPERTIES)), dtype=np.float32), {"eager": np.array([0.1, np.nan, 0.1])})
-    found = discrepancy.condition(same, {"eager": Process(sd=0.2, length=1.0, noise=0.1)})
+    found = residual_fit.condition(same, {"eager": Process(sd=0.2, length=1.0, noise=0.1)})
     assert told(found, same.properties[:1])["eager"] == pytest.approx([0.1 * 0.08 / (0.08 + 0.01)], rel=1e-5)
     assert found.processes["eager"].weights[1] == 0.0  # nobody measured it
 
@@ -105,13 +108,13 @@ def test_a_case_measured_often_weighs_no_more_than_another():
     learnt = cases(60)
     keys = tuple(range(60))
     often = Unexplained(learnt.properties, learnt.logs, keys).take([*range(60), *[7] * 40])
-    once, again = (told(discrepancy.fit(some), cases(5, seed=2).properties)["eager"] for some in (learnt, often))
+    once, again = (told(residual_fit.fit(some), cases(5, seed=2).properties)["eager"] for some in (learnt, often))
     assert again == pytest.approx(once)
 
 
 def test_a_model_unlike_all_others_is_left_as_it_is():
     learnt = cases(60)
-    found = discrepancy.condition(learnt, {"eager": Process(sd=0.1, length=0.3, noise=0.01)})
+    found = residual_fit.condition(learnt, {"eager": Process(sd=0.1, length=0.3, noise=0.01)})
     far = np.full((1, len(PROPERTIES)), 5.0, dtype=np.float32)
     assert told(found, far)["eager"] == pytest.approx([0.0], abs=1e-9)
 
@@ -119,14 +122,14 @@ def test_a_model_unlike_all_others_is_left_as_it_is():
 def test_too_few_cases_tell_nothing():
     few = cases(LEAST_MODELS)
     few.logs["default"][0] = np.nan
-    assert set(discrepancy.fit(few).processes) == {"eager"}
-    assert discrepancy.none_found().correct(TIMINGS, TIMED, TIMED) == TIMINGS
+    assert set(residual_fit.fit(few).processes) == {"eager"}
+    assert residual_gp.none_found().correct(TIMINGS, TIMED, TIMED) == TIMINGS
 
 
 def always(factor: float) -> Discrepancy:
     """A discrepancy that multiplies the eager latency of TIMED so."""
-    here = discrepancy.properties_of(TIMED, TIMED)
-    none = discrepancy.none_found()
+    here = residual_gp.properties_of(TIMED, TIMED)
+    none = residual_gp.none_found()
     weights = np.array([math.log(factor)], dtype=np.float32)
     return replace(
         none, models=scaled(here[None], none.mean, none.scale), processes={"eager": Process(1, 1, 1, weights)}
@@ -147,7 +150,7 @@ def test_no_correction_goes_far(factor: float):
 
 
 def test_a_file_holds_it_all(tmp_path: Path):
-    found = discrepancy.fit(cases(50))
+    found = residual_fit.fit(cases(50))
     sha256 = found.save(tmp_path / WHOLE_MODELS)
     again = Discrepancy.load(tmp_path / WHOLE_MODELS, sha256)
     one, other = (told(each, cases(5).properties)["eager"] for each in (found, again))

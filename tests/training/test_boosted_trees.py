@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from costmodel import grow_trees
-from costmodel.grow_trees import grow_device_trees, grow_host_trees
-from costmodel.predictor import UNMEASURED
+from costmodel.predictor.group_model import UNMEASURED
+from costmodel.training import boosted_trees
+from costmodel.training.boosted_trees import grow_device_trees, grow_host_trees
 
 
 def test_host_times_are_told_by_those_of_calls_like_them():
@@ -26,7 +26,7 @@ def test_host_times_are_told_by_those_of_calls_like_them():
 def test_of_many_host_times_so_many_are_drawn_from_all(monkeypatch):
     x = np.repeat(np.eye(4, dtype=np.float32), 500, axis=0)  # in order: the first few hundred are of one kind
     truth = np.repeat(np.array([8.0, 12.0, 20.0, 30.0], dtype=np.float32), 500)
-    monkeypatch.setattr(grow_trees, "MOST_HOST_ROWS", 400)
+    monkeypatch.setattr(boosted_trees, "MOST_HOST_ROWS", 400)
     trees = grow_host_trees(x, truth)
     np.testing.assert_allclose(np.exp(trees.forward(x)), truth, rtol=0.01)
     odd = truth.copy()
@@ -35,7 +35,7 @@ def test_of_many_host_times_so_many_are_drawn_from_all(monkeypatch):
     few = np.full(2000, UNMEASURED, dtype=np.float32)
     few[::5] = truth[::5]  # as many as may be: all are taken
     taken = grow_host_trees(x, few).forward(x)
-    monkeypatch.setattr(grow_trees, "MOST_HOST_ROWS", 2000)
+    monkeypatch.setattr(boosted_trees, "MOST_HOST_ROWS", 2000)
     assert (grow_host_trees(x, few).forward(x) == taken).all()
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from costmodel.dataset import COLUMNS, kernel_of, read_frame, units_frame, write_frame
 from costmodel.errors import DatasetError
+from costmodel.training.dataset import COLUMNS, kernel_of, read_frame, units_frame, write_frame
 
 RELU = "graph _ {\n  input %a0: float32[8]\n  %0 = relu(self=%a0) : float32[8]\n  return %0\n}"
 ROWS = [

@@ -6,9 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodel.evaluate import banned_kernels
-from costmodel.folds import Folds, Origin, by_family, by_shape
-from costmodel.measured import FOLDS, Measured, fold_of
+from costmodel.calibration.evaluation import banned_kernels
+from costmodel.calibration.record import Measured
+from costmodel.training.families import FOLDS, fold_of
+from costmodel.training.folds import Folds, Origin, by_family, by_shape
 
 FAMILIES = ("resnet", "vgg", "dla", "vit", "conv", "matmul")
 

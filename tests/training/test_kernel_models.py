@@ -8,29 +8,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from collectors.conv import ConvUnit, unit_graph
-from collectors.conv import sample as sample_units
-from collectors.matmul import linear_graph
-from costmodel.baselines import BASELINES, cross_validate, network_fit, score_group
-from costmodel.cross_fit import cross_fit
+from collectors.workloads.convolution_space import ConvUnit, unit_graph
+from collectors.workloads.convolution_space import sample as sample_units
+from collectors.workloads.matmuls import linear_graph
 from costmodel.features import Roofline, featurize
-from costmodel.folds import by_shape
 from costmodel.ir import parse
-from costmodel.kernels import Kernel, eager_kernels
-from costmodel.predictor import UNMEASURED, Array
-from costmodel.train import (
-    EDGES_US,
-    Settings,
-    Table,
-    fit_group,
-    fit_roofline,
-    interval_widths,
-    issue_alone_us,
-    limits_by_size,
-    shape_group,
-    tabulate,
-    trusted,
-)
+from costmodel.kernels.eager_dispatch import eager_kernels
+from costmodel.kernels.kernel import Kernel
+from costmodel.predictor.group_model import UNMEASURED
+from costmodel.predictor.network import Array
+from costmodel.training.baselines import BASELINES, cross_validate, network_fit, score_group
+from costmodel.training.cross_fit import cross_fit
+from costmodel.training.folds import by_shape
+from costmodel.training.kernel_models import EDGES_US, Settings, fit_group, interval_widths, limits_by_size
+from costmodel.training.roofline_fit import fit_roofline
+from costmodel.training.tables import Table, issue_alone_us, shape_group, tabulate, trusted
 
 SMALL = Settings(hidden=(12,), epochs=30, ensemble=1, trees=20)
 UNIT = ConvUnit(8, 32, 48, 14, kernel=3, padding=1, residual=True)

@@ -17,8 +17,8 @@ from torch import nn
 
 from costmodel import zoo
 from costmodel.zoo.size_text import is_arithmetic
-from tests.archives import edited, rewritten
-from tests.test_zoo import one_line
+from tests.support.archives import edited, rewritten
+from tests.zoo.test_zoo import one_line
 
 
 class Payload:

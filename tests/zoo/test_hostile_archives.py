@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 from costmodel import zoo
-from costmodel.__main__ import main
-from costmodel.capture import capture
+from costmodel.capture.trace import capture
+from costmodel.cli import main
 from costmodel.errors import CaptureError, CostmodelError, RequestError
-from costmodel.pure_operators import PURE
-from tests.archives import Record, edited, exported, node, nodes_of, rewritten, tensor, with_nodes
-from tests.test_zoo import one_line
+from costmodel.ir.pure_operators import PURE
+from tests.support.archives import Record, edited, exported, node, nodes_of, rewritten, tensor, with_nodes
+from tests.zoo.test_zoo import one_line
 
 PRECIOUS = b"precious" * 8
 OPENED = "opened"

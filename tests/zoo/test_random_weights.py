@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from costmodel.zoo import load_real
-from costmodel.zoo.lively import enliven
+from costmodel.zoo.random_weights import enliven
 
 
 class Shy(nn.Module):

@@ -1,0 +1,94 @@
+"""TODO."""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Protocol, TypeGuard
+
+from torch import nn
+
+from costmodel.concurrency import is_recording, recording
+
+Container = dict[Any, Any] | list[Any] | set[Any]
+
+
+class Scoped(Protocol):
+    """What wants to know which submodule is running."""
+
+    def enter(self, child: nn.Module) -> None:
+        """A submodule starts to run."""
+
+    def leave(self, child: nn.Module) -> None:
+        """A submodule has returned, and so have those that it called, be it by an exception that it caught."""
+
+
+@contextmanager
+def scopes(recorder: Scoped) -> Iterator[None]:
+    """Inside, `recorder` records this thread, and is called for each submodule that starts and that returns."""
+
+    def entered(child: nn.Module, *_: object) -> None:
+        if is_recording(recorder):
+            recorder.enter(child)
+
+    def left(child: nn.Module, *_: object) -> None:
+        if is_recording(recorder):
+            recorder.leave(child)
+
+    with recording(recorder), ExitStack() as hooks:
+        hooks.callback(nn.modules.module.register_module_forward_pre_hook(entered).remove)
+        hooks.callback(nn.modules.module.register_module_forward_hook(left).remove)
+        yield
+
+
+@contextmanager
+def untouched(module: nn.Module) -> Iterator[Callable[[], bool]]:
+    """Undoes what a forward pass assigns to its modules: attributes, parameters, buffers, entries of dicts and lists.
+
+    A module that keeps what it has computed would keep tensors without data, and give them to later passes. Inside,
+    what it yields tells whether anything was assigned since it was last called.
+    """
+    before = latest = _held_by(module)
+
+    def has_changed() -> bool:
+        nonlocal latest
+        last, latest = latest, _held_by(module)
+        return len(last) != len(latest) or not all(map(_is_same, last, latest))
+
+    try:
+        yield has_changed
+    finally:
+        for container, contents in before:
+            _refill(container, contents)
+
+
+def _held_by(module: nn.Module) -> list[tuple[Container, Container]]:
+    """Whatever modules hold things in, attributes first, and copies of what it holds."""
+    holders: list[Container] = []
+    for child in module.modules():
+        holders += [vars(child), *filter(_is_container, vars(child).values())]
+    return [(holder, holder.copy()) for holder in holders]
+
+
+def _is_container(value: object) -> TypeGuard[Container]:
+    return type(value) in (dict, OrderedDict, list, set)
+
+
+def _is_same(one: tuple[Container, Container], other: tuple[Container, Container]) -> bool:
+    """Whether two containers are one, and hold the same objects."""
+    (first, then), (second, now) = one, other
+    return first is second and list(map(id, _items(then))) == list(map(id, _items(now)))
+
+
+def _items(container: Container) -> Iterable[Any]:
+    return itertools.chain(*container.items()) if isinstance(container, dict) else container
+
+
+def _refill(container: Container, contents: Any) -> None:
+    container.clear()
+    if isinstance(container, list):
+        container.extend(contents)
+    else:
+        container.update(contents)

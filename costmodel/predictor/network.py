@@ -1,0 +1,48 @@
+"""TODO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float32]
+Steps = npt.NDArray[np.int16]
+Rows = npt.NDArray[np.intp]
+OUTLYING = 6.0
+"""Standard deviations beyond which a feature is not told apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A multilayer perceptron with rectified linear units: weights[i] is (inputs, outputs), biases[i] (outputs,)."""
+
+    weights: tuple[Array, ...]
+    biases: tuple[Array, ...]
+
+    def forward(self, x: Array) -> Array:
+        """Outputs (rows,) for scaled features (rows, features); what scikit-learn's MLPRegressor.predict computes."""
+        last = len(self.weights) - 1
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            x = x @ weight + bias
+            if layer < last:
+                x = np.maximum(x, 0.0)
+        return x[:, 0]
+
+    def largest(self, most: float) -> float:
+        """A bound of the magnitude of all sums in it, for features of at most such a magnitude.
+
+        It bounds each layer's outputs by its weights' magnitudes (interval arithmetic).
+        """
+        bound = np.full(len(self.weights[0]), most)
+        largest = most
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            bound = bound @ np.abs(weight) + np.abs(bias)
+            largest = max(largest, float(bound.max()))
+        return largest
+
+
+def scaled(raw: Array, mean: Array, scale: Array) -> Array:
+    """Features centred and divided, and held within OUTLYING: a network must not extrapolate along a rare feature."""
+    return np.asarray(np.clip((raw - mean) / scale, -OUTLYING, OUTLYING), dtype=np.float32)

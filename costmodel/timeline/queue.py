@@ -1,0 +1,73 @@
+"""TODO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+Costs = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One mode of one model, microseconds: wall time, host time to issue, device time."""
+
+    latency_us: float
+    host_us: float
+    device_us: float
+
+    def times(self, factor: float) -> Timing:
+        """All of it so many times as long."""
+        return Timing(self.latency_us * factor, self.host_us * factor, self.device_us * factor)
+
+
+def queue_us(
+    host_us: Sequence[float], device_us: Sequence[float], prologue_us: float = 0.0, gap_us: float = 0.0
+) -> tuple[float, float]:
+    """When the host has issued all and when the device has finished, if the host starts at 0; microseconds.
+
+    Args:
+        host_us: time to issue each call, in order.
+        device_us: device time of each call; 0 for one that launches nothing.
+        prologue_us: host time before the first call.
+        gap_us: what the device idles between two kernels of a stream, beyond what a graph's replay does.
+    """
+    issued = finished = prologue_us
+    for host, device in zip(host_us, device_us, strict=True):
+        issued += host
+        if device:
+            finished = max(finished + gap_us, issued) + device
+    return issued, finished
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """The two sides of a stream, microseconds.
+
+    Attributes:
+        prologue_us: host time of the whole pass rather than of a call.
+        host_us: host time of each call.
+        device_us: device time of each call.
+    """
+
+    prologue_us: float
+    host_us: Sequence[float]
+    device_us: Sequence[float]
+
+    @property
+    def host_total_us(self) -> float:
+        """Host time of the whole pass."""
+        return self.prologue_us + sum(self.host_us)
+
+    def scaled(self, host: float, device: float) -> Queue:
+        """The same with every host and every device time multiplied."""
+        calls, kernels = [us * host for us in self.host_us], [us * device for us in self.device_us]
+        return Queue(self.prologue_us * host, calls, kernels)
+
+    def latency_us(self, gap_us: float) -> float:
+        """Wall time: until the host has issued all and the device has finished."""
+        return max(queue_us(self.host_us, self.device_us, self.prologue_us, gap_us))
+
+    def timing(self, wall: Costs) -> Timing:
+        """What a synchronised call takes."""
+        return Timing(self.latency_us(wall["gap"]), self.host_total_us, sum(self.device_us))
