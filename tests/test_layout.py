@@ -60,7 +60,7 @@ MODULES = modules()
 def imported(module: str) -> Iterator[str]:
     """Modules of both packages that one imports anywhere in its text: as it is loaded, in a function, for types."""
     for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in ("costmodel", "collectors"):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ("costmodel", "collectors"):
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
                 yield inner if inner in MODULES else node.module

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Processes that compile and measure, the environment they run in, and how disturbed the host is."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Units measured by a supervised sweep, on one device or on several."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Latency of whole models, measured and recorded."""

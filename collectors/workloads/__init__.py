@@ -1,1 +1,1 @@
-"""TODO."""
+"""What to measure: operators, blocks and models, by workload name."""

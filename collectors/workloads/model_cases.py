@@ -1,4 +1,4 @@
-"""TODO."""
+"""A whole-model case: model, batch size, precision and layout, as a dict and its key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Rounds and modes taken on a disturbed host, and how they are recognised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""One measured model: the record of its rounds, and the columns read from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Fitting of the Gaussian process on the residuals of whole models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Modules kept as they are while a forward pass runs on other tensors; the scopes of submodule calls."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Module and plan -> module that runs as planned."""

@@ -1,4 +1,4 @@
-"""TODO."""
+"""A program captured in one CUDA graph and replayed."""
 
 from __future__ import annotations
 

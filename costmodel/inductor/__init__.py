@@ -1,1 +1,1 @@
-"""TODO."""
+"""Graph -> kernels that torch.compile's Inductor makes of it."""

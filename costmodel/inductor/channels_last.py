@@ -1,4 +1,4 @@
-"""TODO."""
+"""Propagation of channels_last through a graph, from convolutions to what reads their results."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Graph -> kernels that eager execution launches; the kernel, the unit of prediction."""

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Graph -> kernels that eager execution launches, one library call an operator."""
 
 from __future__ import annotations
 

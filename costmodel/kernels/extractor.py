@@ -1,4 +1,4 @@
-"""TODO."""
+"""Extraction of the operators of one kernel from a graph, as a graph of its own."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Timers, layers inside a running model, peak memory, and measured beside predicted."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Graph -> plan: the blocks of a model, what each costs by each backend, and the oracle that decides among them."""

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Rendering of a plan: a table of its regions, and the same rows for files."""
 
 from __future__ import annotations
 

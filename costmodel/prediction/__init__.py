@@ -1,1 +1,1 @@
-"""TODO."""
+"""Module -> report: latency of each mode, layers, reasons, recompilations."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Kernel -> microseconds: networks, trees and recall of measured kernels, by group."""

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The predictor of one group of kernels: networks and trees on scaled features, with intervals."""
 
 from __future__ import annotations
 

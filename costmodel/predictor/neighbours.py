@@ -1,4 +1,4 @@
-"""TODO."""
+"""Recall of measured kernels: neighbours in feature space and their weights."""
 
 from __future__ import annotations
 

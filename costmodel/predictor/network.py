@@ -1,4 +1,4 @@
-"""TODO."""
+"""Feed-forward networks as arrays, evaluated with NumPy."""
 
 from __future__ import annotations
 

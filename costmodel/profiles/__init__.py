@@ -1,1 +1,1 @@
-"""TODO."""
+"""Profiles of devices: their directories, summaries and predictors, and calibrated hosts by name."""

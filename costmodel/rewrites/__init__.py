@@ -1,1 +1,1 @@
-"""TODO."""
+"""Graph -> equivalent graph: rewrites that a plan may apply, one a file."""

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Folding of batch norm into the convolution before it, as arithmetic on parameters in the graph."""
 
 from __future__ import annotations
 

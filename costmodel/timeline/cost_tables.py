@@ -1,4 +1,4 @@
-"""TODO."""
+"""Names and priors of the costs that turn kernel times into latencies."""
 
 from __future__ import annotations
 

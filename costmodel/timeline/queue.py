@@ -1,4 +1,4 @@
-"""TODO."""
+"""The queue between a host that launches kernels and the device that runs them."""
 
 from __future__ import annotations
 

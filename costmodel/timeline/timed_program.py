@@ -1,4 +1,4 @@
-"""TODO."""
+"""A program with the predicted times of its kernels."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Measured kernels -> networks and trees, cross-fitted by fold."""

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Model families, which are held out together, and the folds that they are assigned to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Roofline ceilings of a device, fitted to measured kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Measured kernels as tables of features and targets, one for each group of kernels."""
 
 from __future__ import annotations
 
