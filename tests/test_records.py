@@ -193,7 +193,7 @@ def test_a_plan_with_a_hostile_value_is_refused_or_read(tmp_path_factory: pytest
     if plan is not None:
         assert all(0 <= us < math.inf for us in (*plan.latency_ms.values(), plan.build_s))
         assert all(0 <= region.us < math.inf and region.lane >= 0 and region.ops for region in plan.regions)
-        assert json.loads(plan.to_json())["schema"] == 3
+        assert json.loads(plan.to_json())["schema"] == 4
 
 
 def test_a_checkpointing_plan_with_a_hostile_value_is_refused_or_read(tmp_path: Path):

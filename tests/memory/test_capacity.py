@@ -80,7 +80,7 @@ def test_nothing_is_guessed_where_the_profile_does_not_know() -> None:
 def test_the_card_says_more_than_the_devices_name() -> None:
     def known(memory: object) -> Profile:
         profile = load_profile(H200)
-        return replace(profile, card={"environment": {"device": "NVIDIA H200", "memory_bytes": memory}})
+        return replace(profile, card={"schema": 1, "environment": {"device": "NVIDIA H200", "memory_bytes": memory}})
 
     assert device_bytes(load_profile(H200)) == 143_771 * 1024 * 1024
     assert device_bytes(known("1000")) == device_bytes(known(1000)) == 1000
