@@ -12,7 +12,7 @@ from torch import fx, nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from costmodel.capture.inputs import Inputs
-from costmodel.capture.recorder import CONSTANT
+from costmodel.capture.tensor_values import CONSTANT
 from costmodel.capture.trace import lower, tensors_in, trace
 from costmodel.errors import PlanError
 from costmodel.ir import Graph

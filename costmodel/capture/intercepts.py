@@ -14,7 +14,8 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from costmodel.capture.recorder import ATTENTION, Recorder
+from costmodel.capture.recorder import Recorder
+from costmodel.capture.refusals import ATTENTION
 from costmodel.concurrency import is_recording
 from costmodel.errors import CaptureError
 
@@ -110,7 +111,7 @@ class WholeOperators(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not is_recording(self._recorder):
             return func(*args, **(kwargs or {}))
-        return self._recorder.calling(self._called, func, *args, **(kwargs or {}))
+        return self._recorder.counts.calling(self._called, func, *args, **(kwargs or {}))
 
     def _called(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """What a call from Python returns, with what is kept whole in the place of what torch would do."""
@@ -187,7 +188,7 @@ def _native_multi_head(module: nn.MultiheadAttention, recorder: Recorder, x: tor
 
     A graph that is to be run gets what its operator does on a GPU: linear layers around fused attention.
     """
-    recorder.count("views", _FAST_PATH_VIEWS)
+    recorder.counts.count("views", _FAST_PATH_VIEWS)
     weights = (module.in_proj_weight, module.in_proj_bias, module.out_proj.weight, module.out_proj.bias)
     if recorder.exact:
         heads = (*x.shape[:2], module.num_heads, module.head_dim)

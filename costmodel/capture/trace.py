@@ -24,8 +24,9 @@ from costmodel.capture.data_dependence import lacks_data
 from costmodel.capture.functional_variants import functional, writes_first
 from costmodel.capture.inputs import Arguments, Inputs, inputs_fault, module_fault
 from costmodel.capture.intercepts import WholeOperators, forgetful_autograd, refuse_autocast
+from costmodel.capture.meta_tensors import meta_like
 from costmodel.capture.module_state import scopes, untouched
-from costmodel.capture.recorder import Recorder, meta_like
+from costmodel.capture.recorder import Recorder
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, DataDependentError, first_line, text_of
 from costmodel.ir.passes import drop_dead_code
@@ -145,7 +146,7 @@ def _traced(module: nn.Module, state: dict[str, torch.Tensor], inputs: Inputs, h
     if not outputs:
         raise CaptureError(f"the forward pass of {type(module).__name__} returned no tensor")
     recorder.graph.output(tuple(outputs)).meta.update(
-        calls=recorder.calls,
+        calls=recorder.counts.calls,
         checked_modules=checked_modules(module),
         result=result,
         breaks=tuple(recorder.breaks),
