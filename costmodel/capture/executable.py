@@ -56,7 +56,7 @@ def capture_exactly(module: nn.Module, inputs: Inputs, name: str) -> Exact:
     traced = trace(module, inputs, exact=True)
     for node in traced.nodes:
         if node.kwargs.get("generator") is not None:
-            raise PlanError(f"{name} draws random numbers from a generator of its own, which a plan cannot")
+            raise PlanError(f"{name} draws random numbers from its own torch.Generator, which a plan does not support")
         _refuse_writes(node)
     attributes = [node for node in traced.nodes if node.op == "get_attr" and str(node.target).startswith(CONSTANT)]
     constants = {str(node.target): node.meta["value"] for node in attributes}
@@ -77,7 +77,9 @@ def _refuse_writes(node: fx.Node) -> None:
     while _shares_memory(written.target):
         written = written.all_input_nodes[0]
     if written.op in ("placeholder", "get_attr") and not str(written.target).startswith(CONSTANT):
-        raise PlanError(f"the forward pass writes into {written.target}; a plan is for passes that change nothing")
+        raise PlanError(
+            f"the forward pass writes into {written.target}; a plan needs a forward pass that changes no state"
+        )
 
 
 def _writes(target: object) -> bool:

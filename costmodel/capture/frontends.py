@@ -54,7 +54,7 @@ def convert(module: nn.Module, inputs: Inputs, way: str) -> Converted:
         RequestError: the frontend is unknown.
     """
     if way not in WAYS:
-        raise RequestError(f"unknown way of capture {way!r}; choose one of {', '.join(WAYS)}")
+        raise RequestError(f"unknown capture frontend {way!r}; choose one of {', '.join(WAYS)}")
     return WAYS[way](module, inputs)
 
 

@@ -100,7 +100,7 @@ def inputs_in_a_row_fault(inputs: object) -> str | None:
 
 def _container_fault(inputs: object) -> str | None:
     if isinstance(inputs, torch.Tensor):
-        return "are a tuple of positional inputs, or a dict; of one tensor write (x,)"
+        return "are a tuple of positional inputs, or a dict; write (x,) for one tensor"
     if isinstance(inputs, (str, bytes, bytearray)) or not isinstance(inputs, Sequence):
         return f"are a tuple of positional inputs, or a dict; not a {type(inputs).__name__}"
     return None

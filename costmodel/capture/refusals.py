@@ -19,7 +19,7 @@ def needs_values(where: str) -> DataDependentError:
     """Error for a module that needs the values of a tensor."""
     return DataDependentError(
         f"{where} needs the values of a tensor (.item(), a branch or a result size that depends on data); "
-        "only what depends on shapes alone can be captured"
+        "only operations that depend on shapes can be captured"
     )
 
 

@@ -41,14 +41,12 @@ class Specialized(nn.Module):
         reduced: Any = super().__reduce_ex__(max(protocol, 2))
         if tuple(reduced[:2]) != (copyreg.__newobj__, (type(self),)):  # type: ignore[attr-defined]
             raise PlanError(
-                f"{type(self).__name__} is pickled in a way of its own; pickle the original, and apply the plan again"
+                f"{type(self).__name__} defines its own pickling; pickle the original, and apply the plan again"
             )
         return restored, (self._costmodel_mixin, self._costmodel_class), *reduced[2:]
 
     def _refuse_copy(self, _memo: object) -> NoReturn:
-        raise PlanError(
-            f"{type(self).__name__} is copied in a way of its own; copy the original, and apply the plan again"
-        )
+        raise PlanError(f"{type(self).__name__} defines its own copying; copy the original, and apply the plan again")
 
     def __prepare_scriptable__(self) -> NoReturn:
         """Refuse `torch.jit.script`."""

@@ -158,7 +158,9 @@ def _prepare(
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # from the module's own `train` or `_apply`, possibly SystemExit
-        raise RequestError(f"{spec} cannot be put as asked on the device {device}: {own_words(error)}") from error
+        raise RequestError(
+            f"{spec} cannot be moved to device {device} with this precision and layout: {own_words(error)}"
+        ) from error
     return module, inputs
 
 

@@ -49,7 +49,7 @@ def load_user_model(spec: str, request: Request) -> tuple[nn.Module, Inputs]:
         if not callable(found):
             raise RequestError(f"{spec} is of type {type(found).__name__}, not a callable that returns an nn.Module")
         built = _users(lambda: build(found), f"{spec} raised")
-    return _users(lambda: _with_inputs(built, spec, request), f"what {spec} returned raised")
+    return _users(lambda: _with_inputs(built, spec, request), f"the result of {spec} raised")
 
 
 def _with_inputs(built: object, spec: str, request: Request) -> tuple[nn.Module, Inputs]:
