@@ -280,7 +280,7 @@ def _log_width(estimates: Sequence[Estimate]) -> float:
 
 
 def _unsupported(graph: Graph) -> tuple[Unsupported, ...]:
-    unknown = {(op.base, op.module): None for op in graph.ops if operators.lookup(op) is operators.UNKNOWN}
+    unknown = {(op.base, op.module): None for op in graph.ops if not operators.lookup(op).supported}
     places: dict[tuple[str, str], list[str]] = {}
     for item in graph.breaks:
         places.setdefault((item.op, item.source), []).append(item.module)
@@ -323,7 +323,7 @@ def _warnings(graph: Graph, estimates: Sequence[Estimate]) -> tuple[str, ...]:
         found.append(f"torch.compile cuts the graph at {pieces}; what that costs beyond entering each is in no figure")
     if len(cuts) < len(graph.breaks):
         found.append("torch.compile breaks the graph where data decides; what that costs is in no figure")
-    names = sorted({op.base for op in graph.ops if operators.lookup(op) is operators.UNKNOWN})
+    names = sorted({op.base for op in graph.ops if not operators.lookup(op).supported})
     if names:
         found.append(f"operators without a rule are counted in the intervals only: {', '.join(names)}")
     outside = sum(not estimate.in_range for estimate in estimates)
