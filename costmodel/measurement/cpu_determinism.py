@@ -8,7 +8,7 @@ from contextlib import suppress
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
-def settle(device: str) -> None:
+def make_cpu_deterministic(device: str) -> None:
     """Makes this process measure a CPU alike whatever it has run before: memory is kept, tiny numbers are zero.
 
     With random weights values may become denormal, which slows arithmetic down many times; and Inductor's libraries

@@ -13,7 +13,7 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-ROOM = 16_000
+PADDING_SLOTS = 16_000
 """Slots of a frame, 8 bytes each. A chunk of 128 KiB cannot hold them with the 1,000 that CPython wants to spare, so
 they get one of 256 KiB, and half of it is left."""
 
@@ -21,7 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def framed(function: Callable[P, R], slots: int) -> Callable[P, R]:
+def padded(function: Callable[P, R], slots: int) -> Callable[P, R]:
     """The function, called from a frame that takes so many slots of Python's stack."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -31,9 +31,9 @@ def framed(function: Callable[P, R], slots: int) -> Callable[P, R]:
     return functools.wraps(function)(call)
 
 
-def with_room(function: Callable[P, R]) -> Callable[P, R]:
+def with_frame_padding(function: Callable[P, R]) -> Callable[P, R]:
     """The function, with some 130 KiB of one chunk of Python's stack for the frames of what it calls.
 
     Each call takes an `mmap` and a `munmap` itself, so it should be worth more than a few microseconds.
     """
-    return framed(function, ROOM)
+    return padded(function, PADDING_SLOTS)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 
 from costmodel.errors import MeasurementError, first_line, text_of
-from costmodel.measurement.frame_padding import with_room
+from costmodel.measurement.frame_padding import with_frame_padding
 from costmodel.measurement.reference_network import LAUNCHES, reference_pass
 
 NOISY_IQR = 0.05
@@ -77,7 +77,7 @@ class Measurement:
 Call = Callable[[], object]
 
 
-@with_room
+@with_frame_padding
 def latency(call: Call, seconds: float = 0.15, least: int = 10, device: str = "cuda") -> Measurement:
     """Wall time of one synchronised call, sampled for about `seconds` and at least `least` times."""
     synchronize = _synchronizer(device)
@@ -94,7 +94,7 @@ def latency(call: Call, seconds: float = 0.15, least: int = 10, device: str = "c
     return Measurement(tuple(samples))
 
 
-@with_room
+@with_frame_padding
 def host_time(call: Call, repeats: int = 30, device: str = "cuda") -> Measurement:
     """Wall time until a call returns, the device idle at its start: what the CPU spends issuing it."""
     synchronize = _synchronizer(device)
@@ -108,7 +108,7 @@ def host_time(call: Call, repeats: int = 30, device: str = "cuda") -> Measuremen
     return Measurement(tuple(samples))
 
 
-@with_room
+@with_frame_padding
 def issue_time(call: Call, device: str = "cuda", rounds: int = 3, calls: int = 8) -> Measurement:
     """Wall time until a call returns that follows others like it, as a model's calls do, for a host of LAUNCH_US.
 
@@ -149,7 +149,7 @@ def _series_us(probe: torch.Tensor, synchronize: Callable[[], None], launches: i
     return (time.perf_counter_ns() - start) / 1e3 / launches
 
 
-@with_room
+@with_frame_padding
 def host_probe(device: str = "cuda", seconds: float = PROBE_SECONDS) -> float:
     """How fast this host issues what models do: microseconds a launch, were a reference pass made of launches alone.
 
@@ -268,7 +268,7 @@ def device_time(call: Call, rounds: int = 5, replays: int = 10, copies: int = 1,
     return Measurement(tuple(samples))
 
 
-@with_room
+@with_frame_padding
 def _wall_time(call: Call, rounds: int, copies: int) -> Measurement:
     call()
     samples: list[float] = []

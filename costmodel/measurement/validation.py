@@ -23,7 +23,7 @@ from costmodel.errors import CostmodelError, RequestError, first_line, text_of
 from costmodel.execution.inductor_compile import share_cache
 from costmodel.execution.numerics import random_like, worst_error
 from costmodel.execution.planned_module import Planned, apply
-from costmodel.execution.runner import device_of
+from costmodel.execution.preconditions import device_of
 from costmodel.measurement.layer_timing import measure_layers, measure_regions
 from costmodel.measurement.timers import host_probe, latency
 from costmodel.measurement.validation_report import LayerResult, ModeResult, Validation

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from costmodel.ir import Graph, Ref, operators
 from costmodel.ir.op_table import Role
-from costmodel.memory.saved_tensors import Stash, feature_maps
+from costmodel.memory.saved_tensors import SavedTensors, saved_activations
 from costmodel.memory.storages import rounded
 
 BUSES: Mapping[str, float] = {"pcie": 55e3, "nvlink-c2c": 400e3}
@@ -37,23 +37,23 @@ class Alternative:
 
 
 def alternatives(
-    graph: Graph, stashed: Sequence[Stash], forward_us: float, bytes_per_us: float
+    graph: Graph, saved: Sequence[SavedTensors], forward_us: float, bytes_per_us: float
 ) -> tuple[Alternative, ...]:
     """Offloading over each bus, and each encoding.
 
     Args:
         graph: captured in training mode.
-        stashed: what its operators save.
+        saved: what its operators save.
         forward_us: device time of the forward pass; the backward pass is taken to last twice as long.
         bytes_per_us: the device's memory bandwidth.
     """
-    sizes = feature_maps(graph, stashed)
+    sizes = saved_activations(graph, saved)
     total = sum(sizes.values())
     offloads = [_offload(name, total, rate, forward_us) for name, rate in BUSES.items()]
     encodings = {
-        "relu masks of 1 bit": _relu_masks(graph, stashed, sizes),
+        "relu masks of 1 bit": _relu_masks(graph, saved, sizes),
         "pool indices of 1 byte": _indices(graph, sizes),
-        "float16 stashes": _halves(graph, sizes),
+        "float16 saved_tensors": _halves(graph, sizes),
     }
     return (*offloads, *(_encoded(name, pairs, bytes_per_us) for name, pairs in encodings.items()))
 
@@ -76,12 +76,12 @@ def _encoded(name: str, pairs: Encoding, bytes_per_us: float) -> Alternative:
     return Alternative(name, sum(before - after for before, after in sizes), 0, busy, busy)
 
 
-def _relu_masks(graph: Graph, stashed: Sequence[Stash], sizes: Mapping[Ref, int]) -> Encoding:
+def _relu_masks(graph: Graph, saved: Sequence[SavedTensors], sizes: Mapping[Ref, int]) -> Encoding:
     """What only a ReLU's backward pass needs: whether each element was positive."""
     savers: dict[Ref, set[str]] = {}
-    for stash in stashed:
-        for ref in stash.values:
-            savers.setdefault(ref, set()).add(graph.ops[stash.op].base)
+    for entry in saved:
+        for ref in entry.values:
+            savers.setdefault(ref, set()).add(graph.ops[entry.op].base)
     for ref, nbytes in sizes.items():
         if savers[ref] == {"relu"}:
             yield nbytes, rounded(-(-graph.type_of(ref).numel // 8))

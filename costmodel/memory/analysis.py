@@ -13,11 +13,11 @@ from costmodel.errors import CaptureError
 from costmodel.ir import Graph, Op, operators
 from costmodel.memory.alternatives import alternatives
 from costmodel.memory.capacity import device_bytes, shortage
-from costmodel.memory.checkpoint_regions import choose_regions
+from costmodel.memory.checkpoint_regions import choose_modules
 from costmodel.memory.peaks import OPTIMIZERS, Peak, inference_peak, training_peak
 from costmodel.memory.recompute import recompute
-from costmodel.memory.report import FeatureMaps, Inference, MemoryReport, Training
-from costmodel.memory.saved_tensors import Stash, feature_maps, stashes, unknown_savers
+from costmodel.memory.report import Inference, MemoryReport, SavedActivations, Training
+from costmodel.memory.saved_tensors import SavedTensors, saved_activations, saved_tensors, unknown_savers
 from costmodel.memory.state import State, state_of
 from costmodel.memory.workspace import (
     convolution_allowance_bytes,
@@ -140,10 +140,10 @@ def _inference(graph: Graph, state: State, profile: Profile) -> Inference:
 
 def _training(graph: Graph, state: State, profile: Profile, optimizer: str) -> Training:
     workspace = products_workspace_bytes(graph, profile.capability, training=True)
-    stashed = stashes(graph, state.trainable)
+    saved = saved_tensors(graph, state.trainable)
     held = OPTIMIZERS[optimizer].state * state.trainable_bytes
     resident = state.resident_bytes + workspace + held
-    peak, between = training_peak(graph, stashed, state.trainable, resident)
+    peak, between = training_peak(graph, saved, state.trainable, resident)
     stepping = resident + state.trainable_bytes * (1 + OPTIMIZERS[optimizer].step)
     times = operator_times(graph, profile)
     forward_us = sum(times.values())
@@ -161,10 +161,10 @@ def _training(graph: Graph, state: State, profile: Profile, optimizer: str) -> T
         optimizer_bytes=held,
         between_bytes=between,
         forward_us=forward_us,
-        feature_maps=_by_kind(graph, stashed),
-        recomputation=recompute(graph, stashed, time_us),
-        checkpointing=choose_regions(graph, stashed, time_us),
-        alternatives=alternatives(graph, stashed, forward_us, profile.predictor.roofline.bytes_per_us),
+        feature_maps=_by_kind(graph, saved),
+        recomputation=recompute(graph, saved, time_us),
+        checkpointing=choose_modules(graph, saved, time_us),
+        alternatives=alternatives(graph, saved, forward_us, profile.predictor.roofline.bytes_per_us),
     )
 
 
@@ -179,16 +179,16 @@ def operator_times(graph: Graph, profile: Profile) -> Mapping[str, float]:
     return {kernel.ops[0]: estimate.us for kernel, estimate in zip(program.kernels, estimates, strict=True)}
 
 
-def _by_kind(graph: Graph, stashed: Sequence[Stash]) -> tuple[FeatureMaps, ...]:
+def _by_kind(graph: Graph, saved: Sequence[SavedTensors]) -> tuple[SavedActivations, ...]:
     """Feature maps by the kind of operator that made them, largest first."""
     makers = {op.name: operators.kind_of(op) for op in graph.ops}
     found: dict[str, list[int]] = {}
-    for ref, nbytes in feature_maps(graph, stashed).items():
+    for ref, nbytes in saved_activations(graph, saved).items():
         found.setdefault(makers[ref.name], []).append(nbytes)
-    if extra := [stash.extra_bytes for stash in stashed if stash.extra_bytes]:
+    if extra := [entry.extra_bytes for entry in saved if entry.extra_bytes]:
         found["attention statistics"] = extra
     return tuple(
-        FeatureMaps(kind, len(sizes), sum(sizes))
+        SavedActivations(kind, len(sizes), sum(sizes))
         for kind, sizes in sorted(found.items(), key=lambda item: (-sum(item[1]), item[0]))
     )
 

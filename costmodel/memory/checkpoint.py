@@ -37,8 +37,8 @@ _KEPT |= {"_scaled_dot_product_flash_attention_for_cpu"}
 def checkpointed(module: nn.Module, plan: CheckpointPlan) -> nn.Module:
     """A module that computes the feature maps of the plan's modules again in the backward pass.
 
-    It shares parameters and buffers with the original, which is not changed, so a cast or a move of one is a cast or a
-    move of both. Outputs, gradients, running statistics and the random state are those of the original. Its activations
+    It shares parameters and buffers with the original, which is not changed, so a cast or a rewrite of one is a cast or a
+    rewrite of both. Outputs, gradients, running statistics and the random state are those of the original. Its activations
     do not write in place inside the plan's modules.
 
     Args:
@@ -102,7 +102,7 @@ def _policy(_context: Any, op: Any, *_args: Any, **_kwargs: Any) -> CheckpointPo
 
 @contextmanager
 def _repetition(module: nn.Module, context: AbstractContextManager[Any]) -> Iterator[None]:
-    """Within it buffers are copies: a second pass must not move running statistics a second time."""
+    """Within it buffers are copies: a second pass must not rewrite running statistics a second time."""
     owners = [child for child in module.modules() if child._buffers]
     originals = [(child, dict(child._buffers)) for child in owners]
     for child, buffers in originals:

@@ -16,7 +16,7 @@ from costmodel import checks
 from costmodel.checks import checked
 from costmodel.errors import CheckpointPlanError
 from costmodel.files import write_whole
-from costmodel.memory.checkpoint_regions import Regions
+from costmodel.memory.checkpoint_regions import CheckpointedModules
 from costmodel.records import Count, Format, Text, Time
 
 SCHEMA = 1
@@ -88,7 +88,7 @@ FORMAT = Format(
 )
 
 
-def make_plan(model: str, regions: Regions) -> CheckpointPlan:
+def make_plan(model: str, regions: CheckpointedModules) -> CheckpointPlan:
     """The plan for a choice of modules."""
     return CheckpointPlan(model, regions.modules, regions.stashed_before, regions.stashed_after, regions.added_us)
 

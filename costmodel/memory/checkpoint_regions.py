@@ -1,8 +1,8 @@
 """Which modules to checkpoint: the recomputation that `torch.utils.checkpoint` can do.
 
 A checkpointed module keeps its inputs and, under a policy, the results of its compute-heavy operators; everything else
-in it is computed again, all at once, when the backward pass reaches it. So few large modules stash least but need most
-when they are reached; the choice is the one for which the stash and the largest module's need together are smallest.
+in it is computed again, all at once, when the backward pass reaches it. So few large modules entry least but need most
+when they are reached; the choice is the one for which the entry and the largest module's need together are smallest.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from costmodel.ir import Graph, Op, Ref, operators
 from costmodel.ir.op_table import Role
 from costmodel.memory.recompute import TimeUs, is_heavy
-from costmodel.memory.saved_tensors import Stash, feature_maps
+from costmodel.memory.saved_tensors import SavedTensors, saved_activations
 from costmodel.memory.storages import rounded, versions
 
 _LIMITS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
-"""Shares of the stash that one module may compute again, tried in turn."""
+"""Shares of the entry that one module may compute again, tried in turn."""
 
 
 @dataclass(frozen=True, slots=True)
-class Regions:
+class CheckpointedModules:
     """A choice of modules.
 
     Attributes:
@@ -45,32 +45,32 @@ class Regions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Region:
+class _Candidate:
     name: str
     ops: range
     keeps: frozenset[Ref]
     again: frozenset[Ref]
 
 
-def choose_regions(graph: Graph, stashed: Sequence[Stash], time_us: TimeUs) -> Regions:
+def choose_modules(graph: Graph, saved: Sequence[SavedTensors], time_us: TimeUs) -> CheckpointedModules:
     """The modules to checkpoint; none where it does not pay.
 
     Args:
         graph: captured in training mode.
-        stashed: what its operators save.
+        saved: what its operators save.
         time_us: device time of an operator.
     """
-    total = sum(feature_maps(graph, stashed).values())
-    regions = _candidates(graph, stashed)
-    best = _priced(graph, stashed, (), time_us)
+    total = sum(saved_activations(graph, saved).values())
+    regions = _candidates(graph, saved)
+    best = _priced(graph, saved, (), time_us)
     for share in _LIMITS:
         chosen = _outermost([region for region in regions if _nbytes(graph, region.again) <= share * total])
-        priced = _priced(graph, stashed, _pruned(graph, stashed, chosen), time_us)
+        priced = _priced(graph, saved, _pruned(graph, saved, chosen), time_us)
         best = min(best, priced, key=lambda choice: (choice.need_bytes, choice.added_us))
     return best
 
 
-def _candidates(graph: Graph, stashed: Sequence[Stash]) -> list[_Region]:
+def _candidates(graph: Graph, saved: Sequence[SavedTensors]) -> list[_Candidate]:
     """Modules that run once, in one piece, and in which something but the last operator is computed again."""
     runs: dict[str, list[range]] = {}
     for position, op in enumerate(graph.ops):
@@ -84,8 +84,8 @@ def _candidates(graph: Graph, stashed: Sequence[Stash]) -> list[_Region]:
     heavy = {op.name for op in graph.ops if _is_kept(op)}
     given = {value.name for value in graph.values}
     saved: dict[int, list[Ref]] = {}
-    for stash in stashed:
-        saved.setdefault(stash.op, []).extend(ref for ref in stash.values if ref.name not in given)
+    for entry in saved:
+        saved.setdefault(entry.op, []).extend(ref for ref in entry.values if ref.name not in given)
     regions = [
         _region(graph, saved, version, heavy, given, name, pieces[0])
         for name, pieces in runs.items()
@@ -108,7 +108,7 @@ def _region(
     given: Collection[str],
     name: str,
     span: range,
-) -> _Region | None:
+) -> _Candidate | None:
     inside = {graph.ops[position].name for position in span}
     keeps: set[Ref] = set()
     for position in span:
@@ -122,7 +122,7 @@ def _region(
         if op.inplace and len(op.refs()) > 1 and version[op.refs()[0]].name in heavy:
             return None  # `y += x` on what is kept; a module with an `inplace` flag can be told not to
     again = frozenset({ref for position in span for ref in saved.get(position, ())} - keeps)
-    return _Region(name, span, frozenset(keeps), again) if again else None
+    return _Candidate(name, span, frozenset(keeps), again) if again else None
 
 
 def _is_kept(op: Op) -> bool:
@@ -130,20 +130,20 @@ def _is_kept(op: Op) -> bool:
     return is_heavy(op) and operators.lookup(op).role is Role.EXTERN
 
 
-def _outermost(regions: Sequence[_Region]) -> list[_Region]:
-    chosen: list[_Region] = []
+def _outermost(regions: Sequence[_Candidate]) -> list[_Candidate]:
+    chosen: list[_Candidate] = []
     for region in sorted(regions, key=lambda region: (region.ops.start, -len(region.ops), len(region.name))):
         if not chosen or region.ops.start >= chosen[-1].ops.stop:
             chosen.append(region)
     return chosen
 
 
-def _pruned(graph: Graph, stashed: Sequence[Stash], chosen: Sequence[_Region]) -> list[_Region]:
+def _pruned(graph: Graph, saved: Sequence[SavedTensors], chosen: Sequence[_Candidate]) -> list[_Candidate]:
     """Without the regions that shrink nothing; regions share no operator, so each is judged by what it holds alone."""
-    maps = feature_maps(graph, stashed)
+    maps = saved_activations(graph, saved)
     saved: dict[int, list[Ref]] = {}
-    for stash in stashed:
-        saved.setdefault(stash.op, []).extend(ref for ref in stash.values if ref in maps)
+    for entry in saved:
+        saved.setdefault(entry.op, []).extend(ref for ref in entry.values if ref in maps)
     covered = {position for region in chosen for position in region.ops}
     holders = Counter(ref for region in chosen for ref in region.keeps)
     holders.update(ref for position, refs in saved.items() if position not in covered for ref in refs)
@@ -161,21 +161,23 @@ def _pruned(graph: Graph, stashed: Sequence[Stash], chosen: Sequence[_Region]) -
     return kept
 
 
-def _priced(graph: Graph, stashed: Sequence[Stash], chosen: Sequence[_Region], time_us: TimeUs) -> Regions:
+def _priced(
+    graph: Graph, saved: Sequence[SavedTensors], chosen: Sequence[_Candidate], time_us: TimeUs
+) -> CheckpointedModules:
     again = [graph.ops[position] for region in chosen for position in region.ops]
-    return Regions(
+    return CheckpointedModules(
         modules=tuple(region.name for region in chosen),
-        stashed_before=_stashed_bytes(graph, stashed, ()),
-        stashed_after=_stashed_bytes(graph, stashed, chosen),
+        stashed_before=_kept_bytes(graph, saved, ()),
+        stashed_after=_kept_bytes(graph, saved, chosen),
         again_bytes=max((_nbytes(graph, region.again) for region in chosen), default=0),
         added_us=sum(time_us(op) for op in again if not _is_kept(op)),
     )
 
 
-def _stashed_bytes(graph: Graph, stashed: Sequence[Stash], chosen: Sequence[_Region]) -> int:
+def _kept_bytes(graph: Graph, saved: Sequence[SavedTensors], chosen: Sequence[_Candidate]) -> int:
     covered = {position for region in chosen for position in region.ops}
-    outside = [stash for stash in stashed if stash.op not in covered]
-    kept = frozenset(feature_maps(graph, outside)).union(*(region.keeps for region in chosen))
+    outside = [entry for entry in saved if entry.op not in covered]
+    kept = frozenset(saved_activations(graph, outside)).union(*(region.keeps for region in chosen))
     return _nbytes(graph, kept)
 
 

@@ -1,4 +1,4 @@
-"""Peak memory of a training step: the forward pass with its stash, then the backward pass operator by operator.
+"""Peak memory of a training step: the forward pass with its entry, then the backward pass operator by operator.
 
 Autograd runs backward nodes in the reverse order of the forward pass. A node allocates the gradients of its inputs,
 then lets go of the gradient of its result and of what it had saved. A second gradient of the same value is added in
@@ -12,24 +12,24 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from costmodel.ir import Graph, Op, Ref, operators
-from costmodel.memory.saved_tensors import Stash, needing_gradient
+from costmodel.memory.saved_tensors import SavedTensors, needing_gradient
 from costmodel.memory.storages import Storage, overwritten, rounded, storages, versions
 
 NONE: Mapping[str, int] = MappingProxyType({})
 
 
 def training_peak(
-    graph: Graph, stashed: Sequence[Stash], trainable: Collection[str], resident_bytes: int
+    graph: Graph, saved: Sequence[SavedTensors], trainable: Collection[str], resident_bytes: int
 ) -> tuple[Peak, int]:
     """The peak of one forward and backward pass, and the bytes alive between the two.
 
     Args:
         graph: captured in training mode.
-        stashed: what its operators save.
+        saved: what its operators save.
         trainable: names of the parameters that get a gradient; none of them has one at the start.
         resident_bytes: of what is there all the time: parameters, buffers, inputs.
     """
-    step = _Step(graph, stashed, trainable, resident_bytes)
+    step = _Step(graph, saved, trainable, resident_bytes)
     for position in range(len(graph.ops)):
         step.forward(position)
     between = step.alive
@@ -52,7 +52,7 @@ class _Step:
     """The state of a training step: what is alive, and the most that was."""
 
     graph: Graph
-    stashed: Sequence[Stash]
+    saved: Sequence[SavedTensors]
     trainable: Collection[str]
     alive: int
     most: int = 0
@@ -67,15 +67,15 @@ class _Step:
     def __post_init__(self) -> None:
         blocks = storages(self.graph)
         self._needs = needing_gradient(self.graph, self.trainable)
-        self._extra = {stash.op: stash.extra_bytes for stash in self.stashed}
+        self._extra = {entry.op: entry.extra_bytes for entry in self.saved}
         self._gradients = {}
         gone = overwritten(self.graph, versions(self.graph))
         first_saver: dict[Storage, int] = {}
-        for stash in reversed(self.stashed):
-            first_saver.update((blocks[ref], stash.op) for ref in stash.values if ref not in gone)
+        for entry in reversed(self.saved):
+            first_saver.update((blocks[ref], entry.op) for ref in entry.values if ref not in gone)
             # what an operator needs and writes over, autograd copies first
-            copies = sum(rounded(self.graph.type_of(ref).nbytes) for ref in stash.values if ref in gone)
-            self._extra[stash.op] += copies
+            copies = sum(rounded(self.graph.type_of(ref).nbytes) for ref in entry.values if ref in gone)
+            self._extra[entry.op] += copies
         self._dies, self._born, self._releases = {}, {}, {}
         for block in set(blocks.values()):
             self._born.setdefault(block.made_at, []).append(block)

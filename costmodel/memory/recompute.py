@@ -2,7 +2,7 @@
 
 The bidirectional analysis of Echo (Zheng et al., ISCA 2020). The backward sweep walks from each feature map towards
 what it was computed from and stops at compute-heavy operators, whose results become what must be kept in its place. The
-forward sweep keeps a recomputation only where fewer bytes are stashed with it than without. Feature maps that would be
+forward sweep keeps a recomputation only where fewer bytes are saved with it than without. Feature maps that would be
 recomputed from the same kept tensor stand or fall together, and a tensor kept for several counts once.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from costmodel.ir import Graph, Op, Ref
 from costmodel.ir import operators as operators_module
 from costmodel.ir.op_table import Role
-from costmodel.memory.saved_tensors import Stash, feature_maps
+from costmodel.memory.saved_tensors import SavedTensors, saved_activations
 from costmodel.memory.storages import rounded, versions
 
 TimeUs = Callable[[Op], float]
@@ -51,23 +51,23 @@ def is_heavy(op: Op) -> bool:
     return row.role is Role.EXTERN or row.random or row is operators_module.UNKNOWN
 
 
-def recompute(graph: Graph, stashed: Sequence[Stash], time_us: TimeUs) -> Recomputation:
+def recompute(graph: Graph, saved: Sequence[SavedTensors], time_us: TimeUs) -> Recomputation:
     """The feature maps worth computing again.
 
     Args:
         graph: captured in training mode.
-        stashed: what its operators save.
+        saved: what its operators save.
         time_us: device time of an operator.
     """
-    paths = Paths(graph, feature_maps(graph, stashed))
+    paths = Paths(graph, saved_activations(graph, saved))
     chosen = _forward_sweep(paths, _backward_sweep(paths))
     again = paths.operators(chosen)
     order = [op for op in graph.ops if op.name in again]
     return Recomputation(
         values=tuple(sorted(chosen, key=paths.position)),
         ops=tuple(op.name for op in order),
-        stashed_before=paths.stashed_bytes(()),
-        stashed_after=paths.stashed_bytes(chosen),
+        stashed_before=paths.kept_bytes(()),
+        stashed_after=paths.kept_bytes(chosen),
         added_us=sum(map(time_us, order)),
     )
 
@@ -75,8 +75,8 @@ def recompute(graph: Graph, stashed: Sequence[Stash], time_us: TimeUs) -> Recomp
 class Paths:
     """The ways in which feature maps can be computed again."""
 
-    def __init__(self, graph: Graph, stashed: Mapping[Ref, int]) -> None:
-        self.stashed = stashed
+    def __init__(self, graph: Graph, saved: Mapping[Ref, int]) -> None:
+        self.saved = saved
         self._graph = graph
         self._version = versions(graph)
         self._ops = {op.name: op for op in graph.ops}
@@ -119,7 +119,7 @@ class Paths:
         return again, sources
 
     def fresh_sources(self, target: Ref) -> frozenset[Ref]:
-        """The values that heavy operators made, that are not stashed yet, and that `target` is computed from."""
+        """The values that heavy operators made, that are not saved yet, and that `target` is computed from."""
         pending = [target]
         while pending:
             ref = pending[-1]
@@ -127,32 +127,32 @@ class Paths:
             if missing := [parent for parent in light if parent not in self._fresh]:
                 pending += missing
                 continue
-            heavy = (parent for parent in self.parents(ref) if self.fixed(parent) and parent not in self.stashed)
+            heavy = (parent for parent in self.parents(ref) if self.fixed(parent) and parent not in self.saved)
             self._fresh[ref] = frozenset(heavy).union(*(self._fresh[parent] for parent in light))
             pending.pop()
         return self._fresh[target]
 
     def operators(self, chosen: Collection[Ref]) -> set[str]:
         """Names of the operators that run again for the feature maps `chosen`."""
-        again, _ = self.walk(chosen, self.stashed.keys() - chosen)
+        again, _ = self.walk(chosen, self.saved.keys() - chosen)
         return {ref.name for ref in again}
 
-    def stashed_bytes(self, chosen: Collection[Ref]) -> int:
+    def kept_bytes(self, chosen: Collection[Ref]) -> int:
         """Bytes that are kept if `chosen` are computed again, each tensor once."""
-        kept = self.stashed.keys() - chosen
+        kept = self.saved.keys() - chosen
         _, sources = self.walk(chosen, kept)
         return sum(self.nbytes(ref) for ref in kept | sources)
 
     def nbytes(self, ref: Ref) -> int:
         """What the allocator counts for a value."""
-        return self.stashed.get(ref) or rounded(self._graph.type_of(ref).nbytes)
+        return self.saved.get(ref) or rounded(self._graph.type_of(ref).nbytes)
 
 
 def _backward_sweep(paths: Paths) -> list[tuple[Ref, ...]]:
     """Feature maps that light operators lead to from what must be kept; those with a common new source together."""
     groups: dict[int, tuple[set[Ref], set[Ref]]] = {}
     owner: dict[Ref, int] = {}  # the group that a new source belongs to
-    for number, target in enumerate(sorted(paths.stashed, key=paths.position, reverse=True)):
+    for number, target in enumerate(sorted(paths.saved, key=paths.position, reverse=True)):
         if paths.fixed(target):
             continue
         fresh = paths.fresh_sources(target)
@@ -169,7 +169,7 @@ class Choice:
 
     Attributes:
         chosen: the feature maps.
-        nbytes: what is kept: stashed feature maps that are not chosen, and sources of those that are, each once.
+        nbytes: what is kept: saved feature maps that are not chosen, and sources of those that are, each once.
     """
 
     def __init__(self, paths: Paths) -> None:
@@ -177,7 +177,7 @@ class Choice:
         self.chosen: set[Ref] = set()
         self._readers: Counter[Ref] = Counter()  # how many of the values that are computed again read a value
         self._again: set[Ref] = set()
-        self.nbytes = sum(map(paths.nbytes, paths.stashed))
+        self.nbytes = sum(map(paths.nbytes, paths.saved))
 
     def add(self, group: Iterable[Ref]) -> None:
         """Chooses more feature maps."""
@@ -193,7 +193,7 @@ class Choice:
             for parent in self._paths.parents(ref):
                 self._readers[parent] += 1
                 if self._ends_at(parent):
-                    if self._readers[parent] == 1 and parent not in self._paths.stashed:
+                    if self._readers[parent] == 1 and parent not in self._paths.saved:
                         self.nbytes += self._paths.nbytes(parent)
                 else:
                     pending.append(parent)
@@ -213,21 +213,21 @@ class Choice:
                 self._readers[parent] -= 1
                 if parent in self._again:
                     pending.append(parent)
-                elif self._readers[parent] == 0 and parent not in self._paths.stashed:
+                elif self._readers[parent] == 0 and parent not in self._paths.saved:
                     self.nbytes -= self._paths.nbytes(parent)
 
     def _ends_at(self, ref: Ref) -> bool:
         """Whether a value is there without computing it again."""
-        return (ref in self._paths.stashed and ref not in self.chosen) or self._paths.fixed(ref)
+        return (ref in self._paths.saved and ref not in self.chosen) or self._paths.fixed(ref)
 
     def _idle(self, ref: Ref) -> bool:
         return ref not in self.chosen and self._readers[ref] == 0
 
 
 def _forward_sweep(paths: Paths, groups: Iterable[tuple[Ref, ...]]) -> frozenset[Ref]:
-    """The feature maps of the groups that shrink the stash; then, in execution order, without those that do not help.
+    """The feature maps of the groups that shrink the entry; then, in execution order, without those that do not help.
 
-    A feature map that stays stashed is itself a source for those after it, so the order matters.
+    A feature map that stays saved is itself a source for those after it, so the order matters.
     """
     choice = Choice(paths)
     for group in sorted(groups, key=lambda members: paths.position(members[0])):

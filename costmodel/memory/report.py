@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from costmodel.memory.alternatives import Alternative
-from costmodel.memory.checkpoint_regions import Regions
+from costmodel.memory.checkpoint_regions import CheckpointedModules
 from costmodel.memory.recompute import Recomputation
 from costmodel.report import check_format
 from costmodel.report.rows import milliseconds, number
@@ -31,7 +31,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
-class FeatureMaps:
+class SavedActivations:
     """What is kept for the backward pass of one kind: how many tensors, and their bytes."""
 
     kind: str
@@ -87,9 +87,9 @@ class Training:
     optimizer_bytes: int
     between_bytes: int
     forward_us: float
-    feature_maps: tuple[FeatureMaps, ...]
+    feature_maps: tuple[SavedActivations, ...]
     recomputation: Recomputation
-    checkpointing: Regions
+    checkpointing: CheckpointedModules
     alternatives: tuple[Alternative, ...]
 
     @property
@@ -227,8 +227,8 @@ def _training_sections(step: Training) -> list[Section]:
 
 
 def _way(name: str, saved: int, moved: int, busy_us: float, added_us: float) -> tuple[str, ...]:
-    moves = megabytes(moved) if moved else "-"
-    return (name, megabytes(saved), moves, milliseconds(busy_us / 1e3), milliseconds(added_us / 1e3))
+    rewrites = megabytes(moved) if moved else "-"
+    return (name, megabytes(saved), rewrites, milliseconds(busy_us / 1e3), milliseconds(added_us / 1e3))
 
 
 def notes(report: MemoryFigures) -> list[str]:

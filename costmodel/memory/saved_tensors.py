@@ -13,7 +13,7 @@ _FLOATING = {"float64", "float32", "float16", "bfloat16", "complex64"}
 
 
 @dataclass(frozen=True, slots=True)
-class Stash:
+class SavedTensors:
     """What one operator's backward pass needs, by the values whose memory is kept.
 
     Attributes:
@@ -27,7 +27,7 @@ class Stash:
     extra_bytes: int = 0
 
 
-def stashes(graph: Graph, trainable: Collection[str]) -> tuple[Stash, ...]:
+def saved_tensors(graph: Graph, trainable: Collection[str]) -> tuple[SavedTensors, ...]:
     """What each operator on the way to a gradient saves, in execution order.
 
     An operator that the table says nothing of is taken to save its inputs and results; `unknown_savers` names it.
@@ -43,7 +43,7 @@ def stashes(graph: Graph, trainable: Collection[str]) -> tuple[Stash, ...]:
         if Ref(op.name) not in needs:
             continue
         saved = dict.fromkeys(version[ref] for ref in _saved(op, needs))
-        found.append(Stash(position, tuple(saved), _extra_bytes(graph, op)))
+        found.append(SavedTensors(position, tuple(saved), _extra_bytes(graph, op)))
     return tuple(found)
 
 
@@ -85,12 +85,12 @@ def _extra_bytes(graph: Graph, op: Op) -> int:
     return rounded(4 * rows) + 2 * rounded(8)
 
 
-def feature_maps(graph: Graph, stashed: Collection[Stash]) -> Mapping[Ref, int]:
+def saved_activations(graph: Graph, saved: Collection[SavedTensors]) -> Mapping[Ref, int]:
     """The values that are kept for the backward pass alone, each once -> bytes; without what the caller holds."""
     held = {value.name for value in graph.values}
     sizes: dict[Ref, int] = {}
-    for stash in stashed:
-        for ref in stash.values:
+    for entry in saved:
+        for ref in entry.values:
             if ref.name not in held:
                 sizes[ref] = rounded(graph.type_of(ref).nbytes)
     return sizes

@@ -71,7 +71,7 @@ def versions(graph: Graph) -> Mapping[Ref, Ref]:
     """Each value -> the one whose elements it shows: through views, but not through what was written in place.
 
     A tensor that is written in place has a version before and one after. Autograd refuses to use an older one, so no
-    two versions of a block are stashed.
+    two versions of a block are saved.
     """
     found = {Ref(value.name): Ref(value.name) for value in graph.values}
     for op in graph.ops:

@@ -15,7 +15,7 @@ from costmodel.ir.builder import Emitter
 from costmodel.rewrites.hoist_constants import constant_names
 
 
-def find_pixels(graph: Graph) -> dict[str, tuple[str, ...]]:
+def find_conv1x1(graph: Graph) -> dict[str, tuple[str, ...]]:
     """Convolutions of one pixel, those of one size together, by the name of the first of them."""
     constant = constant_names(graph)
     alike: dict[object, list[str]] = {}
@@ -26,14 +26,14 @@ def find_pixels(graph: Graph) -> dict[str, tuple[str, ...]]:
     return {names[0]: tuple(names) for names in alike.values()}
 
 
-def pixels_as_products(graph: Graph, only: Collection[str] = ()) -> Graph:
+def conv1x1_to_matmul(graph: Graph, only: Collection[str] = ()) -> Graph:
     """The graph with convolutions of one pixel as products: the groups that are named, or all.
 
     Args:
         graph: its batch norms folded, and its layouts decided.
-        only: names as `find_pixels` gives them; others are passed over.
+        only: names as `find_conv1x1` gives them; others are passed over.
     """
-    groups = find_pixels(graph)
+    groups = find_conv1x1(graph)
     chosen = {name for first, names in groups.items() if not only or first in only for name in names}
     new_ops = tuple(made for op in graph.ops for made in (_product(graph, op) if op.name in chosen else (op,)))
     return replace(graph, ops=new_ops).verify()

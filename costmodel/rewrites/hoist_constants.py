@@ -11,11 +11,11 @@ from costmodel.ir.passes import RANDOM
 
 
 @dataclass(frozen=True, slots=True)
-class Frozen:
+class HoistedGraph:
     """A graph in two parts.
 
     Attributes:
-        preparation: run once; from original parameters to the parameters `frozen.*` of `main`, in their order there.
+        preparation: run once; from original parameters to the parameters `hoisted.*` of `main`, in their order there.
         main: run at each pass; its other parameters are original ones.
     """
 
@@ -23,13 +23,13 @@ class Frozen:
     main: Graph
 
 
-def freeze(graph: Graph) -> Frozen:
+def hoist_constants(graph: Graph) -> HoistedGraph:
     """Splits off the operators whose operands are constant; views of constants stay, for they launch no kernel."""
     constant = constant_names(graph)
     computed = {op.name for op in graph.ops if op.name in constant and operators.lookup(op).role is not Role.VIEW}
     kept = _reached(graph, graph.outputs, {op.name for op in graph.ops} - computed)
     read = dict.fromkeys([*(ref for op in kept for ref in op.refs()), *graph.outputs])
-    given = {ref: Ref(f"frozen.{ref.name}.{ref.index}") for ref in read if ref.name in computed}
+    given = {ref: Ref(f"hoisted.{ref.name}.{ref.index}") for ref in read if ref.name in computed}
     main = replace(
         graph,
         values=(
@@ -41,7 +41,7 @@ def freeze(graph: Graph) -> Frozen:
     )
     before = _reached(graph, given, constant)
     sources = _values(graph, {ref.name for op in before for ref in op.refs()}, keep_inputs=False)
-    return Frozen(Graph(f"{graph.name}.preparation", sources, before, tuple(given)).verify(), main.verify())
+    return HoistedGraph(Graph(f"{graph.name}.preparation", sources, before, tuple(given)).verify(), main.verify())
 
 
 def constant_names(graph: Graph) -> set[str]:

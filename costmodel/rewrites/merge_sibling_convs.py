@@ -1,4 +1,4 @@
-"""Sibling convolutions of one pixel on one input, merged into one convolution whose result is cut into theirs.
+"""SiblingConv convolutions of one pixel on one input, merged into one convolution whose result is cut into theirs.
 
 With weights V and W: [V; W] x = [V x; W x], exactly, but for the order in which a kernel adds. The weights are joined
 once, when the plan is applied. What is cut from a channels-last result is not dense: a library call would copy it
@@ -21,7 +21,7 @@ RELU = "relu"
 
 
 @dataclass(frozen=True, slots=True)
-class Sibling:
+class SiblingConv:
     """A convolution, and the ReLU that alone reads it, if there is one."""
 
     convolution: Op
@@ -41,12 +41,12 @@ class Piece:
     copy: Ref
 
 
-def find_siblings(graph: Graph) -> dict[str, tuple[Sibling, ...]]:
+def find_sibling_convs(graph: Graph) -> dict[str, tuple[SiblingConv, ...]]:
     """Groups of two and more that can be merged, by the names of their first convolutions, in order."""
     users = graph.users()
     returned = {ref.name for ref in graph.outputs}
     constant = constant_names(graph)
-    groups: dict[object, list[Sibling]] = {}
+    groups: dict[object, list[SiblingConv]] = {}
     for op in graph.ops:
         if not _mergeable(graph, op, constant):
             continue
@@ -54,7 +54,7 @@ def find_siblings(graph: Graph) -> dict[str, tuple[Sibling, ...]]:
         relu = readers[0] if len(readers) == 1 and readers[0].base == RELU and op.name not in returned else None
         geometry = tuple(op.arg(key) for key in ("input", "stride", "padding", "dilation"))
         same = (geometry, isinstance(op.arg("bias"), Ref), op.type.dtype, op.type.layout, relu is None)
-        groups.setdefault(same, []).append(Sibling(op, relu))
+        groups.setdefault(same, []).append(SiblingConv(op, relu))
     return {group[0].convolution.name: tuple(group) for group in groups.values() if len(group) > 1}
 
 
@@ -69,14 +69,14 @@ def _mergeable(graph: Graph, op: Op, constant: Collection[str]) -> bool:
     return known and len(shape) == 4 and shape[2:] == (1, 1)
 
 
-def merge_siblings(graph: Graph, only: Collection[str] = ()) -> Graph:
+def merge_sibling_convs(graph: Graph, only: Collection[str] = ()) -> Graph:
     """The graph with groups of siblings merged: those named by their first convolutions, or all.
 
     Args:
         graph: its batch norms folded, or few have a ReLU behind them, and its layouts decided.
-        only: names as `find_siblings` gives them; others are passed over.
+        only: names as `find_sibling_convs` gives them; others are passed over.
     """
-    groups = {name: group for name, group in find_siblings(graph).items() if not only or name in only}
+    groups = {name: group for name, group in find_sibling_convs(graph).items() if not only or name in only}
     if not groups:
         return graph
     constant = constant_names(graph)
@@ -106,7 +106,9 @@ def _reading(op: Op, pieces: dict[str, Piece]) -> Op:
     return op.reading(instead)
 
 
-def _merged(graph: Graph, group: Sequence[Sibling], users: dict[str, list[Op]]) -> tuple[list[Op], dict[str, Piece]]:
+def _merged(
+    graph: Graph, group: Sequence[SiblingConv], users: dict[str, list[Op]]
+) -> tuple[list[Op], dict[str, Piece]]:
     """One convolution for a group, its ReLU, and a piece by the name of each sibling's result."""
     first = group[0].convolution
     emit = Emitter(graph, f"{first.name}.merged", _parent([each.convolution.module for each in group]))

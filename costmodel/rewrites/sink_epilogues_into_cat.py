@@ -4,7 +4,7 @@ No kernel that ATen has writes a convolution with its bias and ReLU into a part 
 `cudnn_convolution_relu.out` computes the result apart and copies it, and `cudnn_convolution.out`, which does write
 where it is told, knows neither bias nor ReLU. But the kernel that Inductor makes of a concatenation reads and writes
 the same bytes whether it adds a bias and takes a ReLU or not. So bias and ReLU leave the convolution and stand before
-the concatenation; the convolution is a bare library call, on a lane of its own where that is faster.
+the concatenation; the convolution is a bare library call, on a stream of its own where that is faster.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def find_epilogues(graph: Graph) -> dict[str, dict[str, Op]]:
     return places
 
 
-def move_epilogues(graph: Graph, only: Collection[str] = ()) -> Graph:
+def sink_epilogues_into_cat(graph: Graph, only: Collection[str] = ()) -> Graph:
     """The graph with epilogues moved to concatenations: those that are named, or all.
 
     relu(conv(x, w, b)) = relu(conv(x, w) + b), but for rounding between the two.

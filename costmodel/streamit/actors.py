@@ -43,18 +43,18 @@ class Actor:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class ActorGraph:
     """Actors, each after those whose channels it reads, and how many channels there are."""
 
     actors: tuple[Actor, ...]
     channels: int
 
 
-def flatten(program: Stream) -> Network:
+def flatten(program: Stream) -> ActorGraph:
     """The actors and channels of a program; it reads the channel INPUT and writes the channel OUTPUT."""
     flattening = _Flattening()
     flattening.add(program, INPUT, OUTPUT)
-    return Network(tuple(flattening.actors), flattening.channels)
+    return ActorGraph(tuple(flattening.actors), flattening.channels)
 
 
 class _Flattening:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TypeVar
 
 from costmodel.errors import GraphError
-from costmodel.streamit.network import INPUT, OUTPUT, Actor, Joiner, Splitter
+from costmodel.streamit.actors import INPUT, OUTPUT, Actor, Joiner, Splitter
 from costmodel.streamit.schedule import schedule
 from costmodel.streamit.types import Filter, Separator, Stream
 
@@ -24,9 +24,9 @@ def run(program: Stream, items: Iterable[Item], work: Work[Item]) -> list[Item]:
         GraphError: the program has no steady state, or a filter did not push as much as it says.
     """
     plan = schedule(program)
-    channels: list[deque[Item]] = [deque() for _ in range(plan.network.channels)]
+    channels: list[deque[Item]] = [deque() for _ in range(plan.actor_graph.channels)]
     channels[INPUT].extend(items)
-    actors = plan.network.actors
+    actors = plan.actor_graph.actors
     runs = plan.initial
     while _enough(actors, runs, channels):
         for actor, times in zip(actors, runs, strict=True):

@@ -51,7 +51,7 @@ def join_cost(graph: Graph) -> JoinCost:
     more = {name: runs - 1 for name, runs in executions(graph).items()}
     flops = sum(more[op.name] * operators_module.flops(graph, op) for op in graph.ops if op.name in more)
     plan = schedule(lower(graph))
-    actors = zip(plan.network.actors, plan.steady, strict=True)
+    actors = zip(plan.actor_graph.actors, plan.steady, strict=True)
     carried = sum(runs * actor.work.push for actor, runs in actors if isinstance(actor.work, Separator))
     return JoinCost(sum(more.values()), flops, carried)
 

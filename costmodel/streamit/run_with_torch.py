@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
+from costmodel.capture.aten_operators import constant, overload
 from costmodel.errors import GraphError
 from costmodel.ir import Arg, Graph, Op, Ref
 from costmodel.ir.passes import drop_dead_code
 from costmodel.streamit.interpret import run
 from costmodel.streamit.lower import constants, lower
 from costmodel.streamit.types import Filter
-
-_TORCH_NAME = re.compile(r"torch\.(\w+)")
 
 
 def run_graph(
@@ -45,30 +43,20 @@ def run_graph(
 
 
 def call(op: Op, values: Mapping[Ref, torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """The results of one operator.
+    """Run one operator, and return its results.
 
     Raises:
         GraphError: torch has no such operator.
     """
-    base, _, overload = op.op.partition(".")
-    try:
-        target = getattr(getattr(torch.ops.aten, base), overload or "default")
-    except AttributeError as error:
-        raise GraphError(f"%{op.name}: torch has no operator aten::{op.op}") from error
-    kinds = {argument.name: str(argument.type) for argument in target._schema.arguments}
-    result = target(**{key: _real(value, kinds[key], values) for key, value in op.args})
+    result = overload(op.op)(**{key: _resolved(value, values) for key, value in op.args})
     return tuple(result) if isinstance(result, tuple | list) else (result,)
 
 
-def _real(arg: Arg, kind: str, values: Mapping[Ref, torch.Tensor]) -> Any:
-    """An argument as torch takes it: tensors for references, torch's own constants for their names."""
+def _resolved(arg: Arg, values: Mapping[Ref, torch.Tensor]) -> Any:
+    """Replace references by tensors, and names of torch's constants by these."""
     if isinstance(arg, Ref):
         return values[arg]
-    if isinstance(arg, tuple):
-        return [_real(item, kind, values) for item in arg]
-    if isinstance(arg, str) and "str" not in kind and (named := _TORCH_NAME.fullmatch(arg)):
-        return getattr(torch, named[1])
-    return arg
+    return [_resolved(item, values) for item in arg] if isinstance(arg, tuple) else constant(arg)
 
 
 def _state(graph: Graph, state: Mapping[str, torch.Tensor], name: str) -> torch.Tensor:

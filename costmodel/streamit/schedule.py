@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from costmodel.errors import GraphError
-from costmodel.streamit.network import INPUT, OUTPUT, Network, flatten
+from costmodel.streamit.actors import INPUT, OUTPUT, ActorGraph, flatten
 from costmodel.streamit.types import Stream
 
 
@@ -22,13 +22,13 @@ class Schedule:
     """Each actor in turn, as often as said: first `initial`, then `steady` again and again.
 
     Attributes:
-        network: the actors, in the order in which they run.
+        actor_graph: the actors, in the order in which they run.
         initial: runs of each actor that fill the windows of those that look ahead; zeros where none does.
         steady: runs of each actor in one steady pass, the fewest that leave every channel as it was.
         buffers: items that each channel must be able to hold; of the program's own two those of one pass.
     """
 
-    network: Network
+    actor_graph: ActorGraph
     initial: tuple[int, ...]
     steady: tuple[int, ...]
     buffers: tuple[int, ...]
@@ -40,45 +40,47 @@ def schedule(program: Stream) -> Schedule:
     Raises:
         GraphError: the balance equations have no solution.
     """
-    network = flatten(program)
-    steady = repetitions(network)
-    initial = _initial_runs(network)
-    left = _left(network, initial)
-    buffers = [0] * network.channels
-    for actor, first, runs in zip(network.actors, initial, steady, strict=True):
+    actor_graph = flatten(program)
+    steady = repetitions(actor_graph)
+    initial = _initial_runs(actor_graph)
+    left = _left(actor_graph, initial)
+    buffers = [0] * actor_graph.channels
+    for actor, first, runs in zip(actor_graph.actors, initial, steady, strict=True):
         for port in actor.outputs:
             buffers[port.channel] = max(first * port.items, left[port.channel] + runs * port.items)
         for port in actor.inputs:
             if port.channel == INPUT:
                 buffers[INPUT] = max(first, runs) * port.items + port.peek - port.items
-    return Schedule(network, tuple(initial), tuple(steady), tuple(buffers))
+    return Schedule(actor_graph, tuple(initial), tuple(steady), tuple(buffers))
 
 
-def repetitions(network: Network) -> list[int]:
+def repetitions(actor_graph: ActorGraph) -> list[int]:
     """The smallest positive solution of the balance equations: runs of each actor in a steady pass.
 
     Raises:
         GraphError: there is none.
     """
-    ends = _ends(network)
-    runs: list[Fraction | None] = [None] * len(network.actors)
+    ends = _ends(actor_graph)
+    runs: list[Fraction | None] = [None] * len(actor_graph.actors)
     for start in range(len(runs)):
         if runs[start] is None:
-            _balance(network, ends, runs, start)
+            _balance(actor_graph, ends, runs, start)
     return [int(run) for run in runs if run is not None]
 
 
-def _ends(network: Network) -> dict[int, tuple[tuple[int, int], tuple[int, int]]]:
+def _ends(actor_graph: ActorGraph) -> dict[int, tuple[tuple[int, int], tuple[int, int]]]:
     """Channel -> (writer, items), (reader, items), of the channels between actors."""
     writers = {
-        port.channel: (index, port.items) for index, actor in enumerate(network.actors) for port in actor.outputs
+        port.channel: (index, port.items) for index, actor in enumerate(actor_graph.actors) for port in actor.outputs
     }
-    readers = {port.channel: (index, port.items) for index, actor in enumerate(network.actors) for port in actor.inputs}
+    readers = {
+        port.channel: (index, port.items) for index, actor in enumerate(actor_graph.actors) for port in actor.inputs
+    }
     return {channel: (writers[channel], readers[channel]) for channel in writers.keys() & readers.keys()}
 
 
 def _balance(
-    network: Network,
+    actor_graph: ActorGraph,
     ends: dict[int, tuple[tuple[int, int], tuple[int, int]]],
     runs: list[Fraction | None],
     start: int,
@@ -87,7 +89,7 @@ def _balance(
     runs[start] = Fraction(1)
     found = [start]
     for index in found:
-        for port in (*network.actors[index].inputs, *network.actors[index].outputs):
+        for port in (*actor_graph.actors[index].inputs, *actor_graph.actors[index].outputs):
             if port.channel in (INPUT, OUTPUT):
                 continue
             (writer, made), (reader, taken) = ends[port.channel]
@@ -111,12 +113,12 @@ def _balance(
         runs[index] = run * scale
 
 
-def _initial_runs(network: Network) -> list[int]:
+def _initial_runs(actor_graph: ActorGraph) -> list[int]:
     """Runs that leave on each channel as much as its reader looks ahead."""
-    wanted = [0] * network.channels
-    runs = [0] * len(network.actors)
+    wanted = [0] * actor_graph.channels
+    runs = [0] * len(actor_graph.actors)
     for index in reversed(range(len(runs))):
-        actor = network.actors[index]
+        actor = actor_graph.actors[index]
         needed = [math.ceil(Fraction(wanted[port.channel], port.items)) for port in actor.outputs if port.items]
         runs[index] = max(needed, default=0)
         for port in actor.inputs:
@@ -124,10 +126,10 @@ def _initial_runs(network: Network) -> list[int]:
     return runs
 
 
-def _left(network: Network, initial: Sequence[int]) -> list[int]:
+def _left(actor_graph: ActorGraph, initial: Sequence[int]) -> list[int]:
     """Items on each channel after the initial runs."""
-    left = [0] * network.channels
-    for actor, runs in zip(network.actors, initial, strict=True):
+    left = [0] * actor_graph.channels
+    for actor, runs in zip(actor_graph.actors, initial, strict=True):
         for port in actor.outputs:
             left[port.channel] += runs * port.items
         for port in actor.inputs:

@@ -11,8 +11,8 @@ from costmodel.errors import GraphError
 from costmodel.ir import Graph, Op
 from costmodel.ir.topological_order import in_order
 from costmodel.prediction.layers import Unit
+from costmodel.streams.flow_graph import FlowGraph, Series, as_series
 from costmodel.streams.general_nodes import replace_regions
-from costmodel.streams.network import Network, Series, as_series
 from costmodel.streams.types import Leaf, Node
 
 T = TypeVar("T")
@@ -77,13 +77,13 @@ def stream_tree(items: Sequence[T], before: Sequence[Collection[int]], fed: Coll
         reading, varying = roots, order
     first, attached = _place_constants(order, before, set(varying))
     rank = {index: place for place, index in enumerate(order)}
-    network: Network[T] = Network()
-    for index, (tail, head) in _junctions(network, varying, before, reading).items():
+    flow_graph: FlowGraph[T] = FlowGraph()
+    for index, (tail, head) in _junctions(flow_graph, varying, before, reading).items():
         stream = [(rank[index], Leaf(items[other])) for other in (*attached.get(index, ()), index)]
-        network.connect(tail, head, Series(deque(stream)))
-    network.reduce(network.order())
-    replace_regions(network)
-    whole = as_series(network.out[network.source][network.sink]) if varying else Series()
+        flow_graph.connect(tail, head, Series(deque(stream)))
+    flow_graph.reduce(flow_graph.order())
+    replace_regions(flow_graph)
+    whole = as_series(flow_graph.out[flow_graph.source][flow_graph.sink]) if varying else Series()
     return Series(deque([(rank[index], Leaf(items[index])) for index in first])).then(whole).freeze()[1]
 
 
@@ -127,7 +127,7 @@ def _place_constants(
 
 
 def _junctions(
-    network: Network[T], order: Sequence[int], before: Sequence[Collection[int]], reading: Collection[int]
+    flow_graph: FlowGraph[T], order: Sequence[int], before: Sequence[Collection[int]], reading: Collection[int]
 ) -> dict[int, tuple[int, int]]:
     """For each item the junctions before and after it, joined by what depends on what.
 
@@ -142,22 +142,22 @@ def _junctions(
     groups: dict[tuple[int, ...], list[int]] = {}
     for index in order:
         groups.setdefault(tuple(readers[index]), []).append(index)
-    head: dict[int, int] = {index: network.source for index in order if not sources[index]}
-    tail: dict[int, int] = {index: network.sink for index in order if not readers[index]}
+    head: dict[int, int] = {index: flow_graph.source for index in order if not sources[index]}
+    tail: dict[int, int] = {index: flow_graph.sink for index in order if not readers[index]}
     for users, group in groups.items():
         if users and all(len(sources[user]) == len(group) and user not in reading for user in users):
-            shared = network.junction()
+            shared = flow_graph.junction()
             head |= dict.fromkeys(users, shared)
             tail |= dict.fromkeys(group, shared)
-    ends = {index: (_end(network, head, index), _end(network, tail, index)) for index in order}
+    ends = {index: (_end(flow_graph, head, index), _end(flow_graph, tail, index)) for index in order}
     for index in order:
         if index in reading and sources[index]:
-            network.connect(network.source, ends[index][0], Series())
+            flow_graph.connect(flow_graph.source, ends[index][0], Series())
         for source in sources[index]:
             if ends[source][1] != ends[index][0]:
-                network.connect(ends[source][1], ends[index][0], Series())
+                flow_graph.connect(ends[source][1], ends[index][0], Series())
     return ends
 
 
-def _end(network: Network[T], known: dict[int, int], index: int) -> int:
-    return known[index] if index in known else network.junction()
+def _end(flow_graph: FlowGraph[T], known: dict[int, int], index: int) -> int:
+    return known[index] if index in known else flow_graph.junction()

@@ -1,4 +1,4 @@
-"""A two-terminal network whose edges carry streams, and the reductions that make one stream of series-parallel parts.
+"""A two-terminal flow_graph whose edges carry streams, and the reductions that make one stream of series-parallel parts.
 
 Two edges in series become one, and so do two in parallel, until neither is left; the order makes no difference to the
 result (Valdes, Tarjan and Lawler, "The recognition of series parallel digraphs", SIAM J. Computing 11, 1982).
@@ -83,7 +83,7 @@ def beside(one: Stream[T], other: Stream[T]) -> Stream[T]:
     return Parallel([*kept, empty[0]]) if kept else Series()
 
 
-class Network(Generic[T]):
+class FlowGraph(Generic[T]):
     """Junctions joined by streams.
 
     Attributes:
