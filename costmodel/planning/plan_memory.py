@@ -13,7 +13,7 @@ from costmodel.ir import Graph, Op, Ref, operators
 from costmodel.ir.op_table import Role
 from costmodel.ir.subgraph import Cutter, Part, fused_part
 from costmodel.memory.storages import Storage, allocated, storages
-from costmodel.memory.workspace import convolution_allowance_bytes, products_workspace_bytes, segments_bytes
+from costmodel.memory.workspace import convolution_allowance_bytes, matmul_workspace_bytes, segments_bytes
 from costmodel.planning.plan import Region
 from costmodel.planning.stream_assignment import barriers
 
@@ -38,7 +38,7 @@ def plan_bytes(graph: Graph, main: Graph, regions: Sequence[Region], *, on_graph
     copies += sum(allocated(graph.type_of(ref)) for ref in graph.outputs)
     kinds = {op.name: operators.lookup(op).kind for op in main.ops}
     matmul_streams = {region.stream for region in regions for name in region.ops if kinds[name] in ("linear", "matmul")}
-    workspace = products_workspace_bytes(graph, capability, training=False)
+    workspace = matmul_workspace_bytes(graph, capability, training=False)
     handles = 1 + len(matmul_streams) if matmul_streams else 0  # one for the warm-up, one for each captured stream
     pool = sum(map(segments_bytes, peaks.values())) + convolution_allowance_bytes(main)
     return given + prepared + copies + workspace * handles + pool

@@ -1,4 +1,4 @@
-"""Graph -> what is computed once, of parameters alone, and what is left for each pass."""
+"""Graph -> operators on parameters alone, computed once, and the rest, computed in each pass."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from costmodel.ir.passes import RANDOM
 
 @dataclass(frozen=True, slots=True)
 class HoistedGraph:
-    """A graph in two parts.
+    """Graph in two parts.
 
     Attributes:
-        preparation: run once; from original parameters to the parameters `hoisted.*` of `main`, in their order there.
-        main: run at each pass; its other parameters are original ones.
+        preparation: runs once; computes the parameters `hoisted.*` of `main`, in their order there.
+        main: runs in each pass; its other parameters are those of the original graph.
     """
 
     preparation: Graph
@@ -24,7 +24,7 @@ class HoistedGraph:
 
 
 def hoist_constants(graph: Graph) -> HoistedGraph:
-    """Splits off the operators whose operands are constant; views of constants stay, for they launch no kernel."""
+    """Hoist operators with constant operands; views of constants stay, for they launch no kernel."""
     constant = constant_names(graph)
     computed = {op.name for op in graph.ops if op.name in constant and operators.lookup(op).role is not Role.VIEW}
     kept = _reached(graph, graph.outputs, {op.name for op in graph.ops} - computed)
@@ -45,7 +45,7 @@ def hoist_constants(graph: Graph) -> HoistedGraph:
 
 
 def constant_names(graph: Graph) -> set[str]:
-    """Names of the operators and parameters that no input has a part in."""
+    """Names of parameters, and of operators that depend on no input."""
     constant = {value.name for value in graph.values if value.role == "param"}
     for op in graph.ops:
         if op.base not in RANDOM and all(ref.name in constant for ref in op.refs()):
@@ -54,7 +54,7 @@ def constant_names(graph: Graph) -> set[str]:
 
 
 def _reached(graph: Graph, targets: Iterable[Ref], among: Collection[str]) -> tuple[Op, ...]:
-    """Those operators that the targets depend on without leaving `among`, in order."""
+    """Operators in `among` that the targets depend on through operators in `among`, in order."""
     wanted = {ref.name for ref in targets}
     found: list[Op] = []
     for op in reversed(graph.ops):

@@ -1,8 +1,7 @@
-"""Rewrites: rewrites of a whole graph that a plan may make before it decides how each unit runs, one entry a rewrite.
+"""Table of graph rewrites that a plan may use before it chooses backends, one entry a rewrite.
 
-A rewrite keeps what the graph computes, up to rounding. What it computes of parameters alone is done once, when the plan
-is applied (`costmodel.rewrites.hoist_constants`), so weights are prepared by ordinary operators in the graph and need
-no recipe.
+A rewritten graph computes the same outputs up to rounding. Ordinary operators in the graph prepare weights; they run
+once, when the plan is applied (`costmodel.rewrites.hoist_constants`).
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from costmodel.rewrites.sink_epilogues_into_cat import find_epilogues, sink_epil
 
 
 def channels_last(graph: Graph, only: Collection[str] = ()) -> Graph:
-    """Convolutions in channels-last order: those named and no other, or all.
+    """Convert the named convolutions, or all, to channels_last.
 
-    The graph as it is, where some operator reads strides of a view: what such an operator names are strides of memory
-    in the order that it has now, and no copy can bring them back.
+    A graph in which an operator such as `as_strided` reads a view by its strides is left unchanged, because the strides
+    in such an operator refer to the present memory layout.
     """
     views_by_stride = any(is_strided(op) and graph.type_of(op.refs()[0]).layout != "nchw" for op in graph.ops)
     return graph if views_by_stride else in_channels_last(graph, only=only or None)
@@ -32,13 +31,13 @@ def channels_last(graph: Graph, only: Collection[str] = ()) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """One entry of the table.
+    """Graph rewrite.
 
     Attributes:
-        matches: what it looks for.
-        costs: what it costs and saves, and where a plan's region_costs see that.
-        apply: makes it: at the places that are named, or wherever it matches.
-        places: names of the places in a graph where it can be made one by one; none, if it is made wherever it matches.
+        matches: pattern that it rewrites.
+        costs: costs and savings, as they appear in the rewritten graph.
+        apply: rewrites a graph at the named places, or at all matches if none is named.
+        places: names of the places in a graph that can be chosen one by one; none if it always applies to all matches.
     """
 
     matches: str
@@ -54,39 +53,39 @@ REWRITES: Mapping[str, Rewrite] = {
         apply=lambda graph, _: fold_batch_norm(graph),
     ),
     "channels_last": Rewrite(
-        matches="two-dimensional convolutions, if nothing reads strides of a view",
-        costs="a copy, as an operator of its own, where what a convolution reads lies in another order",
+        matches="two-dimensional convolutions, if no operator reads a view by its strides",
+        costs="a copy, as an operator of its own, where a convolution's input has another layout",
         apply=channels_last,
         places=lambda graph: tuple(op.name for op in graph.ops if op.base == "convolution" and len(op.type.shape) == 4),
     ),
     "merge_sibling_convs": Rewrite(
-        matches="1x1 convolutions of one geometry on one input, each read by a ReLU alone or none of them so",
-        costs="copies of the pieces, as operators of their own, where they are not dense; saves kernels and reads",
+        matches="1x1 convolutions of one geometry on one input, either each with a ReLU as its only reader or none",
+        costs="copies of slices that are not dense, as operators of their own; saves kernels and reads",
         apply=merge_sibling_convs,
         places=lambda graph: tuple(find_sibling_convs(graph)),
     ),
     "sink_epilogues_into_cat": Rewrite(
-        matches="convolutions with bias and ReLU that only a concatenation of up to eight inputs reads",
-        costs="a bare convolution for cuDNN's fused one; the epilogue is free in Inductor's concatenation",
+        matches="convolutions with bias and ReLU whose only reader is a concatenation of up to eight inputs",
+        costs="a bare convolution instead of cuDNN's fused one; the epilogue is free in Inductor's concatenation",
         apply=sink_epilogues_into_cat,
         places=lambda graph: tuple(find_epilogues(graph)),
     ),
     "conv1x1_to_matmul": Rewrite(
-        matches="1x1 convolutions of images of one pixel, as in squeeze-and-excitation, with constant weights",
-        costs="cuBLAS's product for cuDNN's convolution, and cuDNN's fused ReLU, which becomes a kernel of its own",
+        matches="1x1 convolutions on 1x1 images, as in squeeze-and-excitation, with constant weights",
+        costs="cuBLAS's matmul instead of cuDNN's convolution; a ReLU that cuDNN could fuse becomes its own kernel",
         apply=conv1x1_to_matmul,
         places=lambda graph: tuple(find_conv1x1(graph)),
     ),
 }
-"""Every rewrite by name."""
+"""Graph rewrites by name."""
 
 
 def apply_rewrites(graph: Graph, rewrites: Sequence[str]) -> Graph:
-    """The graph after some rewrites, in order.
+    """Apply rewrites to a graph, in order.
 
     Args:
-        graph: as it was captured.
-        rewrites: names; one that is made at some places only is followed by a colon and their names, with commas between.
+        graph: captured graph.
+        rewrites: names of rewrites; `NAME:PLACE,PLACE` applies one at some places only.
 
     Raises:
         PlanError: there is no such rewrite, or no such place.
@@ -95,8 +94,8 @@ def apply_rewrites(graph: Graph, rewrites: Sequence[str]) -> Graph:
         name, _, listed = text.partition(":")
         rewrite, places = REWRITES.get(name), frozenset(listed.split(",") if listed else ())
         if rewrite is None:
-            raise PlanError(f"no rewrite is called {name!r}; make the plan again with this version")
+            raise PlanError(f"there is no graph rewrite {name!r}; make the plan again with this version")
         if odd := sorted(places - set(rewrite.places(graph))) if places else []:
-            raise PlanError(f"the rewrite {name} cannot be made at {odd[0]}; make the plan again")
+            raise PlanError(f"the graph rewrite {name} does not apply at {odd[0]}; make the plan again")
         graph = rewrite.apply(graph, places)
     return graph

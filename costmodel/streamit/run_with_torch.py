@@ -1,4 +1,4 @@
-"""Runs a graph's stream program on real tensors: each filter runs its ATen operator. The torch edge."""
+"""Run a graph's stream program on real tensors: each filter runs its ATen operator."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from costmodel.streamit.types import Filter
 def run_graph(
     graph: Graph, state: Mapping[str, torch.Tensor], inputs: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, ...]:
-    """What the stream program of a graph makes of inputs: the tensors that the captured module returns.
+    """Run the stream program of a graph; the result is that of the captured module.
 
     Args:
-        graph: as `capture` makes it, on the inputs' shapes.
-        state: the module's parameters and buffers by name.
-        inputs: the forward pass's tensors, in order; several passes may follow one another.
+        graph: from `capture`, for the shapes of the inputs.
+        state: parameters and buffers of the module by name.
+        inputs: input tensors of one or more forward passes, in order.
 
     Raises:
-        GraphError: the graph needs a tensor that is not in `state`, or an operator that torch does not have.
+        GraphError: a tensor is not in `state`, or torch lacks an operator.
     """
     values = {Ref(value.name): _state(graph, state, value.name) for value in graph.values if value.role == "param"}
     with torch.no_grad():
@@ -61,5 +61,5 @@ def _resolved(arg: Arg, values: Mapping[Ref, torch.Tensor]) -> Any:
 
 def _state(graph: Graph, state: Mapping[str, torch.Tensor], name: str) -> torch.Tensor:
     if name not in state:
-        raise GraphError(f"{graph.name}: %{name} is no parameter or buffer of the module; its values are not known")
+        raise GraphError(f"{graph.name}: %{name} is not a parameter or buffer of the module, so its values are unknown")
     return state[name]

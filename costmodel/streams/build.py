@@ -1,4 +1,4 @@
-"""Items and what each depends on -> stream tree; operators and units are items."""
+"""Items and their dependencies -> stream tree; items are operators or units."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from costmodel.streams.types import Leaf, Node
 
 T = TypeVar("T")
 _INPUT = -1
-"""What stands for the model's inputs among the units that a unit reads."""
+"""Index that stands for the model's inputs among the units that a unit reads."""
 
 
 def operator_tree(graph: Graph) -> Node[Op]:
-    """The stream tree of a graph's operators."""
+    """Build the stream tree of a graph's operators."""
     place = {op.name: index for index, op in enumerate(graph.ops)}
     inputs = {value.name for value in graph.inputs}
     before = [{place[ref.name] for ref in op.refs() if ref.name in place} for op in graph.ops]
@@ -30,7 +30,7 @@ def operator_tree(graph: Graph) -> Node[Op]:
 
 
 def unit_tree(graph: Graph, units: Sequence[Unit]) -> Node[Unit]:
-    """The stream tree of a graph's units, `units.find_units(graph)`.
+    """Build the stream tree of a graph's units.
 
     Raises:
         GraphError: two units depend on each other.
@@ -40,7 +40,7 @@ def unit_tree(graph: Graph, units: Sequence[Unit]) -> Node[Unit]:
 
 
 def unit_dependencies(graph: Graph, units: Sequence[Unit]) -> tuple[list[set[int]], list[int]]:
-    """For each unit the indices of those it reads, through views; and the indices of those that read an input."""
+    """Indices of the units that each unit reads, through views; and indices of the units that read an input."""
     home = {op.name: index for index, unit in enumerate(units) for op in unit.ops}
     sources = {value.name: frozenset((_INPUT,)) for value in graph.inputs}
     before: list[set[int]] = [set() for _ in units]
@@ -55,25 +55,24 @@ def unit_dependencies(graph: Graph, units: Sequence[Unit]) -> tuple[list[set[int
 
 
 def stream_tree(items: Sequence[T], before: Sequence[Collection[int]], fed: Collection[int] | None = None) -> Node[T]:
-    """The stream tree of items, in time near to linear in what they are and depend on.
+    """Build the stream tree of items, in nearly linear time.
 
-    Where series and parallel composition cannot express a region, it becomes a `Dag`. Items that depend on nothing fed
-    (casts of weights, constant masks) stand in a pipeline just before the one item that reads them or, if several do,
-    before everything.
+    A region that series and parallel composition cannot express becomes a `Dag`. Items that depend on no input (casts
+    of weights, constant masks) come in a pipeline just before their only reader or, with several readers, at the start.
 
     Args:
-        items: in any order.
-        before: for each item the indices of those it reads.
+        items: items in any order.
+        before: for each item, indices of the items that it reads.
         fed: indices of the items that read the model's inputs; None for those that read no other item.
 
     Raises:
-        GraphError: items depend on each other in a circle.
+        GraphError: dependencies are cyclic.
     """
     order = _dependence_order(before)
     roots = {index for index in order if not before[index]}
     reading = roots if fed is None else set(fed)
     varying = _reached(order, before, reading)
-    if not varying:  # nothing is fed: then nothing is apart from it either
+    if not varying:  # no item reads an input: treat all alike
         reading, varying = roots, order
     first, attached = _place_constants(order, before, set(varying))
     rank = {index: place for place, index in enumerate(order)}
@@ -88,15 +87,15 @@ def stream_tree(items: Sequence[T], before: Sequence[Collection[int]], fed: Coll
 
 
 def _dependence_order(before: Sequence[Collection[int]]) -> list[int]:
-    """Indices such that each comes after those it depends on, and as given where that leaves a choice."""
+    """Topological order of the items, ties in the given order."""
     try:
         return list(in_order(before))
     except CycleError as error:
-        raise GraphError(f"items depend on each other in a circle: {', '.join(map(str, error.args[1]))}") from error
+        raise GraphError(f"items depend on each other in a cycle: {', '.join(map(str, error.args[1]))}") from error
 
 
 def _reached(order: Sequence[int], before: Sequence[Collection[int]], reading: Collection[int]) -> list[int]:
-    """Those that depend on what is fed, in order."""
+    """Items that depend on an input, in order."""
     found: dict[int, None] = {}
     for index in order:
         if index in reading or any(source in found for source in before[index]):
@@ -107,7 +106,7 @@ def _reached(order: Sequence[int], before: Sequence[Collection[int]], reading: C
 def _place_constants(
     order: Sequence[int], before: Sequence[Collection[int]], varying: Collection[int]
 ) -> tuple[list[int], dict[int, list[int]]]:
-    """Where items go that depend on nothing fed: before everything, or before the one item that reads them."""
+    """Places of items that depend on no input: at the start, or before the only item that reads them."""
     readers: dict[int, set[int]] = {index: set() for index in order}
     for index in order:
         for source in before[index]:
@@ -129,9 +128,9 @@ def _place_constants(
 def _junctions(
     flow_graph: FlowGraph[T], order: Sequence[int], before: Sequence[Collection[int]], reading: Collection[int]
 ) -> dict[int, tuple[int, int]]:
-    """For each item the junctions before and after it, joined by what depends on what.
+    """Junctions before and after each item, connected by the dependencies.
 
-    Where several items read the same several items and nothing else does, all of them meet in one junction.
+    If several items read the same items and nothing else reads these, all of them share one junction.
     """
     present = set(order)
     sources = {index: {source for source in before[index] if source in present} for index in order}

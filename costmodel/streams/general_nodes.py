@@ -1,8 +1,8 @@
-"""Regions of a flow_graph that neither series nor parallel reductions can enter: found by dominators, made general nodes.
+"""General nodes for regions that series and parallel reductions cannot reduce; dominators find the regions.
 
-A region is two junctions, entry and exit, with what lies between them, such that nothing else leads into it or out of
-it. It takes in all that leaves its entry, or all that meets in its exit. Regions lie inside one another or apart; they
-are replaced from the inside out, so that a larger one holds a smaller as a single stream.
+A region lies between two junctions, entry and exit, and has no other link into it or out of it. It holds all that
+leaves its entry, or all that meets in its exit. Regions are nested or disjoint. They are replaced from the inside out,
+so that a larger one holds a smaller one as a single stream.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SingleEntryRegion:
-    """An entry and an exit; `forward` if all that leaves the entry is inside, else all that meets in the exit is."""
+    """Entry and exit; `forward` if all that leaves the entry is inside, else all that meets in the exit is."""
 
     entry: int
     exit: int
@@ -30,7 +30,7 @@ class SingleEntryRegion:
 
 @dataclass(frozen=True, slots=True)
 class _Child(Generic[T]):
-    """A stream of a region, the place of its first item, and the junctions that it joins."""
+    """Stream of a region, the place of its first item, and the junctions that it connects."""
 
     place: int
     node: Node[T]
@@ -39,12 +39,12 @@ class _Child(Generic[T]):
 
 
 def replace_regions(flow_graph: FlowGraph[T]) -> None:
-    """Replaces what series and parallel reductions have left by general streams, until one stream is left."""
+    """Replace the regions that reductions have left by general nodes, until one stream is left."""
     order = flow_graph.order()
     place = {junction: index for index, junction in enumerate(order)}
     for region in find_regions(flow_graph, order):
         if not flow_graph.out[region.entry] or not flow_graph.into[region.exit]:
-            continue  # reduced away with a region inside it
+            continue  # already reduced with a region inside it
         inside = sorted(_inside(flow_graph, region), key=place.__getitem__)
         streams = [_general_stream(flow_graph, part) for part in _parts(flow_graph, inside)]
         for junction in inside:
@@ -55,7 +55,7 @@ def replace_regions(flow_graph: FlowGraph[T]) -> None:
 
 
 def find_regions(flow_graph: FlowGraph[T], order: Sequence[int]) -> list[SingleEntryRegion]:
-    """Regions of a reduced flow_graph, each after those inside it; `order` is that of its junctions."""
+    """Find the regions of a reduced flow graph, inner ones first; `order` is that of its junctions."""
     place = {junction: index for index, junction in enumerate(order)}
     before = Dominators(order, flow_graph.into, flow_graph.out)
     after = Dominators(order[::-1], flow_graph.out, flow_graph.into)
@@ -72,7 +72,7 @@ def find_regions(flow_graph: FlowGraph[T], order: Sequence[int]) -> list[SingleE
 
 
 def _inside(flow_graph: FlowGraph[T], region: SingleEntryRegion) -> set[int]:
-    """The junctions between entry and exit."""
+    """Junctions between entry and exit."""
     links, start = (flow_graph.out, region.entry) if region.forward else (flow_graph.into, region.exit)
     bounds = {region.entry, region.exit}
     found: set[int] = set()
@@ -85,7 +85,7 @@ def _inside(flow_graph: FlowGraph[T], region: SingleEntryRegion) -> set[int]:
 
 
 def _parts(flow_graph: FlowGraph[T], inside: Sequence[int]) -> Iterator[list[int]]:
-    """Junctions that hang together without entry and exit, each part in the order given: branches of one split-join."""
+    """Connected components of a region without entry and exit, in the given order: branches of one split-join."""
     part_of: dict[int, int] = {}
     left = set(inside)
     for start in inside:
@@ -104,7 +104,7 @@ def _parts(flow_graph: FlowGraph[T], inside: Sequence[int]) -> Iterator[list[int
 
 
 def _general_stream(flow_graph: FlowGraph[T], part: Sequence[int]) -> Series[T]:
-    """What touches some junctions as one stream; an empty stream among it is an edge between children and no child."""
+    """Combine the streams at some junctions into one; an empty stream becomes an edge between children."""
     children = sorted(_touching(flow_graph, part), key=lambda child: child.place)
     arriving: defaultdict[int, set[int]] = defaultdict(set)
     for index, child in enumerate(children):
@@ -119,7 +119,7 @@ def _general_stream(flow_graph: FlowGraph[T], part: Sequence[int]) -> Series[T]:
 
 
 def _touching(flow_graph: FlowGraph[T], part: Sequence[int]) -> Iterator[_Child[T]]:
-    """The streams into and out of some junctions that are not empty, each once."""
+    """Non-empty streams into and out of some junctions, each once."""
     members = set(part)
     for junction in part:
         pairs = [(tail, junction) for tail in flow_graph.into[junction]]

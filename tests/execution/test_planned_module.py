@@ -260,7 +260,7 @@ def test_a_plan_that_fails_throughout_is_refused_in_one_line(monkeypatch):
         raise RuntimeError("the device is gone\nand more")
 
     monkeypatch.setattr(regions_module.PlannedProgram, "run", run)
-    with pytest.raises(PlanError, match=r"^the plan fails \(the device is gone\) for \w+; make it anew") as caught:
+    with pytest.raises(PlanError, match=r"^the plan fails \(the device is gone\) for \w+; make it again") as caught:
         public_apply(net, plan, (x,))
     assert "\n" not in str(caught.value)
 
@@ -287,7 +287,7 @@ def test_a_plan_that_is_wrong_throughout_is_refused(monkeypatch):
     prepare = regions_module.prepare
     halved = lambda *args: {name: tensor * 0.5 for name, tensor in prepare(*args).items()}  # noqa: E731
     monkeypatch.setattr(runner, "prepare", halved)
-    with pytest.raises(PlanError, match="computes something else"):
+    with pytest.raises(PlanError, match="computes other outputs"):
         public_apply(net, plan, (x,))
 
 

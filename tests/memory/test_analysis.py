@@ -26,7 +26,7 @@ from costmodel.memory.workspace import (
     convolution_allowance_bytes,
     convolution_workspaces,
     graph_pool_bytes,
-    products_workspace_bytes,
+    matmul_workspace_bytes,
 )
 from costmodel.predictor.group_model import UNMEASURED, GroupModel, none_measured
 from costmodel.predictor.neighbours import in_steps
@@ -313,11 +313,11 @@ class TestAlternatives:
 class TestWorkspace:
     def test_cublas_has_one_a_thread(self) -> None:
         graph = parse(ECHO)
-        assert products_workspace_bytes(graph, "9.0", training=True) == 0  # no product
+        assert matmul_workspace_bytes(graph, "9.0", training=True) == 0  # no product
         product = parse(ECHO.replace("tanh(self=%0)", "mv(self=%0, vec=%0)"))
-        assert products_workspace_bytes(product, "9.0", training=False) == 32 * 2**20
-        assert products_workspace_bytes(product, "9.0", training=True) == 64 * 2**20
-        assert products_workspace_bytes(product, "8.0", training=False) == 4096 * 2 * 1024 + 16 * 8 * 1024
+        assert matmul_workspace_bytes(product, "9.0", training=False) == 32 * 2**20
+        assert matmul_workspace_bytes(product, "9.0", training=True) == 64 * 2**20
+        assert matmul_workspace_bytes(product, "8.0", training=False) == 4096 * 2 * 1024 + 16 * 8 * 1024
 
     def test_channels_last_convolutions_need_no_copies(self) -> None:
         module = nn.Conv2d(4, 8, 3, bias=False)

@@ -161,7 +161,7 @@ def test_a_copy_is_paid_for_by_a_change_of_layout_and_by_nothing_else():
 
 
 class Fixed(RegionCosts):
-    """RegionCosts where channels-last order is worth it for wide convolutions only, and a copy costs what it is told."""
+    """Region costs where channels_last pays for wide convolutions only, and each copy has a fixed cost."""
 
     copy_us = 1.0
 

@@ -12,7 +12,7 @@ from costmodel.capture.executable import capture_exactly
 from costmodel.cli import main as command
 from costmodel.cli.plan import parse_size
 from costmodel.errors import RequestError
-from costmodel.execution.regions import Program, prepare
+from costmodel.execution.regions import PlannedProgram, prepare
 from costmodel.ir import Graph, parse
 from costmodel.ir.subgraph import cut
 from costmodel.measurement.peak_memory import StorageWatch
@@ -52,7 +52,7 @@ def test_a_row_of_regions_holds_what_a_watch_counts(module, rewrites, size, whol
     regions = [region(*ops) for ops in blocks]
     state = dict(net.named_parameters()) | dict(net.named_buffers())
     params = prepare(hoisted, exact, state, torch.device("cpu"))
-    program = Program(hoisted.main, regions, params, {})
+    program = PlannedProgram(hoisted.main, regions, params, {})
     watch = StorageWatch()
     watch.watch([*params.values(), x])
     before = watch.live_bytes

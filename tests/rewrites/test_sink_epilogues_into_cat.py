@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel.capture.executable import capture_exactly
 from costmodel.capture.aten_operators import overload
+from costmodel.capture.executable import capture_exactly
 from costmodel.planning.blocks import find_blocks
 from costmodel.planning.region_costs import RegionCosts, kernels_of
 from costmodel.profiles.profile import load_profile

@@ -154,8 +154,8 @@ class TestDecomposition:
     def test_items_may_come_in_any_order(self) -> None:
         assert list(leaves(stream_tree("cab", [[2], [], [1]]))) == ["a", "b", "c"]
 
-    def test_a_circle_is_refused(self) -> None:
-        with pytest.raises(GraphError, match="items depend on each other in a circle: 1, 2, 1"):
+    def test_a_cycle_is_refused(self) -> None:
+        with pytest.raises(GraphError, match="items depend on each other in a cycle: 1, 2, 1"):
             stream_tree("abc", [[], [2], [1]])
 
     def test_nothing_is_an_empty_pipeline(self) -> None:
