@@ -1,4 +1,4 @@
-"""Records and rendering of a validation; fields are the keys of its JSON."""
+"""What `costmodel validate` says: frozen records whose fields are the keys of its JSON."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _LAYER_COLUMNS = ("layer", "kind", "predicted us", "measured us", "error")
 
 @dataclass(frozen=True, slots=True)
 class ModeResult:
-    """Result of eager execution, a mode, or a plan.
+    """One way of running the model.
 
     Attributes:
-        predicted_ms: predicted latency; None without a prediction.
+        predicted_ms: latency as predicted; None where nothing predicts it.
         measured_ms: median of the rounds' medians, with the 95 % interval of a bootstrap over rounds.
-        speedup: eager latency over this latency, round by round; median and 95 % interval.
-        compile_s: duration of the first call, with Inductor's disk cache as it was.
-        peak_mb: peak memory that torch allocated during a call; None on a CPU.
-        output_error: largest relative error of an output against eager execution.
-        note: reason for a missing measurement.
+        speedup: eager over this one, round by round; its median and 95 % interval.
+        compile_s: what the first call took, Inductor's cache on disk as it was.
+        peak_mb: most memory that torch had allocated during a call; None on a CPU.
+        output_error: largest relative error of an output against eager's.
+        note: why it was not measured, or what is odd about it.
     """
 
     predicted_ms: float | None
@@ -53,14 +53,15 @@ class ModeResult:
 
 @dataclass(frozen=True, slots=True)
 class LayerResult:
-    """Layer of a report, eager or compiled, or region of a plan: predicted beside measured.
+    """One layer of a report, eager or compiled, or one region of a plan, predicted beside measured.
 
     Attributes:
-        name: module of the layer, as in the report; first and last module of a region.
-        kind: kind of the layer's main operator; backend of a region.
-        predicted_us: predicted device time; None without a prediction.
-        measured_us: measured device time: of a layer inside the running model (on a CPU with PyTorch's overhead), of a
-            region alone. None if the pass called other operators than were captured, or the region cannot be measured.
+        name: the module's, as in the report; of a region the first and the last one's.
+        kind: of the layer's main operator; of a region its backend.
+        predicted_us: time on the device; None where nothing predicts it.
+        measured_us: the same, of a layer inside the running model, on a CPU with what PyTorch takes to call its
+            operators, of a region alone. None where a pass called other operators than were captured, or where the
+            region cannot be measured.
     """
 
     name: str
@@ -76,15 +77,15 @@ class LayerResult:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """Predictions beside measurements for one model.
+    """Predicted beside measured, for one model.
 
     Attributes:
-        modes: results of modes and plans, by name.
-        replaced: layers of regions that failed the numerical check and run eagerly.
-        host_speed: launch speed of the host relative to the profile's.
-        layers: eager layers inside the running model; empty unless requested, as the next two.
-        compiled_layers: layers in the default mode.
-        regions: regions of the plan, each alone.
+        modes: and plans, by name.
+        replaced: layers of the plan's regions that computed something else, and so run eagerly.
+        host_speed: of the machine, against the profile's own.
+        layers: eager ones, inside the running model; none unless they were asked for, as those that follow.
+        compiled_layers: those of the default mode.
+        regions: of the plan, each alone.
     """
 
     model: str
@@ -101,7 +102,7 @@ class Validation:
 
     @property
     def worst_error(self) -> float:
-        """Largest error of a predicted speedup; 0 if none was both predicted and measured."""
+        """The largest error of a predicted speedup; 0 where none was both predicted and measured."""
         eager = self.modes["eager"]
         errors = [
             abs(eager.predicted_ms / mode.predicted_ms / mode.speedup - 1)
@@ -111,7 +112,7 @@ class Validation:
         return max(errors, default=0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert the validation to JSON types."""
+        """The comparison as JSON's types."""
         found: dict[str, Any] = plain({"schema": SCHEMA, **asdict(self), "worst_error": self.worst_error})
         return found
 

@@ -1,4 +1,4 @@
-"""Records and rendering of a memory report; fields are the keys of its JSON, in bytes and microseconds."""
+"""What `costmodel memory` says: frozen records whose fields are the keys of its JSON. Bytes, microseconds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class SavedActivations:
-    """Saved activations of one kind of operator: number of tensors, and their bytes."""
+    """What is kept for the backward pass of one kind: how many tensors, and their bytes."""
 
     kind: str
     tensors: int
@@ -44,14 +44,14 @@ class Inference:
     """One forward pass without gradients.
 
     Attributes:
-        peak_bytes: predicted `torch.cuda.max_memory_allocated`: parameters, buffers, inputs, workspace and the largest
-            set of tensors alive at once.
-        peak_at: module that runs at the peak.
-        workspace_bytes: workspace of cuBLAS, part of the peak.
-        convolution_workspace_bytes: largest predicted workspace of a convolution in cuDNN; part of the peak if a
-            convolution runs then.
-        convolution_allowance_bytes: largest workspace that cuDNN may take, depending on its choice of algorithm.
-        graph_pool_bytes: private pool of a CUDA graph of the pass.
+        peak_bytes: what `torch.cuda.max_memory_allocated` would say: parameters, buffers, inputs, workspace and the
+            largest set of tensors alive at once.
+        peak_at: the module that runs then.
+        workspace_bytes: cuBLAS's, part of the peak.
+        convolution_workspace_bytes: the most that cuDNN is predicted to take for a convolution; where the peak is one,
+            part of it.
+        convolution_allowance_bytes: the most that it may take, by the algorithm that it chooses.
+        graph_pool_bytes: the private pool of a CUDA graph of the pass.
     """
 
     peak_bytes: int
@@ -68,13 +68,13 @@ class Training:
 
     Attributes:
         peak_bytes, peak_at, workspace_bytes, convolution_allowance_bytes: as for inference.
-        gradient_bytes: gradients of the trained parameters.
-        optimizer, optimizer_bytes: name and state of the optimizer; part of the peak.
-        between_bytes: bytes alive between the forward and the backward pass.
+        gradient_bytes: of the trained parameters.
+        optimizer, optimizer_bytes: which one, and its state; part of the peak.
+        between_bytes: alive between the forward and the backward pass.
         forward_us: predicted device time of the forward pass.
-        feature_maps: saved activations by the kind of operator that computed them.
-        recomputation: recomputation tensor by tensor.
-        checkpointing: recomputation module by module, as `torch.utils.checkpoint` can do it.
+        feature_maps: by the kind of operator that made them.
+        recomputation: what could be computed again, tensor by tensor.
+        checkpointing: what `torch.utils.checkpoint` can do of it, module by module.
         alternatives: offloading and encoding.
     """
 
@@ -94,16 +94,16 @@ class Training:
 
     @property
     def feature_map_bytes(self) -> int:
-        """Bytes of activations saved for the backward pass."""
+        """Bytes that are kept for the backward pass."""
         return sum(item.nbytes for item in self.feature_maps)
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryFigures:
-    """Memory figures of one model. A pass that was not analysed is None.
+    """The memory of one model. A pass that was not asked for is None.
 
     Attributes:
-        warnings: lines about passes that need more memory than the device has.
+        warnings: passes that need more memory than the device has, one line each.
     """
 
     model: str
@@ -121,7 +121,7 @@ class MemoryFigures:
     warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert the report to JSON types, schema 1."""
+        """The report in JSON's types, schema 1."""
         record = {"schema": SCHEMA, **dataclasses.asdict(self)}
         record["input_shape"] = list(self.input_shape)
         if self.training is not None:
@@ -144,7 +144,7 @@ def _recomputation(found: Recomputation) -> dict[str, Any]:
 
 
 class MemoryReport(MemoryFigures):
-    """Memory figures of one model, printed as a table."""
+    """The memory of one model, which prints itself as a table."""
 
     __slots__ = ()
 
@@ -227,8 +227,8 @@ def _training_sections(step: Training) -> list[Section]:
 
 
 def _way(name: str, saved: int, moved: int, busy_us: float, added_us: float) -> tuple[str, ...]:
-    rewrites = megabytes(moved) if moved else "-"
-    return (name, megabytes(saved), rewrites, milliseconds(busy_us / 1e3), milliseconds(added_us / 1e3))
+    moves = megabytes(moved) if moved else "-"
+    return (name, megabytes(saved), moves, milliseconds(busy_us / 1e3), milliseconds(added_us / 1e3))
 
 
 def notes(report: MemoryFigures) -> list[str]:

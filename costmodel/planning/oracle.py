@@ -24,7 +24,7 @@ TOLERANCE = 1e-9
 
 
 class Costs(Protocol):
-    """What choices cost, in any one block of measure."""
+    """Costs of choices, all in one unit of measure."""
 
     def choices(self, block: int) -> Sequence[Choice]:
         """Ways to run a block, at least one."""

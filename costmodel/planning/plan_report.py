@@ -1,4 +1,4 @@
-"""Report of a plan: latencies and a table of its regions."""
+"""Rendering of a plan: a table of its regions, and the same rows for files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from costmodel.report.sections import Sheet, _render
 
 
 def render_plan(plan: Plan, format: str = "table", width: int | None = None) -> str:  # noqa: A002
-    """Render a plan: predicted latency beside every mode, then the regions in order; CSV holds the regions.
+    """A plan: predicted latency against every mode, then its regions in order; CSV holds the regions.
 
     Raises:
         RequestError: unknown format.
@@ -18,7 +18,7 @@ def render_plan(plan: Plan, format: str = "table", width: int | None = None) -> 
 
 
 def plan_sheet(plan: Plan) -> Sheet:
-    """Build the tables and notes of a plan."""
+    """What a plan's reader is shown."""
     planned = plan.latency_ms["plan"]
     best = min((ms for mode, ms in plan.latency_ms.items() if mode != "plan"), default=planned)
     latencies = [(mode, milliseconds(ms), times(ms / planned)) for mode, ms in plan.latency_ms.items()]
@@ -34,28 +34,22 @@ def plan_sheet(plan: Plan) -> Sheet:
         )
         for index, region in enumerate(plan.regions)
     ]
-    rewrites = ", ".join(map(_rewrite_text, plan.rewrites)) or "none"
-    search = "; cuDNN searches its algorithms" if plan.search else ""
+    moves = ", ".join(map(_move, plan.rewrites)) or "none"
+    side = f" of {plan.streams} lanes side by side" if plan.streams > 1 else ""
+    search = "; cuDNN's algorithms are searched" if plan.search else ""
     needs = "" if plan.memory_bytes is None else f"; a call needs about {plan.memory_bytes / 2**20:.0f} MiB"
-    launch = f"{_launch_text(plan)}{search}"
-    notes = [f"graph rewrites: {rewrites}; {launch}; compiling takes about {plan.build_s:.0f} s{needs}"]
+    launch = f"launched as one {plan.launch}{side}{search}"
+    notes = [f"moves: {moves}; {launch}; compiling takes about {plan.build_s:.0f} s{needs}"]
     faults = "".join(f"{text}; " for text in plan.warnings)
     gain = f"{times(best / planned)} the speed of the best mode, predicted"
     title = f"plan for {plan.model} on {plan.hardware}: {faults}{gain}"
-    columns = ("region", "layer", "count", "backend", "stream", "us", "why")
+    columns = ("region", "layer", "count", "backend", "lane", "us", "why")
     return Sheet(
         title, (("latency", ("mode", "latency ms", "of plan"), latencies), ("regions", columns, regions)), notes
     )
 
 
-def _launch_text(plan: Plan) -> str:
-    if plan.launch != "graph":
-        return "launched call by call"
-    side = f" on {plan.streams} streams" if plan.streams > 1 else ""
-    return f"launched as one CUDA graph{side}"
-
-
-def _rewrite_text(text: str) -> str:
-    """Name of a rewrite, with the number of its places unless it is applied everywhere."""
+def _move(text: str) -> str:
+    """A move, and at how many places it is made, if not at all of them."""
     name, _, places = text.partition(":")
     return f"{name} at {places.count(',') + 1}" if places else name
