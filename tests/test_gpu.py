@@ -1,4 +1,4 @@
-"""What only a GPU can show: timing under CUDA-graph replay, the sweep on a device, ATen's choice of batch norm."""
+"""Tests that need a GPU: timing by CUDA graphs, a sweep on a device, plans in CUDA graphs, ATen's batch norm."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ print(len(result.layers), sum(layer.measured_us for layer in result.layers) / wh
 
 
 def run_apart(code: str) -> str:
-    """What code prints in a process of its own, which may come out of it unfit for anything else."""
+    """Output of code in a process of its own, which may leave CUDA unusable."""
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -113,7 +113,7 @@ def test_time_grows_as_the_plan(work, count):
 
 @pytest.mark.slow
 def test_a_plan_of_100000_regions_is_checked():
-    """What was quadratic in this took minutes."""
+    """Quadratic steps took minutes here."""
     count = 100_000
     plan, graph = plan_of(count), chain(count)
     assert plan.check(graph).check_regions(graph) is plan

@@ -65,7 +65,7 @@ def made(kind: str, module: nn.Module) -> nn.Module:
 
 
 def ran_planned(module: nn.Module) -> bool:
-    """Whether the programs of an applied module are those of its present state."""
+    """Whether the programs of an applied module were made of its present state."""
     runner = module._runner()
     return bool(runner.ready) and not runner._snapshot.has_changed()
 
@@ -346,7 +346,7 @@ def test_casts_are_as_the_originals_or_refused_before_anything_changes(convert, 
         same(converted(X.to(dtype)), reference(X.to(dtype)))
 
 
-def test_moves_are_refused_and_conversions_to_the_same_are_not():
+def test_device_moves_are_refused_and_conversions_to_the_same_are_not():
     module = applied(ConvNet())
     for convert in (
         lambda: module.to("meta"),

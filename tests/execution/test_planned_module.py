@@ -1,4 +1,4 @@
-"""Plans carried out on the CPU: same results, the original untouched, and clear refusals."""
+"""Plans applied on the CPU: equal outputs, an unchanged original, and clear refusals."""
 
 import copy
 from dataclasses import replace
@@ -23,7 +23,7 @@ from tests.rewrites.test_registry import Net
 
 
 def plan_for(module: nn.Module, inputs, backend="eager", rewrites=tuple(REWRITES), cuts=None) -> Plan:
-    """A plan that runs every block alike."""
+    """Plan that runs every block by one backend."""
     exact = capture_exactly(module, inputs, "m")
     main = hoist_constants(apply_rewrites(exact.graph, rewrites)).main
     regions = tuple(Region(backend, block.ops, (), 1.0) for block in find_blocks(main))
@@ -44,7 +44,7 @@ class Fork(nn.Module):
 
 
 class Nested(nn.Module):
-    """Several inputs, and a nested result with something that is no tensor."""
+    """Several inputs, and a nested result with an object that is not a tensor."""
 
     def forward(self, x, y):
         return {"sum": x + y, "both": [torch.relu(x), 3], "again": x + y}
@@ -66,7 +66,7 @@ class Overwrites(nn.Module):
 
 
 class Masked(nn.Module):
-    """Adds a mask that it writes piece by piece, and positions: both made of numbers alone, where its input lies."""
+    """Adds a mask that it fills slice by slice, and positions: both factory results on the input's device."""
 
     def forward(self, x):
         mask = x.new_zeros(x.shape[1:])
@@ -305,7 +305,7 @@ def test_relative_errors(got, expected, error):
     assert numerics.relative_error(torch.tensor(got), torch.tensor(expected)) == pytest.approx(error)
 
 
-def test_the_gate_allows_what_eager_execution_does_and_little_more():
+def test_the_numerical_check_allows_the_error_of_eager_execution_and_little_more():
     exact = [torch.ones(4, dtype=torch.float64)]
     eager = [torch.full((4,), 1.001)]
     assert numerics.passes(lambda: [torch.full((4,), 1.0039)], eager, exact)

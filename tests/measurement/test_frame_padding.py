@@ -1,4 +1,4 @@
-"""Frames that take room on Python's stack."""
+"""Padding frames on Python's stack."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ REAL: tuple[tuple[Callable[[], nn.Module], tuple[int, ...]], ...] = ((Residual, 
 
 
 def of_training(module: nn.Module, *shape: int) -> tuple[Graph, tuple, int, int]:
-    """The graph of a training step, what it saved_tensors, its peak, and what is alive between the passes."""
+    """The graph of a training step, its saved tensors, its peak, and the bytes alive between the passes."""
     x = torch.empty(shape, device="meta")
     graph, state = capture(module, (x,), training=True), state_of(module, (x,))
     saved = saved_tensors(graph, state.trainable)
@@ -248,7 +248,7 @@ class TestRecompute:
         found = recompute(graph, saved_tensors(graph, {"w"}), lambda op: 1.0)
         assert (found.values, found.saved_bytes, found.added_us) == ((), 0, 0.0)
 
-    def test_feature_maps_of_a_shared_source_move_together(self) -> None:
+    def test_activations_with_a_common_source_are_chosen_together(self) -> None:
         """Two results of 4096 bytes from one source of 6144: each alone would cost more, both together less."""
         graph = parse("""graph shared {
           input %x: float32[1536]
@@ -268,7 +268,7 @@ class TestRecompute:
     @given(
         st.lists(st.sampled_from(["exp", "sigmoid", "neg", "mv", "gelu", "mul"]), min_size=1, max_size=12), st.data()
     )
-    def test_the_stash_never_grows(self, kinds: list[str], data: st.DataObject) -> None:
+    def test_saved_bytes_never_grow(self, kinds: list[str], data: st.DataObject) -> None:
         vector, matrix = TensorType("float32", (256,)), TensorType("float32", (256, 256))
         values, made, names = (Value("x", vector), Value("w", matrix, "param")), [], ["x"]
         for kind in ("mv", *kinds):
@@ -284,14 +284,14 @@ class TestRecompute:
         assert found.stashed_after <= found.stashed_before
         assert (found.saved_bytes > 0) == bool(found.values)
 
-    def test_regions_never_stash_more(self) -> None:
+    def test_checkpointing_never_saves_more_bytes(self) -> None:
         graph, saved, *_ = of_training(Residual(), 4, 3, 16, 16)
         chosen = choose_modules(graph, saved, lambda op: 1.0)
         assert chosen.need_bytes <= chosen.stashed_before
 
 
 class TestAlternatives:
-    def test_offloading_is_priced_by_the_bus(self) -> None:
+    def test_offloading_takes_the_time_of_the_link(self) -> None:
         graph = parse(ECHO)
         found = {item.name: item for item in alternatives(graph, saved_tensors(graph, {"w"}), 0.1, 1e6)}
         one_way = 8192 / BUSES["pcie"]  # 0.149 us; 0.1 us of it hide in the forward pass, all in the backward pass

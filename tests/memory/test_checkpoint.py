@@ -1,4 +1,4 @@
-"""Checkpointing plans: the file, and that applying one keeps every number and fewer bytes."""
+"""Checkpointing plans: file format, equal outputs and gradients, and fewer bytes saved."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def step(module: nn.Module, owner: nn.Module) -> tuple[list[torch.Tensor], list[
 
 
 class TestApply:
-    def test_gradients_and_buffers_are_equal_and_the_stash_is_smaller(self) -> None:
+    def test_gradients_and_buffers_are_equal_and_fewer_activations_are_saved(self) -> None:
         torch.manual_seed(0)
         original = nn.Sequential(block(), block(), block())
         other = copy.deepcopy(original)

@@ -1,4 +1,4 @@
-"""Blocks, regions and cuDNN's fused form, by hand."""
+"""Blocks, regions and fused convolutions of cuDNN, by hand."""
 
 import pytest
 import torch

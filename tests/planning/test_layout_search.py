@@ -1,4 +1,4 @@
-"""Layout by unit: the copies that a plan makes, exact in float64, and the oracle's choice against brute force."""
+"""Layouts of convolutions: copies in the graph, equal outputs in float64, and the oracle against brute force."""
 
 import itertools
 import random
@@ -96,7 +96,7 @@ class Standardised(nn.Module):
 
 
 def test_a_weight_that_is_a_view_of_what_is_computed_once():
-    """In plain order the view is taken at each pass, in the other the copied weight is computed once."""
+    """In nchw the view is made in each pass; in channels_last the copied weight is hoisted."""
     graph, _ = captured(Standardised(), torch.empty(2, 3, 8, 8))
     profile = load_profile("nvidia-h200")
     plain, last = (
@@ -111,7 +111,7 @@ def test_a_weight_that_is_a_view_of_what_is_computed_once():
 
 @dataclass
 class Drawn:
-    """Costs of units in one layout, drawn by a seed, as `BlockCosts` has them."""
+    """Costs of blocks in one layout, drawn by a seed, with the interface of `BlockCosts`."""
 
     seed: int
     layout: str
@@ -175,7 +175,7 @@ class Fixed(RegionCosts):
 
 @pytest.mark.parametrize(("copy_us", "expected"), [(1.0, 2), (20.0, 0)])
 def test_convolutions_are_chosen_by_hand(copy_us, expected):
-    """5 us where the order suits, else 10: 25 in plain order; 15, the last in plain order, and two copies."""
+    """5 us in the better layout, else 10: 25 in nchw; 15 with the last in nchw, plus two copies."""
     graph, _ = captured(Row(), torch.empty(2, 3, 8, 8))
     profile = load_profile("nvidia-h200")
     plain, last = (Fixed(hoist_constants(apply_rewrites(graph, rewrites)).main, profile) for rewrites in (PLAIN, LAST))

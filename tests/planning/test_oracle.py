@@ -24,7 +24,7 @@ from costmodel.planning.series_parallel import (
 
 @dataclass
 class Random:
-    """Costs drawn by a seed; `fork` is what starting branches side by side costs, infinite for never."""
+    """Costs drawn by a seed; `fork` is the cost of running branches side by side, infinite for never."""
 
     seed: int
     ways: int = 2
@@ -47,7 +47,7 @@ class Random:
 
 
 def cost_by_definition(tree, made, costs):
-    """A decision's cost, straight from the meaning of the tree."""
+    """Cost of a decision, computed directly from the definition of the tree."""
 
     def walk(pipeline, last, end):
         total = 0.0
@@ -112,7 +112,7 @@ def test_no_other_strategy_is_cheaper_and_the_bound_is_one(tree, seed):
 
 @dataclass
 class Table:
-    """Two ways of running each block, and a price for every switch between them."""
+    """Two ways of running each block, and a cost for every switch between them."""
 
     eager: tuple[float, ...]
     compiled: tuple[float, ...]
@@ -167,7 +167,7 @@ def test_branches_run_side_by_side_where_that_is_less():
     assert decide(tree, Forking(short, short)).cost == 1 + 1.5 + 1 + 1  # 2.5 in turn, 3.5 together
 
 
-def test_a_large_tangle_is_searched_unit_by_unit(monkeypatch):
+def test_a_large_dag_is_searched_block_by_block(monkeypatch):
     count = 7
     tree = block_tree(count, [(i, j) for i in range(count) for j in range(i + 1, count)])
     assert "BlockDag" in repr(tree)
@@ -178,7 +178,7 @@ def test_a_large_tangle_is_searched_unit_by_unit(monkeypatch):
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10**6))
-def test_a_large_tangle_ends_with_the_best_of_plain_descents_from_every_choice(seed):
+def test_a_large_dag_gets_the_best_of_plain_descents_from_every_choice(seed):
     count = 6
     tree = block_tree(count, [(i, j) for i in range(count) for j in range(i + 1, count)])
     ends, inside = (0, 5), (1, 2, 3, 4)
@@ -206,6 +206,6 @@ def test_a_large_tangle_ends_with_the_best_of_plain_descents_from_every_choice(s
         assert decide(tree, costs).cost == pytest.approx(min(found))
 
 
-def test_a_row_of_five_thousand_units():
+def test_a_row_of_five_thousand_blocks():
     tree = BlockPipeline(tuple(map(BlockLeaf, range(5000))))
     assert decide(tree, Table((2.0,) * 5000, (1.0,) * 5000, 1.0)).cost == 5000.0

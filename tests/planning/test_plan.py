@@ -1,4 +1,4 @@
-"""Plan files: what is written is read, and what is not a plan is refused by name."""
+"""Plan files: round trip, and refusal of files that are not plans."""
 
 import json
 import pickle
@@ -110,7 +110,7 @@ def test_a_damaged_plan_is_refused_by_name(tmp_path, change, message):
 
 
 class Trap:
-    """What unpickling would run."""
+    """Function that unpickling would call."""
 
     def __reduce__(self):
         return (pytest.fail, ("the file was executed",))

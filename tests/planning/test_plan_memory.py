@@ -1,4 +1,4 @@
-"""Memory of plans: as a watch over storages counts it, by hand, and as a limit."""
+"""Memory of plans: against watched storages, by hand, and as a limit."""
 
 import itertools
 import math
@@ -74,7 +74,7 @@ DIAMOND = parse("""graph g {
 }""")
 
 
-def test_lanes_share_no_memory_by_hand():
+def test_streams_share_no_memory_by_hand():
     # sizes in KiB: 0: 1, 1: 2, 2: 4, 3: 2, 4: 1, 5: 1
     row = [region(str(number)) for number in range(6)]
     # alive while each runs: 0; 0 1; 0 1 2 -> 7; 1 2 3 -> 8; 2 3 4 -> 7; 4 5

@@ -1,4 +1,4 @@
-"""Plans made from the shipped profile's predictions: whole, checked, and no worse than what they are made of."""
+"""Plans by the shipped profile: complete, checked, and no slower than the decisions that they are chosen from."""
 
 import random
 from dataclasses import replace
@@ -50,7 +50,7 @@ def test_the_same_plan_is_made_again(squeezenet, plan):
 
 
 def test_rounding_decides_nothing(monkeypatch):
-    """Another CPU, or number of threads, predicts kernels with other last digits."""
+    """Noise in the last digits of predictions, as between CPUs or numbers of threads."""
     loaded = zoo.load("squeezenet1_1", batch_size=1)
 
     def made():
@@ -104,7 +104,7 @@ def test_a_plan_for_a_cpu_has_neither_cudnn_nor_a_graph():
     assert (gpu.on_cpu, cpu.on_cpu) == (False, True)
 
 
-def test_prices_are_sums_over_kernels():
+def test_region_costs_are_sums_over_kernels():
     graph = main_graph()
     profile = load_profile("nvidia-h200")
     region_costs = RegionCosts(graph, profile)
@@ -123,7 +123,7 @@ def test_prices_are_sums_over_kernels():
 
 
 @pytest.mark.parametrize("first", ["eager", "inductor"])
-def test_an_operator_alone_is_priced_as_what_runs_it(first: str):
+def test_an_operator_alone_costs_what_its_kernel_costs(first: str):
     pool = nn.MaxPool2d(3, 1, 1)
     graph = capture_exactly(pool.eval(), (torch.empty(1, 64, 28, 28),), "pool").graph
     profile = load_profile("nvidia-h200")
@@ -140,7 +140,7 @@ def test_an_operator_alone_is_priced_as_what_runs_it(first: str):
     assert found["eager"] != found["inductor"]
 
 
-def test_sums_of_prices_are_exact_in_any_order():
+def test_sums_of_region_costs_are_exact_in_any_order():
     graph = main_graph()
     region_costs = RegionCosts(graph, load_profile("nvidia-h200"))
     blocks = find_blocks(graph)

@@ -1,4 +1,4 @@
-"""The search of rewrites against brute force, where each place is worth what it is worth."""
+"""Search of rewrites against brute force, with an independent value for each place."""
 
 import itertools
 import random
@@ -22,7 +22,7 @@ PLACES = {name: REWRITES[name].places(apply_rewrites(GRAPH, FOLD)) for name in P
 
 
 def chosen(rewrites):
-    """Which rewrite is made at which place."""
+    """Pairs of a rewrite and a place where it is applied."""
     found = set()
     for text in rewrites:
         name, _, listed = text.partition(":")
@@ -31,14 +31,14 @@ def chosen(rewrites):
     return found
 
 
-def test_the_graph_has_places_for_every_move():
+def test_the_graph_has_places_for_every_rewrite():
     assert [len(PLACES[name]) for name in PLACED] == [2, 1, 2]
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10**6))
 def test_places_are_chosen_as_brute_force_does_where_they_are_independent(seed):
-    """Values of 100 and up to 1 more or less a place, so that nothing is hopeless."""
+    """Values of 100, plus or minus up to 1 for each place, so that no rewrite is hopeless."""
     pairs = [(name, place) for name in PLACED for place in PLACES[name]]
     gain = {pair: random.Random(f"{seed} {pair}").uniform(-1, 1) for pair in pairs}
 
@@ -70,7 +70,7 @@ def test_of_values_that_differ_by_rounding_the_first_is_the_least():
     assert least(["a", "b"], {"a": 1.0 + 1e-5, "b": 1.0}.__getitem__) == "b"
 
 
-def test_a_move_that_changes_nothing_but_rounding_is_not_made():
+def test_a_rewrite_that_changes_nothing_but_rounding_is_not_applied():
     sizes: dict[tuple[str, ...], float] = {}
 
     def value(rewrites):

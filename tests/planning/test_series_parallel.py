@@ -1,4 +1,4 @@
-"""Stream trees: shapes by hand, and on random graphs what must hold of any."""
+"""Series-parallel trees of blocks: shapes by hand, and properties on random graphs."""
 
 from collections.abc import Iterator
 
@@ -69,7 +69,7 @@ def test_trees_by_hand(count, edges, tree):
 
 
 def edges_of(tree: BlockPipeline) -> set[tuple[int, int]]:
-    """Every (producer, consumer) that a tree stands for."""
+    """Every (producer, consumer) of a tree."""
     return set(_edges(tree, SOURCE, None))
 
 
@@ -102,7 +102,7 @@ def graphs(draw) -> tuple[int, list[tuple[int, int]]]:
 
 @st.composite
 def series_parallel(draw) -> tuple[int, list[tuple[int, int]]]:
-    """A graph made by putting graphs behind and beside each other."""
+    """Random graph composed in series and in parallel."""
     edges: list[tuple[int, int]] = []
     counter = iter(range(10_000))
 
@@ -123,7 +123,7 @@ def series_parallel(draw) -> tuple[int, list[tuple[int, int]]]:
 
 
 @given(graphs())
-def test_a_tree_has_every_unit_once_and_every_edge(graph):
+def test_a_tree_has_every_block_once_and_every_edge(graph):
     count, edges = graph
     tree = block_tree(count, edges)
     consumers, producers = {end for _, end in edges}, {start for start, _ in edges}
@@ -137,14 +137,14 @@ def test_a_tree_has_every_unit_once_and_every_edge(graph):
 
 
 @given(series_parallel())
-def test_a_series_parallel_graph_has_no_tangle(graph):
+def test_a_series_parallel_graph_has_no_dag(graph):
     count, edges = graph
     tree = block_tree(count, edges)
     assert "BlockDag" not in repr(tree)
     assert edges_of(tree) == {(SOURCE, 0), *edges}
 
 
-def test_ten_thousand_units_in_a_row_of_residuals():
+def test_ten_thousand_blocks_in_a_row_of_residuals():
     edges = [(i, i + 1) for i in range(9999)] + [(i, i + 2) for i in range(0, 9998, 2)]
     tree = block_tree(10_000, edges)
     assert edges_of(tree) == {(SOURCE, 0), *edges}

@@ -1,4 +1,4 @@
-"""Convolutions of one pixel as products: what is rewritten, by hand, and that it computes the same."""
+"""1x1 convolutions on 1x1 images as matmuls: rewritten operators by hand, and equal outputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ output_padding=[0, 0], groups=1) : float16[4,8,1,1]
 
 
 class Squeezed(nn.Module):
-    """Squeeze-and-excitation: channels scaled by what two convolutions make of their means."""
+    """Squeeze-and-excitation: channels scaled by two convolutions of their means."""
 
     def __init__(self, channels: int, inner: int, bias: bool = True) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ def test_the_product_by_hand():
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (("[4,6,1,1]", "[4,6,2,2]"), "an image of four pixels"),
+        (("[4,6,1,1]", "[4,6,2,2]"), "2x2 images"),
         (("[8,6,1,1]", "[8,6,3,3]"), "a kernel of nine"),
         (("[8,6,1,1]", "[8,3,1,1]"), "two groups"),
         (("param %w", "input %w"), "a weight that is known at run time only"),

@@ -1,4 +1,4 @@
-"""SiblingConv convolutions merged: exact in float64, by hand, with every copy in the graph, and only where it pays."""
+"""Merged sibling convolutions: exact in float64, by hand, with every copy in the graph, and only if it pays."""
 
 from dataclasses import replace
 
@@ -161,8 +161,8 @@ def test_layouts_of_pieces_are_those_of_torch(shape, count, layout):
     assert layout_of_channels(replace(kind, layout="strided"), count) == "strided"
 
 
-def test_copies_are_priced():
-    """Each piece that a library call reads is a kernel of its own that reads rows of its channels."""
+def test_copies_have_a_cost():
+    """Each piece that a library call reads is copied by a kernel of its own."""
     main = hoist_constants(apply_rewrites(two(batch=32), ("channels_last", "merge_sibling_convs"))).main
     copy = [op.name for op in main.ops if op.base in ("slice", "clone") and op.type.shape[1] == 5]
     (kernel,) = kernels_of(main, copy, "eager")

@@ -1,4 +1,4 @@
-"""Rewrites and freezing: what they rewrite, by hand, and that they compute the same."""
+"""Graph rewrites and hoisting of constants: rewritten operators by hand, and equal outputs."""
 
 import pytest
 import torch
@@ -38,7 +38,7 @@ def computing(graph: Graph) -> list[str]:
 
 
 def run(graph: Graph, values: dict[str, torch.Tensor]) -> torch.Tensor:
-    """A graph's first output, its constant part computed first."""
+    """First output of a graph, after its hoisted part."""
     hoisted = hoist_constants(graph)
     given = build_module(hoisted.preparation)(*[values[value.name] for value in hoisted.preparation.values])
     new = [value.name for value in hoisted.main.values if value.role == "param" and value.name not in values]
@@ -102,7 +102,7 @@ class Net(nn.Module):
     "rewrites", [(), ("fold_batch_norm",), ("channels_last",), ("fold_batch_norm", "channels_last")]
 )
 @pytest.mark.parametrize("bias", [False, True])
-def test_moves_compute_the_same(rewrites, bias):
+def test_rewrites_compute_the_same(rewrites, bias):
     torch.manual_seed(0)
     net, x = Net(bias).eval(), torch.randn(2, 3, 6, 6)
     exact = capture_exactly(net, (x,), "net")

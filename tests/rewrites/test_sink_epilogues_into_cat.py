@@ -1,4 +1,4 @@
-"""Epilogues computed by a concatenation: exact in float64, one kernel for all, priced so, and only where it pays."""
+"""Epilogues sunk into a concatenation: exact in float64, one kernel, with its cost, and only if it pays."""
 
 import pytest
 import torch
@@ -38,7 +38,7 @@ def captured(net: nn.Module, x: torch.Tensor):
 
 @pytest.mark.parametrize("before", [(), ("channels_last",), ("channels_last", "merge_sibling_convs")])
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_moved_epilogues_compute_what_eager_does_in_float64(before, count):
+def test_sunk_epilogues_compute_what_eager_does_in_float64(before, count):
     torch.manual_seed(0)
     net, x = Fire().double(), torch.randn(2, 3, 7, 7, dtype=torch.float64)
     graph, values = captured(net, x)
@@ -71,7 +71,7 @@ def test_blocks_and_kernels_by_hand():
     assert kernel.backend == "triton"
 
 
-def test_the_price_of_a_concatenation_hardly_knows_of_epilogues():
+def test_epilogues_hardly_change_the_cost_of_a_concatenation():
     """The same bytes are read and written: one kernel with the epilogues takes what the concatenation alone does."""
     graph, _ = captured(Fire(), torch.empty(32, 3, 56, 56))
     plain = hoist_constants(apply_rewrites(graph, ("channels_last",))).main
@@ -97,7 +97,7 @@ def test_the_price_of_a_concatenation_hardly_knows_of_epilogues():
         pytest.param(lambda m, y: torch.cat([torch.relu(m.one(y)), *[y] * 8], 1), id="more than eight"),
     ],
 )
-def test_what_is_not_moved(body):
+def test_epilogues_that_are_not_sunk(body):
     class Body(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -112,7 +112,7 @@ def test_what_is_not_moved(body):
 
 
 def test_atens_fused_kernel_cannot_write_into_a_part():
-    """Why the rewrite is made as it is: only the bare convolution has a kernel that writes where it is told."""
+    """Reason for the rewrite: only the bare convolution has a kernel that writes into a given tensor."""
     for name, copies in (("cudnn_convolution_relu.out", True), ("cudnn_convolution.out", False)):
         overload(name)
         generated = torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CompositeExplicitAutograd")

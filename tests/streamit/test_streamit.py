@@ -48,7 +48,7 @@ SPREAD = FilterSplitJoin((rated(2, 1), rated(3, 1)), (3, 2))
 
 
 def work(stream: Filter, window: Sequence[float]) -> list[float]:
-    """Sums of what is looked at, as often as wanted; the study's adder (figure 2.5) and its moving average (2.6)."""
+    """Filter that pushes the sum of its window; the study's adder (figure 2.5) and its moving average (2.6)."""
     return [sum(window) / (3 if stream is AVERAGE else 1)] * stream.push
 
 
@@ -102,7 +102,7 @@ class TestRates:
 
 @st.composite
 def programs(draw: st.DrawFn, depth: int = 3) -> Stream:
-    """Programs that balance: a joiner's weights are what its branches make of one round."""
+    """Programs with a steady state: joiner weights equal the items that branches push in one round."""
     kind = draw(st.sampled_from(("filter", "pipeline", "split-join"))) if depth else "filter"
     if kind == "filter":
         pop = draw(st.integers(1, 3))
