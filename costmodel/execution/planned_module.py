@@ -74,7 +74,9 @@ def apply(
 def _refuse_names(module: nn.Module) -> None:
     """Refuse a module with an attribute that an applied module uses itself, or with hooks around its forward pass."""
     if taken := [name for name in _NAMES if hasattr(module, name)]:
-        raise PlanError(f"{type(module).__name__} has an attribute {taken[0]!r}, as an applied module has; rename it")
+        raise PlanError(
+            f"{type(module).__name__} has an attribute {taken[0]!r}, which an applied module needs itself; rename it"
+        )
     if any(getattr(module, kind, None) for kind in FORWARD_HOOKS):
         raise PlanError(f"{type(module).__name__} has a forward hook; remove it, and register it on the applied module")
 
@@ -162,7 +164,7 @@ class Planned(Specialized):
             made = fn(torch.empty(0, dtype=dtype, device=device))
             if (made.dtype, made.device) != (dtype, device):
                 raise PlanError(
-                    f"a plan is for weights as they are, {dtype} on {device}; convert the original "
+                    f"a plan is for weights in {dtype} on {device}; convert the original "
                     "module, make a plan for it and apply that"
                 )
         return super()._apply(fn, recurse)  # type: ignore[no-any-return, no-untyped-call]

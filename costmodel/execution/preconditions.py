@@ -23,7 +23,7 @@ def device_of(module: nn.Module, inputs: Inputs) -> torch.device:
     devices = {tensor.device for tensor in held or Arguments.of(inputs).tensors()}
     if len(devices) != 1 or torch.device("meta") in devices:
         found = ", ".join(sorted(map(str, devices))) or "no device"
-        raise PlanError(f"the module's parameters must lie on one device to run there; they lie on {found}")
+        raise PlanError(f"the module's parameters must be on one device to run there; they are on {found}")
     return devices.pop()
 
 

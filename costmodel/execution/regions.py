@@ -219,7 +219,7 @@ def prepare(
         PlanError: a constant has no values.
     """
     if lost := next((key for key, tensor in exact.constants.items() if tensor.is_meta), None):
-        raise PlanError(f"{exact.graph.name} reads a tensor ({lost}) that is no parameter; register it as a buffer")
+        raise PlanError(f"{exact.graph.name} reads a tensor ({lost}) that is not a parameter; register it as a buffer")
     known = {key: tensor.detach() for key, tensor in state.items()}
     known |= {key: tensor.to(device) for key, tensor in exact.constants.items()}
     with torch.no_grad():

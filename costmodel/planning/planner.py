@@ -58,7 +58,7 @@ def make_plan(
         ProfileError: the profile is damaged or of another version.
     """
     if strategy not in STRATEGIES:
-        raise RequestError(f"no strategy is called {strategy!r}; choose one of {', '.join(STRATEGIES)}")
+        raise RequestError(f"unknown strategy {strategy!r}; choose one of {', '.join(STRATEGIES)}")
     wanted = wanted or Objective()
     rewrites, found = _choose(_candidates(graph, profile, strategy, wanted), wanted, graph.name)
     return Plan(

@@ -335,7 +335,7 @@ def test_casts_are_as_the_originals_or_refused_before_anything_changes(convert, 
     expected = original(X)
     module = made(kind, original)
     if kind == "applied":
-        with pytest.raises(PlanError, match=r"^a plan is for weights as they are, torch.float32 on cpu; convert"):
+        with pytest.raises(PlanError, match=r"^a plan is for weights in torch.float32 on cpu; convert"):
             getattr(module, convert)()
         same(module(X), expected)
         same(original(X), expected)
@@ -468,7 +468,7 @@ def test_a_weight_that_a_hook_of_torch_computes_stays_current():
 def test_a_name_that_an_applied_module_needs_is_refused():
     net = ConvNet()
     net.plan = "mine"
-    with pytest.raises(PlanError, match="an attribute 'plan', as an applied module has; rename it"):
+    with pytest.raises(PlanError, match="an attribute 'plan', which an applied module needs itself; rename it"):
         applied(net)
 
 

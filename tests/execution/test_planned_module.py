@@ -213,7 +213,7 @@ def test_plans_that_do_not_fit_are_refused():
         public_apply(net, plan, (torch.randn(3, 3, 6, 6),))
     with pytest.raises(PlanError, match="plan for the CPU"):
         public_apply(net, replace(plan, regions=(replace(plan.regions[0], backend="cudnn"), *plan.regions[1:])), (x,))
-    with pytest.raises(PlanError, match="must lie on one device"):
+    with pytest.raises(PlanError, match="must be on one device"):
         public_apply(net.to("meta"), plan, (x,))
 
 

@@ -463,7 +463,7 @@ class TestRefusals:
     def test_a_tensor_whose_values_are_not_known(self) -> None:
         values = "input %x: float32[4]\n  param %w: float32[4]"
         graph = parse(f"graph g {{\n  {values}\n  %a = mul.Tensor(self=%x, other=%w) : float32[4]\n  return %a\n}}")
-        with pytest.raises(GraphError, match="%w is no parameter or buffer of the module"):
+        with pytest.raises(GraphError, match="%w is not a parameter or buffer of the module"):
             run_graph(graph, {}, (torch.ones(4),))
 
     def test_an_operator_that_torch_lacks(self) -> None:
