@@ -65,34 +65,34 @@ class _Step:
     _gradients: dict[Ref, _Gradient] = field(init=False)
 
     def __post_init__(self) -> None:
-        blocks = storages(self.graph)
+        storage_of = storages(self.graph)
         self._needs = needing_gradient(self.graph, self.trainable)
         self._extra = {entry.op: entry.extra_bytes for entry in self.saved}
         self._gradients = {}
         gone = overwritten(self.graph, versions(self.graph))
         first_saver: dict[Storage, int] = {}
         for entry in reversed(self.saved):
-            first_saver.update((blocks[ref], entry.op) for ref in entry.values if ref not in gone)
+            first_saver.update((storage_of[ref], entry.op) for ref in entry.values if ref not in gone)
             # autograd copies a saved tensor that an operator overwrites
             copies = sum(rounded(self.graph.type_of(ref).nbytes) for ref in entry.values if ref in gone)
             self._extra[entry.op] += copies
         self._dies, self._born, self._releases = {}, {}, {}
-        for block in set(blocks.values()):
-            self._born.setdefault(block.made_at, []).append(block)
-        for block, position in deaths(self.graph, blocks).items():
-            if block not in first_saver:
-                self._dies.setdefault(position, []).append(block)
+        for storage in set(storage_of.values()):
+            self._born.setdefault(storage.made_at, []).append(storage)
+        for storage, position in deaths(self.graph, storage_of).items():
+            if storage not in first_saver:
+                self._dies.setdefault(position, []).append(storage)
             else:
-                saver = first_saver[block]
-                self._releases[saver] = self._releases.get(saver, 0) + block.nbytes
+                saver = first_saver[storage]
+                self._releases[saver] = self._releases.get(saver, 0) + storage.nbytes
         self.most = self.alive
 
     def forward(self, position: int) -> None:
         """Allocate the results of one operator; free unsaved values that it was the last to hold."""
-        self.alive += sum(block.nbytes for block in self._born.get(position, ()))
+        self.alive += sum(storage.nbytes for storage in self._born.get(position, ()))
         self.alive += self._extra.get(position, 0)
         self._note(self.graph.ops[position])
-        self.alive -= sum(block.nbytes for block in self._dies.get(position, ()))
+        self.alive -= sum(storage.nbytes for storage in self._dies.get(position, ()))
 
     def seed(self) -> None:
         """Allocate the first gradients: for a sum of outputs, one element expanded to the shape of each output."""
@@ -182,18 +182,20 @@ class Peak:
     op: str
 
 
-def deaths(graph: Graph, blocks: Mapping[Ref, Storage]) -> dict[Storage, int]:
+def deaths(graph: Graph, storage_of: Mapping[Ref, Storage]) -> dict[Storage, int]:
     """Storage -> position of the operator after which the program frees it; storages that it keeps are absent."""
-    kept = {blocks[ref] for ref in graph.outputs} | {block for block in blocks.values() if block.made_at < 0}
+    kept = {storage_of[ref] for ref in graph.outputs} | {
+        storage for storage in storage_of.values() if storage.made_at < 0
+    }
     noted = any(op.frees for op in graph.ops)
     found: dict[Storage, int] = {}
     for position, op in enumerate(graph.ops):
         used = (*op.refs(), *(Ref(op.name, index) for index in range(len(op.types))))
         # results that a captured pass never frees are unread, or held by its outputs
         for ref in op.frees if noted else used:
-            if ref in blocks:
-                found[blocks[ref]] = position
-    return {block: position for block, position in found.items() if block not in kept}
+            if ref in storage_of:
+                found[storage_of[ref]] = position
+    return {storage: position for storage, position in found.items() if storage not in kept}
 
 
 def inference_peak(graph: Graph, resident_bytes: int, workspaces: Mapping[str, int] = NONE) -> Peak:
@@ -214,13 +216,13 @@ def inference_peak(graph: Graph, resident_bytes: int, workspaces: Mapping[str, i
 
 def live_bytes(graph: Graph, resident_bytes: int) -> list[int]:
     """Bytes alive while each operator runs, in order, with its results and the values that it is the last to read."""
-    blocks = storages(graph)
+    storage_of = storages(graph)
     born: dict[int, int] = {}
-    for block in set(blocks.values()):
-        born[block.made_at] = born.get(block.made_at, 0) + block.nbytes
+    for storage in set(storage_of.values()):
+        born[storage.made_at] = born.get(storage.made_at, 0) + storage.nbytes
     freed: dict[int, int] = {}
-    for block, position in deaths(graph, blocks).items():
-        freed[position] = freed.get(position, 0) + block.nbytes
+    for storage, position in deaths(graph, storage_of).items():
+        freed[position] = freed.get(position, 0) + storage.nbytes
     alive, result = resident_bytes, []
     for position in range(len(graph.ops)):
         alive += born.get(position, 0)

@@ -52,19 +52,19 @@ def stream_peaks(main: Graph, regions: Sequence[Region], on_cpu: bool = False) -
     """
     cutter = Cutter(main)
     parts = [cutter.cut(region.ops) for region in regions]
-    blocks = storages(main)
+    storage_of = storages(main)
     home = {name: number for number, region in enumerate(regions) for name in region.ops}
-    freed = _freed(main, regions, parts, blocks, home)
+    freed = _freed(main, regions, parts, storage_of, home)
     alive: dict[int, int] = {}
     peaks: dict[int, int] = {}
     for number, (region, part) in enumerate(zip(regions, parts, strict=True)):
         stream = region.stream
         before = alive.get(stream, 0)
         peaks[stream] = max(peaks.get(stream, 0), before + region_bytes(part, region.backend, on_cpu))
-        made = {blocks[ref] for ref in part.outputs if home.get(blocks[ref].owner.name) == number}
-        alive[stream] = before + sum(block.nbytes for block in made)
-        for block in freed.get(number, ()):
-            alive[regions[home[block.owner.name]].stream] -= block.nbytes
+        made = {storage_of[ref] for ref in part.outputs if home.get(storage_of[ref].owner.name) == number}
+        alive[stream] = before + sum(storage.nbytes for storage in made)
+        for storage in freed.get(number, ()):
+            alive[regions[home[storage.owner.name]].stream] -= storage.nbytes
     return peaks
 
 
@@ -72,23 +72,23 @@ def _freed(
     main: Graph,
     regions: Sequence[Region],
     parts: Sequence[Part],
-    blocks: Mapping[Ref, Storage],
+    storage_of: Mapping[Ref, Storage],
     home: Mapping[str, int],
 ) -> dict[int, list[Storage]]:
     """Number of a region -> storages freed once it has run."""
     last: dict[Storage, int] = {}
     for number, part in enumerate(parts):
         for ref in (*part.inputs, *part.outputs):
-            last[blocks[ref]] = number
-    kept = {blocks[ref] for ref in main.outputs}
+            last[storage_of[ref]] = number
+    kept = {storage_of[ref] for ref in main.outputs}
     after = [sorted({home[ref.name] for ref in part.inputs if ref.name in home}) for part in parts]
     several = any(region.stream for region in regions)
     alone = barriers(after) if several else frozenset(range(len(regions)))
     found: dict[int, list[Storage]] = {}
-    for block, number in last.items():
+    for storage, number in last.items():
         end = next((step for step in range(number, len(regions)) if step in alone), None)
-        if block.made_at >= 0 and block not in kept and end is not None:
-            found.setdefault(end, []).append(block)
+        if storage.made_at >= 0 and storage not in kept and end is not None:
+            found.setdefault(end, []).append(storage)
     return found
 
 
@@ -113,7 +113,7 @@ def _peak(graph: Graph, kept: Collection[str], unread: bool) -> int:
         unread: whether results without a reader are allocated too. They are freed when the last other result of the
             operator is taken out of the list that it returns.
     """
-    blocks = storages(graph)
+    storage_of = storages(graph)
     read = {ref for op in graph.ops for ref in op.refs()} | set(graph.outputs)
     behind: dict[str, frozenset[str]] = {value.name: frozenset() for value in graph.values}
     last: dict[str, int] = {}
@@ -134,7 +134,7 @@ def _peak(graph: Graph, kept: Collection[str], unread: bool) -> int:
     freed = [0] * (len(order) + 1)
     made = []
     for position, op in enumerate(order):
-        sizes = {ref: blocks[ref].nbytes for ref in (Ref(op.name, index) for index in range(len(op.types)))}
+        sizes = {ref: storage_of[ref].nbytes for ref in (Ref(op.name, index) for index in range(len(op.types)))}
         wanted = sum(nbytes for ref, nbytes in sizes.items() if ref in read)
         others = sum(sizes.values()) - wanted if unread else 0
         made.append(wanted + others)

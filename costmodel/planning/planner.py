@@ -77,14 +77,14 @@ def make_plan(
     )
 
 
-def _candidates(graph: Graph, profile: Profile, strategy: str, wanted: Objective) -> list[tuple[Rewrites, Found]]:
+def _candidates(graph: Graph, profile: Profile, strategy: str, wanted: Objective) -> list[tuple[Rewrites, Candidate]]:
     """Decisions of the strategy for each sequence of rewrites that is tried."""
     known = RegionCosts(graph, profile)
 
     def costs_after(rewrites: Rewrites) -> RegionCosts:
         return RegionCosts(hoist_constants(apply_rewrites(graph, rewrites)).main, profile, known)
 
-    def decide(rewrites: Rewrites) -> list[Found]:
+    def decide(rewrites: Rewrites) -> list[Candidate]:
         region_costs = costs_after(rewrites)
         found = _decisions(region_costs, profile, strategy, wanted)
         if math.isfinite(wanted.memory_limit):
@@ -95,7 +95,7 @@ def _candidates(graph: Graph, profile: Profile, strategy: str, wanted: Objective
         mixed = choose_layouts(costs_after(PLAIN), costs_after(LAST), cudnn=not profile.on_cpu, fork=wanted.fork)
         sequences = (*BASE_SEQUENCES, *([(*PLAIN, f"channels_last:{','.join(mixed)}")] if mixed else []))
         branches = PLACED if wanted.branch_rewrites else ()
-        tried = try_rewrites(graph, sequences, decide, lambda found: min(map(wanted.of, found)), branches)
+        tried = try_rewrites(graph, sequences, decide, lambda found: min(map(wanted.value, found)), branches)
     else:
         tried = [(rewrites, decide(rewrites)) for rewrites in BASE_SEQUENCES]
     if math.isfinite(wanted.memory_limit):
@@ -103,7 +103,9 @@ def _candidates(graph: Graph, profile: Profile, strategy: str, wanted: Objective
     return [(rewrites, one) for rewrites, found in tried for one in found]
 
 
-def _choose(candidates: Sequence[tuple[Rewrites, Found]], wanted: Objective, name: str) -> tuple[Rewrites, Found]:
+def _choose(
+    candidates: Sequence[tuple[Rewrites, Candidate]], wanted: Objective, name: str
+) -> tuple[Rewrites, Candidate]:
     """Best candidate within the memory limit; one of BASE_SEQUENCES unless another saves LEAST_GAIN.
 
     Raises:
@@ -116,10 +118,10 @@ def _choose(candidates: Sequence[tuple[Rewrites, Found]], wanted: Objective, nam
             f"{name} cannot be planned within {wanted.memory_limit / 2**20:.0f} MiB; "
             f"the least that a plan for it is predicted to need is {math.ceil(needed / 2**20)} MiB"
         )
-    best = least(fitting, lambda pair: wanted.of(pair[1]))
+    best = least(fitting, lambda pair: wanted.value(pair[1]))
     usual = [pair for pair in fitting if pair[0] in BASE_SEQUENCES]
-    simple = least(usual or fitting, lambda pair: wanted.of(pair[1]))
-    return simple if wanted.of(simple[1]) * (1 - LEAST_GAIN) <= wanted.of(best[1]) else best
+    simple = least(usual or fitting, lambda pair: wanted.value(pair[1]))
+    return simple if wanted.value(simple[1]) * (1 - LEAST_GAIN) <= wanted.value(best[1]) else best
 
 
 def bound_ms(graph: Graph, profile: Profile) -> float:
@@ -145,7 +147,7 @@ def _latency_ms(us: float, profile: Profile) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Candidate:
     """Regions, with their total time and time to compile in microseconds, and the memory that they need."""
 
     regions: tuple[Region, ...]
@@ -170,12 +172,12 @@ class Objective:
     branch_rewrites: bool = True
     memory_limit: float = math.inf
 
-    def of(self, found: Found) -> float:
+    def value(self, candidate: Candidate) -> float:
         """Value to minimise: microseconds a call."""
-        return found.us + found.build_us / self.calls
+        return candidate.us + candidate.build_us / self.calls
 
 
-def _decisions(region_costs: RegionCosts, profile: Profile, strategy: str, wanted: Objective) -> list[Found]:
+def _decisions(region_costs: RegionCosts, profile: Profile, strategy: str, wanted: Objective) -> list[Candidate]:
     """Candidate decisions for one rewritten graph, as regions."""
     main = region_costs.main
     blocks = find_blocks(main)
@@ -198,11 +200,11 @@ def _decisions(region_costs: RegionCosts, profile: Profile, strategy: str, wante
             tried.append((several, chosen(costs.forking())))
     if math.isfinite(wanted.memory_limit):
         tried.append((one, ["eager"] * len(blocks)))
-    laid_out = [_laid_out(main, blocks, after, streams, choices, region_costs) for streams, choices in tried]
-    return [_built(found, region_costs, profile) for found in laid_out]
+    candidates = [_as_regions(main, blocks, after, streams, choices, region_costs) for streams, choices in tried]
+    return [_with_compile_time(found, region_costs, profile) for found in candidates]
 
 
-def _built(found: Found, region_costs: RegionCosts, profile: Profile) -> Found:
+def _with_compile_time(found: Candidate, region_costs: RegionCosts, profile: Profile) -> Candidate:
     """Add the time to compile the regions, equal regions once."""
     compiled = {region.ops for region in found.regions if region.backend == "inductor"}
     kernels = [kernel for ops in compiled for kernel in region_costs.kernels("inductor", ops)]
@@ -211,14 +213,14 @@ def _built(found: Found, region_costs: RegionCosts, profile: Profile) -> Found:
     return replace(found, build_us=host_counts.compile_us(compile_counts(kernels), profile.costs("compile")))
 
 
-def _laid_out(
+def _as_regions(
     main: Graph,
     blocks: Sequence[Block],
     after: Sequence[Sequence[int]],
     streams: Sequence[int],
     choices: Sequence[Choice],
     region_costs: RegionCosts,
-) -> Found:
+) -> Candidate:
     """Merge consecutive blocks of one choice on one stream into regions; a cuDNN block stays alone."""
     runs = merge_runs(after, streams, [None if choice == "cudnn" else choice for choice in choices])
     modules = {op.name: op.module for op in main.ops}
@@ -226,7 +228,7 @@ def _laid_out(
         _region(str(choices[run[0]]), streams[run[0]], [blocks[block] for block in run], modules, region_costs)
         for run in runs
     )
-    return Found(regions, _makespan_us(main, regions, region_costs))
+    return Candidate(regions, _makespan_us(main, regions, region_costs))
 
 
 def _makespan_us(main: Graph, regions: Sequence[Region], region_costs: RegionCosts) -> float:
