@@ -15,7 +15,7 @@ from torch import nn
 from costmodel.capture.trace import capture
 from costmodel.ir import Graph, Op, Ref, TensorType, Value, parse
 from costmodel.measurement.peak_memory import StorageWatch, inference_peak_bytes, training_peak_bytes
-from costmodel.memory.alternatives import BUSES, alternatives
+from costmodel.memory.alternatives import LINKS, alternatives
 from costmodel.memory.checkpoint_regions import choose_modules
 from costmodel.memory.peaks import Peak, inference_peak, live_bytes, training_peak
 from costmodel.memory.recompute import recompute
@@ -294,7 +294,7 @@ class TestAlternatives:
     def test_offloading_takes_the_time_of_the_link(self) -> None:
         graph = parse(ECHO)
         found = {item.name: item for item in alternatives(graph, saved_tensors(graph, {"w"}), 0.1, 1e6)}
-        one_way = 8192 / BUSES["pcie"]  # 0.149 us; 0.1 us of it hide in the forward pass, all in the backward pass
+        one_way = 8192 / LINKS["pcie"]  # 0.149 us; 0.1 us of it hide in the forward pass, all in the backward pass
         assert found["offload over pcie"].moved_bytes == 16384
         assert found["offload over pcie"].added_us == pytest.approx(one_way - 0.1)
         assert found["float16 saved_tensors"].saved_bytes == 4096
