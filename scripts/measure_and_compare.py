@@ -108,7 +108,7 @@ def prepare(case: Case) -> dict[str, float]:
         elif variant == UNFORKED:
             made[variant] = plan(loaded.module, loaded.inputs, **options, fork=False)
         elif variant == UNMERGED:
-            made[variant] = plan(loaded.module, loaded.inputs, **options, branch_moves=False)
+            made[variant] = plan(loaded.module, loaded.inputs, **options, branch_rewrites=False)
         else:
             strategy = "exact" if variant == "plan" else variant
             made[variant] = plan(loaded.module, loaded.inputs, **options, strategy=strategy)
@@ -163,7 +163,7 @@ def measured(case: Case, seconds: float) -> dict[str, Any]:
 def made_of(made: Plan) -> dict[str, Any]:
     """What a record tells of its plan."""
     backends = {name: sum(region.backend == name for region in made.regions) for name in ("cudnn", "inductor", "eager")}
-    return {"moves": list(made.moves), "backends": backends, "lanes": made.lanes}
+    return {"rewrites": list(made.rewrites), "backends": backends, "streams": made.streams}
 
 
 def is_planned_otherwise(record: dict[str, Any], hardware: str) -> bool:

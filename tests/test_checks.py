@@ -102,7 +102,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "calls": NOT_NUMBERS,
             "memory_limit": NOT_NUMBERS,
             "fork": NOT_FLAGS,
-            "branch_moves": NOT_FLAGS,
+            "branch_rewrites": NOT_FLAGS,
         },
     ),
     "analyze_memory": (

@@ -12,12 +12,12 @@ from costmodel.execution.fx_module import build_module
 from costmodel.ir import Graph, operators, parse
 from costmodel.ir.op_table import Role
 from costmodel.planning.blocks import block_edges, find_blocks
-from costmodel.planning.series_parallel import stream_tree, units_of
+from costmodel.planning.series_parallel import block_tree, blocks_of
 from costmodel.prediction.layers import group_units
 from costmodel.prediction.predict import predict_graph
 from costmodel.profiles.profile import load_profile
-from costmodel.rewrites.hoist_constants import freeze
-from costmodel.rewrites.registry import MOVES, rewrite
+from costmodel.rewrites.hoist_constants import hoist_constants
+from costmodel.rewrites.registry import REWRITES, apply_rewrites
 from costmodel.streamit import Rates, filters, lower, rates, schedule
 from costmodel.streamit.lower import constants
 from costmodel.streamit.run_with_torch import run_graph
@@ -31,12 +31,12 @@ RETURNS = [Program((("block", 0, 1), ("sum", 2, 1)), count, name) for name in so
 
 
 def run(graph: Graph, state: dict[str, torch.Tensor], inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
-    frozen = freeze(graph)
-    prepared = build_module(frozen.preparation)(*[state[value.name] for value in frozen.preparation.values])
-    new = [value.name for value in frozen.main.values if value.role == "param" and value.name not in state]
+    hoisted = hoist_constants(graph)
+    prepared = build_module(hoisted.preparation)(*[state[value.name] for value in hoisted.preparation.values])
+    new = [value.name for value in hoisted.main.values if value.role == "param" and value.name not in state]
     known = state | dict(zip(new, prepared, strict=True))
     known |= {value.name: tensor.clone() for value, tensor in zip(graph.inputs, inputs, strict=True)}
-    return list(build_module(frozen.main)(*[known[value.name] for value in frozen.main.values]))
+    return list(build_module(hoisted.main)(*[known[value.name] for value in hoisted.main.values]))
 
 
 def check_computed(program: Program) -> None:
@@ -47,8 +47,8 @@ def check_computed(program: Program) -> None:
     state = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers()) | dict(exact.constants)
     with torch.no_grad():
         expected = module(*(tensor.clone() for tensor in inputs))
-        for moves in ((), tuple(MOVES)):
-            got = exact.nest(run(rewrite(graph, moves), state, inputs))
+        for rewrites in ((), tuple(REWRITES)):
+            got = exact.nest(run(apply_rewrites(graph, rewrites), state, inputs))
             torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
     got = exact.nest(run_graph(graph, state, inputs))
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
@@ -100,7 +100,7 @@ def check_planned(graph: Graph) -> None:
     edges = block_edges(graph, blocks)
     assert sorted(name for block in blocks for name in block.ops) == sorted(op.name for op in graph.ops)
     assert all(producer < consumer for producer, consumer in edges)
-    assert set(range(len(blocks))) <= set(units_of(stream_tree(len(blocks), edges)))
+    assert set(range(len(blocks))) <= set(blocks_of(block_tree(len(blocks), edges)))
 
 
 def check_told(program: Program) -> None:

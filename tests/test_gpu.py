@@ -1,4 +1,4 @@
-"""What only a GPU can show: timing under CUDA-graph replay, the sweep on a device, ATen's choice of batch norm."""
+"""Tests that need a GPU: timing by CUDA graphs, a sweep on a device, plans in CUDA graphs, ATen's batch norm."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ print(len(result.layers), sum(layer.measured_us for layer in result.layers) / wh
 
 
 def run_apart(code: str) -> str:
-    """What code prints in a process of its own, which may come out of it unfit for anything else."""
+    """Output of code in a process of its own, which may leave CUDA unusable."""
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -192,22 +192,26 @@ def test_a_plan_is_replayed_as_one_graph_and_its_results_stay(forked):
 
     from costmodel.execution.cuda_graph import Replay
     from costmodel.planning.blocks import find_blocks
-    from costmodel.planning.stream_assignment import assign_lanes
-    from costmodel.rewrites.hoist_constants import freeze
-    from costmodel.rewrites.registry import MOVES, rewrite
+    from costmodel.planning.stream_assignment import assign_streams
+    from costmodel.rewrites.hoist_constants import hoist_constants
+    from costmodel.rewrites.registry import REWRITES, apply_rewrites
     from tests.execution.test_planned_module import Fork, plan_for
 
     net, x = Fork().eval().cuda(), torch.randn(4, 3, 32, 32, device="cuda")
-    moves = tuple(name for name in MOVES if name != "epilogues_into_cat")  # that takes the convolutions' epilogues
-    main = freeze(rewrite(_exact(net, x), moves)).main
+    rewrites = tuple(
+        name for name in REWRITES if name != "sink_epilogues_into_cat"
+    )  # that takes the convolutions' epilogues
+    main = hoist_constants(apply_rewrites(_exact(net, x), rewrites)).main
     backends = ["cudnn" if block.fusible else "inductor" for block in find_blocks(main)]
-    made = plan_for(net, (x,), moves=moves)
+    made = plan_for(net, (x,), rewrites=rewrites)
     regions = [replace(region, backend=backend) for region, backend in zip(made.regions, backends, strict=True)]
     assert backends.count("cudnn") == 3
     if forked:
         after = [program_step.after for program_step in _steps(main, regions)]
-        regions = [replace(region, lane=lane) for region, lane in zip(regions, assign_lanes(after), strict=True)]
-        assert {region.lane for region in regions} == {0, 1}
+        regions = [
+            replace(region, stream=stream) for region, stream in zip(regions, assign_streams(after), strict=True)
+        ]
+        assert {region.stream for region in regions} == {0, 1}
     fast = costmodel.apply(net, replace(made, regions=tuple(regions), search=forked), (x,))
     assert fast.replaced == ()
     with torch.no_grad():
@@ -221,9 +225,9 @@ def test_a_plan_is_replayed_as_one_graph_and_its_results_stay(forked):
 
 
 def _steps(main, regions):
-    from costmodel.execution.regions import Program
+    from costmodel.execution.regions import PlannedProgram
 
-    return Program(main, regions, {value.name: None for value in main.values if value.role == "param"}, {}).steps
+    return PlannedProgram(main, regions, {value.name: None for value in main.values if value.role == "param"}, {}).steps
 
 
 def _exact(net, x):

@@ -179,7 +179,7 @@ def test_a_file_of_hosts_with_a_hostile_value_is_refused_or_read(tmp_path: Path,
 
 PLAN = Plan(
     *("net", "0" * 64, "nvidia-h200", "exact", ("fold_batch_norm",), "graph"),
-    (Region("inductor", ("0", "1"), ("a", "b"), 3.5, "fused"), Region("eager", ("2",), (), 1.0, lane=1)),
+    (Region("inductor", ("0", "1"), ("a", "b"), 3.5, "fused"), Region("eager", ("2",), (), 1.0, stream=1)),
     *({"plan": 1.5}, 2.0, "2.13.0", False, 12),
 )
 
@@ -192,8 +192,8 @@ def test_a_plan_with_a_hostile_value_is_refused_or_read(tmp_path_factory: pytest
     plan = refused_or(lambda: Plan.load(path), PlanError)
     if plan is not None:
         assert all(0 <= us < math.inf for us in (*plan.latency_ms.values(), plan.build_s))
-        assert all(0 <= region.us < math.inf and region.lane >= 0 and region.ops for region in plan.regions)
-        assert json.loads(plan.to_json())["schema"] == 4
+        assert all(0 <= region.us < math.inf and region.stream >= 0 and region.ops for region in plan.regions)
+        assert json.loads(plan.to_json())["schema"] == 3
 
 
 def test_a_checkpointing_plan_with_a_hostile_value_is_refused_or_read(tmp_path: Path):

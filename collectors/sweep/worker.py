@@ -19,7 +19,7 @@ from collectors.sweep.ledger import Ledger
 from collectors.workloads.cases import MOST_BYTES, Case, lone_convolution, read_cases, size_bytes
 from costmodel.errors import CostmodelError, MeasurementError
 from costmodel.ir import Graph, parse
-from costmodel.measurement.cpu_determinism import settle
+from costmodel.measurement.cpu_determinism import make_cpu_deterministic
 from costmodel.training.dataset import WORKSPACE
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ def main() -> int:
     parser.add_argument("--wait", action="store_true", help="for the work list, having made ready to compile")
     args = parser.parse_args()
     die_with_parent(args.parent)
-    settle(args.device)
+    make_cpu_deterministic(args.device)
     end = time.monotonic() + args.seconds
     warnings.filterwarnings("ignore")
     if args.wait:

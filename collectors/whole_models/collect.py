@@ -31,7 +31,7 @@ from collectors.whole_models.timing import MODES, build, measure_modes, modes_on
 from collectors.workloads.model_cases import Case, case_key
 from costmodel.errors import CostmodelError, DatasetError
 from costmodel.files import write_whole
-from costmodel.measurement.cpu_determinism import settle
+from costmodel.measurement.cpu_determinism import make_cpu_deterministic
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.parent is not None:
         die_with_parent(args.parent)
-    settle(args.device)
+    make_cpu_deterministic(args.device)
     options = {key: value for key, value in vars(args).items() if key not in ("cases", "out", "parent")}
     options["modes"] = tuple(args.modes)
     try:

@@ -1,8 +1,8 @@
-"""Copies of a module that share its parameters and buffers and run another forward pass.
+"""Copies of a module that share its parameters and buffers, and run another forward pass.
 
-The copy has the class of the original, with a mixin in front: `isinstance`, attributes, methods, `repr` and
-`state_dict` are those of the original. Both modules share the registries of parameters and buffers, so that replacing a
-tensor in one (`load_state_dict(assign=True)`, `.to()`) replaces it in the other.
+The class of the copy is a mixin in front of the original's class, so `isinstance`, attributes, methods, `repr` and
+`state_dict` behave as those of the original. Both modules use the same registries of parameters and buffers, so
+replacing a tensor in one (`load_state_dict(assign=True)`, `.to()`) replaces it in the other.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from torch import nn
 from costmodel.errors import PlanError, first_line, text_of
 
 REGISTRIES = ("_parameters", "_buffers", "_non_persistent_buffers_set")
-"""Attributes of a module that hold its tensors, and the names of buffers that are not saved."""
+"""Attributes of a module that hold its tensors, and the names of those that `state_dict` leaves out."""
 FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _OWN_FORWARD = "_costmodel_own_forward"
-"""Attribute for a `forward` set on the instance, which would otherwise hide the mixin's."""
+"""Attribute that keeps a `forward` set on the instance, which would otherwise hide the mixin's."""
 
 
 class Specialized(nn.Module):
@@ -41,26 +41,30 @@ class Specialized(nn.Module):
         reduced: Any = super().__reduce_ex__(max(protocol, 2))
         if tuple(reduced[:2]) != (copyreg.__newobj__, (type(self),)):  # type: ignore[attr-defined]
             raise PlanError(
-                f"{type(self).__name__} defines its own pickling; pickle the original, and apply the plan again"
+                f"{type(self).__name__} has its own way of pickling; pickle the original, and apply the plan again"
             )
         return restored, (self._costmodel_mixin, self._costmodel_class), *reduced[2:]
 
     def _refuse_copy(self, _memo: object) -> NoReturn:
-        raise PlanError(f"{type(self).__name__} defines its own copying; copy the original, and apply the plan again")
+        raise PlanError(
+            f"{type(self).__name__} has its own way of copying; copy the original, and apply the plan again"
+        )
 
     def __prepare_scriptable__(self) -> NoReturn:
-        """Refuse `torch.jit.script`."""
-        raise PlanError(f"{type(self).__name__} runs a plan, which TorchScript cannot; script the original module")
+        """Refuse `torch.jit.script`, which calls this method."""
+        raise PlanError(
+            f"{type(self).__name__} runs a plan, which TorchScript cannot express; script the original module"
+        )
 
 
 AnySpecialized = TypeVar("AnySpecialized", bound=Specialized)
 
 
 def shared_copy(module: nn.Module) -> nn.Module:
-    """Copy a module and its submodules, sharing parameters and buffers, under the original's class.
+    """Copy a module and its submodules, with the same parameters, buffers and class.
 
     Raises:
-        PlanError: the module holds something that cannot be copied.
+        PlanError: the module holds an object that cannot be copied.
     """
     originals = dict(module.named_modules(remove_duplicate=False))
     memo = {id(kept): kept for original in originals.values() for kept in _not_copied(original)}
@@ -76,7 +80,7 @@ def shared_copy(module: nn.Module) -> nn.Module:
 
 
 def _not_copied(module: nn.Module) -> Iterator[object]:
-    """Yield objects to share: tensors, also in plain attributes, and TorchScript submodules, which have no registry."""
+    """Objects to share: tensors, also in plain attributes, and scripted submodules, which have no registries."""
     if isinstance(module, torch.jit.ScriptModule):
         yield module
         return
@@ -85,7 +89,7 @@ def _not_copied(module: nn.Module) -> Iterator[object]:
 
 
 def specialize(module: nn.Module, mixin: type[AnySpecialized]) -> AnySpecialized:
-    """Change the class of a module so that the mixin's methods come first, and return the module."""
+    """Put a mixin in front of a module's class, in place; returns the module."""
     attributes = vars(module)
     if "forward" in attributes:
         attributes[_OWN_FORWARD] = attributes.pop("forward")
@@ -94,10 +98,10 @@ def specialize(module: nn.Module, mixin: type[AnySpecialized]) -> AnySpecialized
 
 
 def plain(module: Specialized, without: str = "") -> nn.Module:
-    """Make a module of the original class with the same tensors and submodules, without forward hooks.
+    """Make a view of a module under its original class: same tensors and submodules, no forward hooks.
 
     Args:
-        module: specialized module; its attributes are shared, not the dictionary that holds them.
+        module: not changed; the view shares its attributes, in a dictionary of its own.
         without: name of an attribute to leave out.
     """
     view = object.__new__(module._costmodel_class)
@@ -109,7 +113,7 @@ def plain(module: Specialized, without: str = "") -> nn.Module:
 
 
 def is_transformed(arguments: Iterable[Any]) -> bool:
-    """Whether a tracer or a transform of `torch.func` runs the current call."""
+    """Whether a tracer or a transform of `torch.func` runs this call, on proxies or wrapped tensors."""
     return (
         torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
         or torch._C._functorch.peek_interpreter_stack() is not None
@@ -118,13 +122,13 @@ def is_transformed(arguments: Iterable[Any]) -> bool:
 
 
 def restored(mixin: type[Specialized], base: type[nn.Module]) -> Specialized:
-    """Make a module without attributes, the start of unpickling and copying."""
+    """Make a module without attributes, to be filled by unpickling or copying."""
     return cast("Specialized", object.__new__(_specialized_class(mixin, base)))  # type: ignore[arg-type]
 
 
 @functools.lru_cache(maxsize=256)
 def _specialized_class(mixin: type[Specialized], base: type[nn.Module]) -> type[nn.Module]:
-    @functools.wraps(base.forward)  # tracers and callers ask for the signature
+    @functools.wraps(base.forward)  # tracers and callers inspect the signature
     def forward(self: Specialized, *args: Any, **kwargs: Any) -> Any:
         return mixin.forward(self, *args, **kwargs)
 
@@ -135,6 +139,6 @@ def _specialized_class(mixin: type[Specialized], base: type[nn.Module]) -> type[
         "_costmodel_mixin": mixin,
         "_costmodel_class": base,
     }
-    if issubclass(base, torch.fx.GraphModule):  # its copies have new classes, generated from the graph
+    if issubclass(base, torch.fx.GraphModule):  # its copies get new classes, generated from the graph
         body["__deepcopy__"] = mixin._refuse_copy
     return types.new_class(base.__name__, (mixin, base), {}, lambda namespace: namespace.update(body))

@@ -64,7 +64,7 @@ def validate(
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # read when torch is imported; its profiler talks on standard error
     with opened(output) as write:
         profile = choose_hardware(hardware, quiet)
-        from costmodel.measurement.cpu_determinism import settle
+        from costmodel.measurement.cpu_determinism import make_cpu_deterministic
         from costmodel.measurement.validation import USUAL, resolve_device
         from costmodel.measurement.validation import validate as compare
         from costmodel.measurement.validation_report import render_validation
@@ -75,7 +75,7 @@ def validate(
 
         place = resolve_device(device)
         if load_profile(profile).on_cpu:
-            settle(place.type)  # as its numbers were taken
+            make_cpu_deterministic(place.type)  # as its numbers were taken
         given = Plan.load(plan) if plan is not None else None
         with running_user_code(model):
             loaded = load_real(

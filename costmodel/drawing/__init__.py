@@ -1,4 +1,4 @@
-"""Graphs as pictures and data: SVG, Graphviz's DOT, JSON."""
+"""Graph -> SVG, Graphviz DOT or JSON."""
 
 from costmodel.drawing.to_dot import to_dot
 from costmodel.drawing.to_json import to_json

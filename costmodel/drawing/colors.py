@@ -1,19 +1,19 @@
-"""The colour of a speedup: orange below 1, white at 1, blue above; told apart by colour-blind readers too."""
+"""Colour of a speedup: orange below 1, white at 1, blue above; colour-blind readers can distinguish them."""
 
 from __future__ import annotations
 
 import math
 
 UNKNOWN = "#d9d9d9"
-"""Where nothing is predicted."""
+"""Colour of a unit without a prediction."""
 LIMIT = 4.0
-"""The speedup of the deepest blue, and its inverse of the deepest orange."""
+"""Speedup of the deepest blue; its inverse has the deepest orange."""
 
 _SLOWER, _EQUAL, _FASTER = (230, 97, 1), (247, 247, 247), (67, 147, 195)
 
 
 def speedup_color(speedup: float | None) -> str:
-    """The colour as SVG and DOT write it; its depth follows the logarithm of the speedup, up to LIMIT."""
+    """Colour as `#rrggbb`; its depth is proportional to the logarithm of the speedup, up to LIMIT."""
     if speedup is None or not math.isfinite(speedup) or speedup <= 0.0:
         return UNKNOWN
     depth = max(-1.0, min(1.0, math.log(speedup) / math.log(LIMIT)))

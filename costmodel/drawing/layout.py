@@ -1,6 +1,6 @@
-"""Places for the parts of a stream tree: pipelines downwards, branches side by side, general nodes level by level.
+"""Layout of a stream tree: pipelines run downwards, branches lie side by side, general nodes level by level.
 
-The tree says what a drawing of layers needs, so that no general graph layout is computed, and no program for it needed.
+The tree determines the layout, so no general graph layout program is needed.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from costmodel.streams import Dag, Leaf, Node, Pipeline, SplitJoin
 
 T = TypeVar("T")
 GAP = 18.0
-"""Between neighbours, across and down."""
+"""Distance between neighbours, across and down."""
 PASSING = 12.0
-"""Width of a branch that passes its value as it is."""
+"""Width of a branch that passes its value unchanged."""
 BEND = 10.0
-"""How much further aside an edge goes for every level that it passes."""
+"""Extra distance aside for each level that an edge skips."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed(Generic[T]):
-    """An item's box; x is its middle and y its top."""
+    """Box of an item; x is its middle and y its top."""
 
     item: T
     x: float
@@ -33,7 +33,7 @@ class Placed(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A line downwards from one point to another; `bend` is how far to the right it goes on its way."""
+    """Line downwards between two points; `bend` is its distance to the right on the way."""
 
     x1: float
     y1: float
@@ -44,9 +44,9 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Drawing(Generic[T]):
-    """What a part of a tree looks like: it is entered in the middle of its top and left in the middle of its bottom.
+    """Drawing of a part of a tree, entered at the middle of its top and left at the middle of its bottom.
 
-    Coordinates are relative to that middle and top.
+    Coordinates are relative to the middle of the top.
     """
 
     width: float
@@ -55,18 +55,18 @@ class Drawing(Generic[T]):
     wires: tuple[Wire, ...] = ()
 
     def moved(self, x: float, y: float) -> Drawing[T]:
-        """The same elsewhere."""
+        """Shift the drawing."""
         boxes = (Placed(box.item, box.x + x, box.y + y, box.width, box.height) for box in self.boxes)
         wires = (Wire(wire.x1 + x, wire.y1 + y, wire.x2 + x, wire.y2 + y, wire.bend) for wire in self.wires)
         return Drawing(self.width, self.height, tuple(boxes), tuple(wires))
 
 
 def arrange(node: Node[T], size: Callable[[T], tuple[float, float]]) -> Drawing[T]:
-    """A drawing of a tree.
+    """Lay out a tree.
 
     Args:
-        node: the tree.
-        size: an item's width and height.
+        node: tree to draw.
+        size: gives the width and height of an item.
     """
     if isinstance(node, Leaf):
         width, height = size(node.item)
@@ -93,7 +93,7 @@ def _stacked(parts: Sequence[Drawing[T]]) -> Drawing[T]:
 
 
 def _between_points(branches: Sequence[Drawing[T]]) -> Drawing[T]:
-    """Branches side by side, with wires from the point above them and to the point below them."""
+    """Branches side by side, with wires from a point above them and to a point below them."""
     row = list(_row(branches))
     width = sum(part.width for part in branches) + GAP * (len(branches) - 1)
     inner = max(part.height for part in branches)
@@ -107,7 +107,7 @@ def _between_points(branches: Sequence[Drawing[T]]) -> Drawing[T]:
 
 
 def _levels(node: Dag[T], parts: Sequence[Drawing[T]]) -> Drawing[T]:
-    """A row of children for each level; an edge that passes levels goes round them."""
+    """Row of children for each level; an edge that skips levels goes round them."""
     tops: dict[int, tuple[float, float]] = {}
     bottoms: dict[int, tuple[float, float]] = {}
     level_of: dict[int, int] = {}
@@ -131,7 +131,7 @@ def _levels(node: Dag[T], parts: Sequence[Drawing[T]]) -> Drawing[T]:
 
 
 def _row(parts: Sequence[Drawing[T]]) -> Iterator[tuple[float, Drawing[T]]]:
-    """The middles of parts side by side, around 0."""
+    """Middles of parts side by side, centred at 0."""
     x = -(sum(part.width for part in parts) + GAP * (len(parts) - 1)) / 2
     for part in parts:
         yield x + part.width / 2, part

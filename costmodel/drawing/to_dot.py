@@ -1,4 +1,4 @@
-"""Units and what they depend on, in Graphviz's DOT language."""
+"""Units and their dependencies in Graphviz's DOT language."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from costmodel.streams import unit_dependencies
 
 
 def to_dot(graph: Graph, units: Sequence[Unit], speedups: Sequence[float | None] | None = None) -> str:
-    """A directed graph with a node a unit, coloured by its speedup if speedups are given."""
+    """Write a directed graph with one node a unit, coloured by speedup if speedups are given."""
     before, fed = unit_dependencies(graph, units)
     lines = [
         f"digraph {dot(shortened(graph.name))} {{",

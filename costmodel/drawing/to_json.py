@@ -1,4 +1,4 @@
-"""A graph, its units and their stream tree as JSON, for other programs."""
+"""Graph, units and stream tree as JSON, for other programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCHEMA = 1
 
 
 def to_json(graph: Graph, units: Sequence[Unit]) -> str:
-    """One object, schema 1; the tree's leaves are indices of units."""
+    """Write one JSON object, schema 1; leaves of the tree are indices of units."""
     before, _ = unit_dependencies(graph, units)
     place = {id(unit): index for index, unit in enumerate(units)}
     record = {
@@ -60,7 +60,7 @@ def _type(kind: TensorType) -> dict[str, Any]:
 
 
 def _arg(arg: Arg) -> Any:
-    """An argument in JSON's types; a value is an object, and a number that JSON lacks its name."""
+    """Convert an argument to JSON types; a reference becomes an object, a non-finite number its name."""
     if isinstance(arg, Ref):
         return {"value": arg.name, "index": arg.index}
     if isinstance(arg, tuple):

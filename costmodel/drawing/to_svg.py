@@ -1,4 +1,4 @@
-"""Units as a drawing that needs nothing else: no script, no font, no image."""
+"""Stream tree of units as a self-contained SVG: no script, font or image."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ path { fill: none; stroke: #777; stroke-width: 1.2; }
 
 
 def to_svg(graph: Graph, units: Sequence[Unit], speedups: Sequence[float | None], title: str) -> str:
-    """The stream tree of units, each coloured by its predicted speedup.
+    """Draw the stream tree of units, each coloured by its predicted speedup.
 
     Args:
-        graph: the captured graph.
-        units: its units.
-        speedups: one for each unit; None where none is predicted.
-        title: what the drawing says above.
+        graph: captured graph.
+        units: units of the graph.
+        speedups: one a unit; None for a unit without a prediction.
+        title: headline of the drawing.
     """
     known = {id(unit): speedup for unit, speedup in zip(units, speedups, strict=True)}
     drawing = arrange(unit_tree(graph, units), _size)
@@ -85,7 +85,7 @@ def _wire(wire: Wire) -> str:
 
 
 def _legend(middle: float) -> Iterator[str]:
-    """Colours and the speedups that they stand for."""
+    """Legend of colours and their speedups."""
     steps = (1 / LIMIT, 0.5, 0.8, 1.0, 1.25, 2.0, LIMIT, None)
     for index, speedup in enumerate(steps):
         x = middle + (index - len(steps) / 2) * 50.0

@@ -1,1 +1,1 @@
-"""Module and plan -> module that runs as planned."""
+"""Module and plan -> module that runs the plan."""

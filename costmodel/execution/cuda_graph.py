@@ -1,4 +1,4 @@
-"""A program captured in one CUDA graph and replayed."""
+"""Capture of a planned program in one CUDA graph, and its replay."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 import torch
 
-from costmodel.execution.regions import Program
+from costmodel.execution.regions import PlannedProgram
 
 
 @contextmanager
 def searching(wanted: bool) -> Iterator[None]:
-    """Inside, cuDNN times its algorithms for each new convolution and takes the fastest, if wanted."""
+    """Let cuDNN time its algorithms for each new convolution and take the fastest, if wanted."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = wanted or before
     try:
@@ -22,36 +22,36 @@ def searching(wanted: bool) -> Iterator[None]:
 
 
 class Replay:
-    """A program captured in one CUDA graph with inputs of its own; a call copies into them, replays, and copies out.
+    """CUDA graph of a program, with its own inputs; a call copies inputs in, replays, and copies outputs out.
 
     Attributes:
-        program: what was captured; kept, for the graph reads its parameters where they lie.
+        program: captured program; kept alive, for the graph reads its parameters in place.
 
     Args:
-        program: what is captured.
-        inputs: of the kind that it is for.
+        program: program to capture.
+        inputs: inputs of the shapes and types to capture for.
     """
 
-    def __init__(self, program: Program, inputs: Sequence[torch.Tensor]) -> None:
+    def __init__(self, program: PlannedProgram, inputs: Sequence[torch.Tensor]) -> None:
         self.program = program
         self._stream = torch.cuda.current_stream()
         self._inputs = [tensor.clone(memory_format=torch.preserve_format) for tensor in inputs]
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            for _ in range(2):  # the first call compiles and searches; libraries make their workspaces
+            for _ in range(2):  # the first call compiles and searches algorithms; libraries allocate workspaces
                 program.run(self._inputs)
         torch.cuda.current_stream().wait_stream(stream)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
-            if program.lanes > 1:
-                others = [torch.cuda.Stream() for _ in range(program.lanes - 1)]
+            if program.streams > 1:
+                others = [torch.cuda.Stream() for _ in range(program.streams - 1)]
                 self._outputs = program.fork(self._inputs, [torch.cuda.current_stream(), *others])
             else:
                 self._outputs = program.run(self._inputs)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The outputs of one pass, in memory of their own; after all that was issued to the last call's stream."""
+        """Replay the graph, and return copies of its outputs; waits for the stream of the last call."""
         stream = torch.cuda.current_stream()
         if stream != self._stream:
             stream.wait_stream(self._stream)

@@ -1,4 +1,4 @@
-"""Inductor's compilation of one graph, as torch.compile makes it, without Dynamo's tracing and guards."""
+"""Compile one graph by Inductor as torch.compile does, without Dynamo's tracing and guards."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import fx
 
 
 def share_cache() -> None:
-    """From here on, what any process of this machine has compiled is found in Inductor's cache on disk.
+    """Make keys of Inductor's disk cache equal in all processes of this machine, from here on.
 
-    A key of that cache is a hash of pickled metadata, memory formats among them. Pickle names these by the first
-    module that happens to hold torch under its own name. In a process that multiprocessing has spawned that may be the
-    main module, and what it has compiled is then found by no process of another kind.
+    A key hashes pickled metadata, memory formats among them. Pickle names a memory format by the first module that
+    holds it. In a process spawned by multiprocessing this may be the main module, and other processes then miss
+    the cache.
     """
     copyreg.pickle(torch.memory_format, _reduce_memory_format)
 
@@ -31,13 +31,16 @@ def _memory_format(name: str) -> Any:
 def compile_module(
     module: fx.GraphModule, arguments: Sequence[torch.Tensor], templates: bool = False
 ) -> Callable[..., Any]:
-    """A function that computes what a module does, for tensors of the shapes and strides of these.
+    """Compile a module for tensors of given shapes and strides.
 
-    With `templates`, Inductor times Triton templates beside the library's kernels of products and convolutions.
+    The result comes from Inductor's disk cache if possible. `torch._inductor.compile` bypasses that cache for tensors
+    that do not come from Dynamo, because their fake tensors lack a shape environment. Here they have one, with every
+    size fixed.
 
-    It comes from Inductor's cache on disk where that holds it. `torch._inductor.compile` passes that cache by for
-    tensors that do not come from Dynamo: their fake tensors know no environment for symbolic shapes. Here they have
-    one, and every size in it is fixed.
+    Args:
+        module: FX module of ATen calls.
+        arguments: tensors of the shapes and strides to compile for.
+        templates: whether Inductor times Triton templates beside library kernels for matmuls and convolutions.
     """
     from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx
@@ -48,5 +51,5 @@ def compile_module(
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     fakes = [mode.from_tensor(tensor, static_shapes=True) for tensor in arguments]
     with config.patch(max_autotune_gemm=templates or config.max_autotune_gemm):
-        compiled: Any = compile_fx(module, fakes)  # of its several kinds of results, a function
+        compiled: Any = compile_fx(module, fakes)  # typed as a union; a callable here
     return compiled  # type: ignore[no-any-return]

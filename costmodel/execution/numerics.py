@@ -1,4 +1,4 @@
-"""Numerics as a gate: a plan is used only where its outputs are as good as eager execution's, judged by float64's."""
+"""Numerical check of a plan: its outputs must be about as close to float64's as those of eager execution."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from costmodel.capture.inputs import Arguments
 from costmodel.capture.trace import tensors_in
 
 FACTOR = 4.0
-"""How many times eager execution's own error against float64 is allowed."""
+"""Allowed multiple of the error that eager execution has against float64."""
 FLOOR: Mapping[torch.dtype, float] = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
-"""Relative error that is allowed in any case: two units in the last place of the type."""
+"""Relative error that is always allowed: two units in the last place of the type."""
 FLOOR_FLOAT32 = 1e-4
 FLOOR_TF32 = 2e-3
-"""In float32; where torch lets cuDNN round to TF32 (by default, on a GPU), any convolution may: to 2^-11 an operand."""
+"""The same for float32. With TF32 allowed (torch's default on a GPU), cuDNN may round each operand to 2^-11."""
 
 
 def random_like(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Normal values of a tensor's type and strides; integers keep their own values, or are zero if they have none."""
+    """Draw normal values with a tensor's type and strides; integers keep their values, or are zero for meta tensors."""
     fresh = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
     if tensor.is_floating_point():
         return fresh.normal_()
@@ -30,7 +30,7 @@ def random_like(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def relative_error(got: torch.Tensor, expected: torch.Tensor) -> float:
-    """||got - expected|| / ||expected||, the norm itself where nothing is expected; infinite for NaN or wrong shape."""
+    """||got - expected|| / ||expected||, or ||got|| if `expected` is zero; infinite for NaN or a wrong shape."""
     if got.shape != expected.shape:
         return math.inf
     wide = expected.double()
@@ -41,12 +41,12 @@ def relative_error(got: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def worst_error(got: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
-    """The largest relative error over the outputs of a pass."""
+    """Largest relative error over the outputs of a forward pass."""
     return max((relative_error(a, b) for a, b in zip(got, expected, strict=True)), default=0.0)
 
 
 def allowed_error(outputs: Sequence[torch.Tensor], eager_error: float) -> float:
-    """What a plan's outputs may differ from float64's, given what eager execution's do."""
+    """Largest relative error that a plan's outputs may have, given the error of eager execution."""
     rounding = torch.backends.cudnn.allow_tf32 and any(output.is_cuda for output in outputs)
     float32 = FLOOR_TF32 if rounding else FLOOR_FLOAT32
     floors = [FLOOR.get(output.dtype, float32) for output in outputs]
@@ -54,7 +54,7 @@ def allowed_error(outputs: Sequence[torch.Tensor], eager_error: float) -> float:
 
 
 def reference(module: nn.Module, inputs: Arguments) -> list[torch.Tensor] | None:
-    """The module's outputs in float64; None where it cannot run in it, as code that names a type may not."""
+    """Outputs of the module in float64; None if it cannot run in float64, as code that names a dtype may not."""
     try:
         wide = copy.deepcopy(module).double()
         return list(tensors_in(inputs.like(_widened).passed_to(wide)))
@@ -69,6 +69,6 @@ def _widened(tensor: torch.Tensor) -> torch.Tensor:
 def passes(
     run: Callable[[], Sequence[torch.Tensor]], eager: Sequence[torch.Tensor], exact: Sequence[torch.Tensor] | None
 ) -> bool:
-    """Whether a plan's outputs may be used, beside eager execution's and float64's (eager's, if there are none)."""
+    """Whether a plan's outputs may be used, given eager outputs and float64 outputs (None: compare with eager)."""
     truth = exact if exact is not None else eager
     return worst_error(run(), truth) <= allowed_error(eager, worst_error(eager, truth))

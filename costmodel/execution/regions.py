@@ -1,7 +1,6 @@
-"""Plan -> nn.Module. On a GPU one CUDA graph replays the whole plan; on a CPU call follows call.
+"""Regions of a plan -> callables, and the program that runs them in order.
 
-The module is captured once more, exactly; the plan's moves rewrite that graph; what depends on parameters alone is
-computed once; each region becomes a callable, equal regions the same one. The module itself is never changed.
+Each region becomes a callable; equal regions share one. Values that depend on parameters alone are computed once.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ from costmodel.ir import Graph, Ref
 from costmodel.ir.subgraph import Cutter, Part, fused_part
 from costmodel.planning.plan import Region
 from costmodel.planning.stream_assignment import barriers
-from costmodel.rewrites.hoist_constants import Frozen
+from costmodel.rewrites.hoist_constants import HoistedGraph
 
 Call = Callable[..., Sequence[torch.Tensor]]
 REGION_ERROR = 5e-4
-"""What two ways of running a region may differ by, before the gate's factor: a rounding to TF32."""
+"""Relative difference allowed between two backends of a region, before `numerics.FACTOR`: a rounding to TF32."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One region made ready: it reads and writes values by name.
+    """Region as a callable that reads and writes values by name.
 
     Attributes:
-        region: what it runs.
-        call: runs it.
-        inputs: what it reads, in order.
-        outputs: what it makes, in order.
-        last: values that nothing reads after it.
+        region: region of the plan.
+        call: callable that runs it.
+        inputs: values that it reads, in order.
+        outputs: values that it computes, in order.
+        last: values that no later step reads.
         after: numbers of the steps whose outputs it reads.
     """
 
@@ -51,12 +50,12 @@ class Step:
     after: tuple[int, ...]
 
 
-class Program:
-    """The regions of a plan made ready for inputs of one kind, on one device.
+class PlannedProgram:
+    """Regions of a plan as callables, for inputs of one signature on one device.
 
     Attributes:
-        steps: in the order in which they run.
-        lanes: how many streams they are issued to.
+        steps: steps in execution order.
+        streams: number of CUDA streams.
     """
 
     def __init__(
@@ -66,10 +65,10 @@ class Program:
         self._params = {Ref(value.name): params[value.name] for value in main.values if value.role == "param"}
         self._calls = calls
         self.steps = self._steps(regions)
-        self.lanes = 1 + max((region.lane for region in regions), default=0)
+        self.streams = 1 + max((region.stream for region in regions), default=0)
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The outputs of one pass, call after call."""
+        """Run one pass step by step, and return the outputs."""
         values = self._values(inputs)
         for step in self.steps:
             values.update(zip(step.outputs, step.call(*[values[ref] for ref in step.inputs]), strict=True))
@@ -78,29 +77,33 @@ class Program:
         return [values[ref] for ref in self._main.outputs]
 
     def _values(self, inputs: Sequence[torch.Tensor]) -> dict[Ref, torch.Tensor]:
-        """What is there when a pass begins."""
+        """Parameters and inputs by name."""
         return self._params | {Ref(value.name): x for value, x in zip(self._main.inputs, inputs, strict=True)}
 
     def fork(self, inputs: Sequence[torch.Tensor], streams: Sequence[torch.cuda.Stream]) -> list[torch.Tensor]:
-        """The outputs of one pass whose lanes are issued to streams, the first of them the current one.
+        """Run one pass with each region on its CUDA stream, and return the outputs.
 
-        A stream's memory may be taken again for what is issued to it later, while another stream still reads; so
-        nothing is given back before a step beside which nothing runs.
+        The allocator reuses a stream's memory for later work on that stream, while another stream may still read it.
+        So values are freed only after a step beside which nothing runs.
+
+        Args:
+            inputs: of the pass.
+            streams: one for each of `self.streams`; the first is the current stream.
         """
         values = self._values(inputs)
         start = streams[0].record_event()
         ended: list[torch.cuda.Event] = []
-        begun = {0}
+        started = {0}
         alone = barriers([step.after for step in self.steps])
         dead: list[Ref] = []
         for number, step in enumerate(self.steps):
-            lane = step.region.lane
-            stream = streams[lane]
-            if lane not in begun:
-                begun.add(lane)
+            index = step.region.stream
+            stream = streams[index]
+            if index not in started:
+                started.add(index)
                 stream.wait_event(start)
             for before in step.after:
-                if self.steps[before].region.lane != lane:
+                if self.steps[before].region.stream != index:
                     stream.wait_event(ended[before])
             with torch.cuda.stream(stream):
                 values.update(zip(step.outputs, step.call(*[values[ref] for ref in step.inputs]), strict=True))
@@ -110,14 +113,14 @@ class Program:
                 for ref in dead:
                     del values[ref]
                 dead = []
-        for lane in begun - {0}:
-            streams[0].wait_event(streams[lane].record_event())
+        for index in started - {0}:
+            streams[0].wait_event(streams[index].record_event())
         return [values[ref] for ref in self._main.outputs]
 
     def faulty(self, inputs: Sequence[torch.Tensor]) -> tuple[tuple[Region, float], ...]:
-        """Regions whose results differ from those of the same operators run eagerly, on the same operands; how much.
+        """Find regions whose results differ from eager execution on the same operands, with the relative error.
 
-        A region that cannot run, because its backend fails on it, differs infinitely.
+        The error is infinite for a region whose backend raises.
         """
         values = self._values(inputs)
         cutter = Cutter(self._main)
@@ -126,7 +129,7 @@ class Program:
             operands = [values[ref] for ref in step.inputs]
             try:
                 expected = build_module(cutter.cut(step.region.ops).graph)(*operands)
-            except RuntimeError:  # what fails even so is not for a region to mend
+            except RuntimeError:  # eager execution itself fails: no backend is at fault
                 break
             if step.region.backend != "eager":
                 error = _error_of(step.call, operands, expected)
@@ -138,7 +141,12 @@ class Program:
     def region_times(
         self, inputs: Sequence[torch.Tensor], measure: Callable[[Callable[[], object], Region], float | None]
     ) -> tuple[float | None, ...]:
-        """What `measure` says of each region, given a call that runs it on what it reads in a pass."""
+        """Measure each region alone, on the operands that it has in a pass.
+
+        Args:
+            inputs: inputs of the pass.
+            measure: takes a call that runs a region, and the region; returns microseconds, or None.
+        """
         values = self._values(inputs)
         found = []
         for step in self.steps:
@@ -172,7 +180,7 @@ class Program:
 def _error_of(call: Call, operands: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
     try:
         return worst_error(call(*operands), expected)
-    except Exception:  # noqa: BLE001 - a compiler may fail in any way, and the region can run eagerly
+    except Exception:  # noqa: BLE001 - a compiler may raise anything; the region can run eagerly
         return math.inf
 
 
@@ -184,7 +192,7 @@ def _made(backend: str, part: Part) -> Call:
 
 
 class _Compiled:
-    """A region that Inductor compiles when it is first called, for arguments like those of that call."""
+    """Region that Inductor compiles at its first call, for the shapes and strides of that call."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -196,23 +204,25 @@ class _Compiled:
         return self._call(*arguments)
 
 
-def prepare(frozen: Frozen, exact: Exact, state: Mapping[str, torch.Tensor], device: torch.device) -> dict[str, Any]:
-    """The parameters of a frozen graph's main part, by name: original ones, and those computed of them now.
+def prepare(
+    hoisted: HoistedGraph, exact: Exact, state: Mapping[str, torch.Tensor], device: torch.device
+) -> dict[str, Any]:
+    """Compute the parameters of a hoisted graph's main part, by name: original ones and hoisted values.
 
     Args:
-        frozen: the graph, split.
-        exact: where its constants are.
+        hoisted: graph split by `hoist_constants`.
+        exact: captured pass, which holds constant tensors.
         state: parameters and buffers of the module by name.
-        device: where constants are made.
+        device: device of the constants.
 
     Raises:
         PlanError: a constant has no values.
     """
     if lost := next((key for key, tensor in exact.constants.items() if tensor.is_meta), None):
-        raise PlanError(f"{exact.graph.name} reads a tensor ({lost}) that is no parameter; register it as a buffer")
+        raise PlanError(f"{exact.graph.name} reads a tensor ({lost}) that is not a parameter; register it as a buffer")
     known = {key: tensor.detach() for key, tensor in state.items()}
     known |= {key: tensor.to(device) for key, tensor in exact.constants.items()}
     with torch.no_grad():
-        made = build_module(frozen.preparation, device)(*[known[value.name] for value in frozen.preparation.values])
-    new = [value.name for value in frozen.main.values if value.role == "param" and value.name not in known]
+        made = build_module(hoisted.preparation, device)(*[known[value.name] for value in hoisted.preparation.values])
+    new = [value.name for value in hoisted.main.values if value.role == "param" and value.name not in known]
     return known | dict(zip(new, made, strict=True))

@@ -1,56 +1,51 @@
-"""Programs of a plan made ready for one kind of inputs after another, each checked against the module before use."""
+"""Runner of a plan: one program for each input signature, checked against the module before use."""
 
 from __future__ import annotations
 
-import functools
 import math
 import threading
 import weakref
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import TreeSpec, tree_flatten
 
 from costmodel.capture.executable import Exact, capture_exactly
-from costmodel.capture.inputs import Arguments, Inputs
-from costmodel.capture.shared_module import FORWARD_HOOKS, Specialized, plain
-from costmodel.capture.trace import tensors_in
+from costmodel.capture.inputs import Arguments
+from costmodel.capture.shared_module import Specialized, plain
 from costmodel.errors import CostmodelError, PlanError, first_line, text_of
-from costmodel.execution import numerics
 from costmodel.execution.cuda_graph import Replay, searching
 from costmodel.execution.numerics import random_like
-from costmodel.execution.regions import Call, Program, prepare
+from costmodel.execution.preconditions import device_of, has_substitutes, named_tensors, refuse_hooks
+from costmodel.execution.regions import Call, PlannedProgram, prepare
+from costmodel.execution.signature import Signature, signature_of
 from costmodel.execution.snapshot import Snapshot
-from costmodel.ir import Graph
+from costmodel.execution.trial import ProgramSource, Trial, fault_of
 from costmodel.planning.plan import Plan, Region
-from costmodel.rewrites.hoist_constants import freeze
-from costmodel.rewrites.registry import rewrite
+from costmodel.rewrites.hoist_constants import hoist_constants
+from costmodel.rewrites.registry import apply_rewrites
 
 RUNNER = "_costmodel_runner"
 """Attribute of an applied module that holds its runner."""
 MOST_SIGNATURES = 4
-"""Kinds of input that are made ready; a CUDA graph of each holds memory. Inputs of further kinds run eagerly."""
-Signature = tuple[TreeSpec | None, tuple[Hashable, ...]]
-"""How inputs are nested, None where they are tensors in a row; and of each tensor shape, strides, type and device, of
-anything else its type and itself."""
+"""Most input signatures with a program, for each CUDA graph holds memory; further ones run eagerly."""
 
 
 class Runner:
-    """The programs of a plan for one module, and the state of the module that they were made of.
+    """Programs of a plan for one module, and a snapshot of the module's state.
 
-    A copy of a runner, pickled or not, has the plan and no program.
+    A copied or unpickled runner has the plan and no program.
 
     Attributes:
-        plan: the plan, its regions as they really run.
-        replaced: regions that failed the check and run eagerly, with their errors.
-        names: keyword inputs, in the order that the plan knows.
-        ready: for each kind of inputs the captured pass and its program.
-        unfit: kinds of inputs that the plan cannot run.
-        calls: regions made ready, for modules on the same device.
-        lock: held while a program runs, for a CUDA graph has inputs and outputs of its own.
+        plan: the plan, with the regions that really run.
+        replaced: regions that failed the numerical check and run eagerly, with their errors.
+        names: names of keyword inputs, in the order that the plan was made with.
+        ready: signature of inputs -> captured pass and its program.
+        unfit: signatures of inputs that the plan cannot run.
+        calls: callables of regions, shared by programs on the same device.
+        lock: held while a program runs, for a CUDA graph has static inputs and outputs.
     """
 
     def __init__(
@@ -59,7 +54,7 @@ class Runner:
         self.plan = plan
         self.replaced = replaced
         self.names = names
-        self.ready: dict[Signature, tuple[Exact, Program | Replay]] = {}
+        self.ready: dict[Signature, tuple[Exact, PlannedProgram | Replay]] = {}
         self.unfit: set[Signature] = set()
         self.calls: dict[str, Call] = {}
         self.lock = threading.Lock()
@@ -71,23 +66,22 @@ class Runner:
         return Runner, (self.plan, self.names, self.replaced)
 
     def of(self, owner: nn.Module) -> Runner:
-        """This runner, or for a module that got it by a shallow copy of another a new one."""
+        """Return this runner, or a new one for a module that got it by a shallow copy."""
         if self._owner is None:
             self._owner = weakref.ref(owner)
         return self if self._owner() is owner else Runner(self.plan, self.names, self.replaced).of(owner)
 
     def in_order(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
-        """A call whose keyword inputs are in the order in which they were when the plan was made."""
+        """Sort the keyword inputs of a call into the order that the plan was made with."""
         if not kwargs:
             return Arguments(args)
         known = [name for name in self.names if name in kwargs]
         return Arguments(args, {name: kwargs[name] for name in (*known, *sorted(kwargs.keys() - set(known)))})
 
     def run_ready(self, inputs: Arguments) -> tuple[Exact, list[torch.Tensor]] | None:
-        """The outputs of a program that is ready; None where there is none, or the module's state is another now.
+        """Run the program for these inputs; None if there is none, or the module's state has changed.
 
-        The state is compared after the program was started, while a GPU is busy with it: outputs of a former state
-        are dropped.
+        The state is compared while a GPU is busy with the program; outputs of an outdated state are dropped.
         """
         signature = signature_of(inputs)
         found = None if signature is None else self.ready.get(signature)
@@ -99,17 +93,17 @@ class Runner:
         return None if self._has_changed() else (exact, outputs)
 
     def run(self, module: Specialized, inputs: Arguments) -> tuple[Exact, list[torch.Tensor]] | None:
-        """The outputs of the plan, made ready if need be; None where the module has to run eagerly.
+        """Run the plan, with preparation if needed; None if the module has to run eagerly.
 
         Raises:
-            PlanError: the plan is for another kind of device than the module lies on.
+            PlanError: the plan is for another kind of device than the module's.
         """
         if self._has_changed():
-            if _has_substitutes(module):
+            if has_substitutes(module):
                 return None
             self.forget()
         signature = signature_of(inputs)
-        if signature is None or (signature not in self.ready and not self._take_on(module, inputs, signature)):
+        if signature is None or (signature not in self.ready and not self._prepare_for(module, inputs, signature)):
             return None
         exact, program = self.ready[signature]
         with self.lock, torch.no_grad():
@@ -118,19 +112,19 @@ class Runner:
     def _has_changed(self) -> bool:
         return self._snapshot is None or self._snapshot.has_changed()
 
-    def settle(self, module: Specialized) -> None:
-        """Takes the module's state as it is now for the one that programs are made of: its own passes may change it."""
-        if self._has_changed() and not _has_substitutes(module):
+    def accept_state(self, module: Specialized) -> None:
+        """Accept the module's present state as the one that programs were made of: eager passes may change it."""
+        if self._has_changed() and not has_substitutes(module):
             self._snapshot = Snapshot(module)
 
     def forget(self) -> None:
-        """Drops every program; what is needed is made anew."""
+        """Drop all programs; later calls make them again."""
         self.ready.clear()
         self.unfit.clear()
         self._snapshot = None
 
-    def _take_on(self, module: Specialized, inputs: Arguments, signature: Signature) -> bool:
-        """Whether the plan could be made ready for inputs of another kind; each kind is tried once."""
+    def _prepare_for(self, module: Specialized, inputs: Arguments, signature: Signature) -> bool:
+        """Try once to make a program for a new signature; whether there is one now."""
         if signature in self.unfit or len(self.ready) + len(self.unfit) >= MOST_SIGNATURES:
             return False
         original = plain(module, without=RUNNER)
@@ -139,37 +133,37 @@ class Runner:
             self.make_ready(original, inputs, check=True)
         except CostmodelError:
             self.unfit.add(signature)
-        self.settle(module)
+        self.accept_state(module)
         return signature in self.ready
 
     def refuse_device(self, device: torch.device) -> None:
-        """Refuses a module on the CPU for a plan that needs a GPU."""
+        """Refuse a module on the CPU for a plan that needs a GPU."""
         if device.type == "cpu" and any(region.backend == "cudnn" for region in self.plan.regions):
             raise PlanError(
-                f"the plan is for {self.plan.hardware}, a GPU, and the module lies on the CPU; plan for the CPU"
+                f"the plan is for {self.plan.hardware}, a GPU, and the module is on the CPU; make a plan for the CPU"
             )
 
     def make_ready(
         self, module: nn.Module, inputs: Arguments, check: bool, same: bool = False, captured: Exact | None = None
     ) -> None:
-        """Prepares to run inputs of one kind, with `same` of the kind that the plan was made for.
+        """Make the program for inputs of one signature.
 
         Args:
             module: under its original class.
-            inputs: of tensors only shapes, types and strides are used.
+            inputs: only shapes, dtypes and strides of tensors are used.
             check: whether to compare outputs with the module's on random inputs.
             same: whether the plan was made for these inputs.
-            captured: the module's pass on these inputs, if there is one already.
+            captured: captured pass on these inputs, if there is one already.
 
         Raises:
-            PlanError: the plan does not fit, or computes something else than the module.
+            PlanError: the plan does not fit, or computes other outputs than the module.
         """
         device = device_of(module, inputs)
         example = inputs.like(lambda tensor: random_like(tensor, device))
-        signature = signature_of(example)  # on the device, where calls are; the inputs may be meta tensors
+        signature = signature_of(example)  # on the module's device; `inputs` may be meta tensors
         if signature is None:
-            raise PlanError("an input that is no tensor cannot be told from another (it has no hash); leave it out")
-        _refuse_hooks(module)
+            raise PlanError("an input that is not a tensor has no hash, so calls cannot be told apart; leave it out")
+        refuse_hooks(module)
         exact = captured or capture_exactly(module, inputs, self.plan.model)
         if same:
             self.plan.check(exact.graph)
@@ -180,48 +174,48 @@ class Runner:
 
     def _program(
         self, module: nn.Module, exact: Exact, example: Arguments, device: torch.device, check: bool
-    ) -> Program | Replay:
-        """The program for a captured pass, in a CUDA graph if the plan says so."""
-        frozen = freeze(rewrite(exact.graph, self.plan.moves))
-        self.plan.check_regions(frozen.main)
-        params = prepare(frozen, exact, state_of(module), device)
-        build = _Build(frozen.main, params, self.calls, example.tensors())
+    ) -> PlannedProgram | Replay:
+        """Make the program for a captured pass, in a CUDA graph if the plan is launched as one."""
+        hoisted = hoist_constants(apply_rewrites(exact.graph, self.plan.rewrites))
+        self.plan.check_regions(hoisted.main)
+        params = prepare(hoisted, exact, named_tensors(module), device)
+        source = ProgramSource(hoisted.main, params, self.calls, example.tensors())
         on_graph = self.plan.launch == "graph" and device.type == "cuda"
         with torch.no_grad():
             trial = Trial.of(module, example) if check else None
         with torch.no_grad(), searching(self.plan.search and on_graph):
-            program = build.program(self.plan.regions)
+            program = source.program(self.plan.regions)
             if trial is not None:
-                program = self._checked(program, build, trial)
-            return self._captured(program, build, trial) if on_graph else program
+                program = self._checked(program, source, trial)
+            return self._captured(program, source, trial) if on_graph else program
 
-    def _captured(self, program: Program, build: _Build, trial: Trial | None) -> Replay:
-        """The program as one CUDA graph, its lanes side by side; in a row, if that fails or comes out wrong.
+    def _captured(self, program: PlannedProgram, source: ProgramSource, trial: Trial | None) -> Replay:
+        """Capture the program in one CUDA graph; on one stream if several streams fail or give wrong outputs.
 
         Raises:
-            PlanError: the graph fails, or computes something else than the module, even so.
+            PlanError: the graph on one stream fails too, or computes other outputs than the module.
         """
         try:
-            replay = Replay(program, build.tensors)
-            if trial is None or trial.is_passed_by(replay, build.tensors):
+            replay = Replay(program, source.tensors)
+            if trial is None or trial.is_passed_by(replay, source.tensors):
                 return replay
-            fault = f"computes something else than {self.plan.model}"
+            fault = f"computes other outputs than {self.plan.model}"
         except RuntimeError as error:
             fault = f"of {self.plan.model} cannot be captured or replayed: {first_line(text_of(error))}"
-        if program.lanes > 1:
-            self.plan = self.plan.in_a_row()
-            return self._captured(build.program(self.plan.regions), build, trial)
-        raise PlanError(f"the CUDA graph {fault}; make the plan anew, report this")
+        if program.streams > 1:
+            self.plan = self.plan.on_one_stream()
+            return self._captured(source.program(self.plan.regions), source, trial)
+        raise PlanError(f"the CUDA graph {fault}; make the plan again, and report this")
 
-    def _checked(self, program: Program, build: _Build, trial: Trial) -> Program:
-        """The program, its faulty regions replaced by eager ones.
+    def _checked(self, program: PlannedProgram, source: ProgramSource, trial: Trial) -> PlannedProgram:
+        """Replace faulty regions of a program by eager ones.
 
         Raises:
-            PlanError: no region is to blame for what is wrong.
+            PlanError: the program is wrong even so.
         """
-        if not _fault(program, build.tensors, trial):
+        if not fault_of(program, source.tensors, trial):
             return program
-        self.replaced = program.faulty(build.tensors)
+        self.replaced = program.faulty(source.tensors)
         why = {
             region.ops: "its outputs were wrong" if error < math.inf else "it failed" for region, error in self.replaced
         }
@@ -230,109 +224,7 @@ class Runner:
             for region in self.plan.regions
         )
         self.plan = replace(self.plan, regions=regions)
-        program = build.program(regions)
-        if fault := _fault(program, build.tensors, trial):
-            raise PlanError(f"the plan {fault} {self.plan.model}; make it anew, and report this")
+        program = source.program(regions)
+        if fault := fault_of(program, source.tensors, trial):
+            raise PlanError(f"the plan {fault} {self.plan.model}; make it again, and report this")
         return program
-
-
-@dataclass(frozen=True, slots=True)
-class _Build:
-    """Everything that programs for one kind of inputs are made of, beside a plan's regions."""
-
-    main: Graph
-    params: Mapping[str, torch.Tensor]
-    calls: dict[str, Call]
-    tensors: Sequence[torch.Tensor]
-
-    def program(self, regions: Sequence[Region]) -> Program:
-        return Program(self.main, regions, self.params, self.calls)
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """Outputs to compare a program's with: eager execution's, and float64's where the module runs in that."""
-
-    eager: list[torch.Tensor]
-    exact: list[torch.Tensor] | None = field(default=None)
-
-    @classmethod
-    def of(cls, module: nn.Module, example: Arguments) -> Trial:
-        """The outputs of a module on random inputs."""
-        return cls(list(tensors_in(example.passed_to(module))), numerics.reference(module, example))
-
-    def is_passed_by(self, program: Program | Replay, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether a program's outputs are as good as eager execution's."""
-        return numerics.passes(lambda: program.run(tensors), self.eager, self.exact)
-
-
-def _fault(program: Program, tensors: Sequence[torch.Tensor], trial: Trial) -> str:
-    """What is wrong with a program; empty where its outputs may be used."""
-    try:
-        return "" if trial.is_passed_by(program, tensors) else "computes something else than"
-    except Exception as error:  # noqa: BLE001 - a compiler may fail in any way; which region did is found out next
-        return f"fails ({first_line(text_of(error))}) for"
-
-
-def device_of(module: nn.Module, inputs: Inputs) -> torch.device:
-    """Where a module lies: its parameters, or if it has none its inputs.
-
-    Raises:
-        PlanError: it lies on several devices, or on none that can run it.
-    """
-    held = [*module.parameters(), *module.buffers()]
-    devices = {tensor.device for tensor in held or Arguments.of(inputs).tensors()}
-    if len(devices) != 1 or torch.device("meta") in devices:
-        found = ", ".join(sorted(map(str, devices))) or "no device"
-        raise PlanError(f"the module's parameters must lie on one device to run there; they lie on {found}")
-    return devices.pop()
-
-
-def state_of(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers by every name that they have."""
-    parameters = dict(module.named_parameters(remove_duplicate=False))
-    return parameters | dict(module.named_buffers(remove_duplicate=False))
-
-
-def _has_substitutes(module: nn.Module) -> bool:
-    """Whether tensors stand in for parameters, as they do for the one call that `functional_call` makes."""
-    return any(not isinstance(tensor, nn.Parameter) for tensor in module.parameters())
-
-
-def _refuse_hooks(module: nn.Module) -> None:
-    """Refuses forward hooks that are no part of the model: a plan calls no submodule, so they would not run.
-
-    Those of torch (`weight_norm`, `prune`) and those that are methods of the model's modules are a part of it.
-    """
-    own = set(map(id, module.modules()))
-    for name, child in module.named_modules():
-        for hook in (hook for kind in FORWARD_HOOKS for hook in getattr(child, kind).values()):
-            if not _is_of_the_model(hook, own):
-                raise PlanError(f"{name or 'the module'} has a forward hook, which a plan would not run; remove it")
-
-
-def _is_of_the_model(hook: Any, modules: set[int]) -> bool:
-    while isinstance(hook, functools.partial):
-        hook = hook.func
-    origin = getattr(hook, "__module__", None) or ""
-    return id(getattr(hook, "__self__", None)) in modules or origin.partition(".")[0] == "torch"
-
-
-def signature_of(inputs: Arguments) -> Signature | None:
-    """What must be equal for inputs to run on what was made ready; None where one cannot be told from another."""
-    if inputs.are_tensors():
-        return None, tuple(map(_identity, inputs.args))
-    leaves, spec = tree_flatten((inputs.args, inputs.kwargs))
-    signature = spec, tuple(map(_identity, leaves))
-    try:
-        hash(signature)
-    except TypeError:
-        return None
-    return signature
-
-
-def _identity(leaf: Any) -> tuple[Any, ...]:
-    """What makes a leaf of inputs different from others."""
-    if isinstance(leaf, torch.Tensor):
-        return tuple(leaf.shape), leaf.stride(), leaf.dtype, leaf.device
-    return type(leaf), leaf

@@ -1,4 +1,4 @@
-"""State of a module at one moment, and whether it has changed since: plans hold weights that were computed from it."""
+"""Snapshot of a module's state, to notice changes: a plan holds tensors computed from the weights."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _pointer = methodcaller("data_ptr")
 
 
 class Snapshot:
-    """Tensors, submodules, attributes and numbers of hooks of a module and its submodules.
+    """Tensors, submodules, attributes and hook counts of a module and its submodules.
 
-    A check takes well under a microsecond for each tensor and submodule. It sees tensors that are replaced, moved,
-    cast or written to in place, and attributes that are set. It does not see a write through `tensor.data`, or an
-    attribute that is changed in place, such as an element of a list.
+    A check takes well under a microsecond for each tensor and submodule. It notices tensors that are replaced, moved,
+    cast or written in place, and attributes that are set. It does not notice a write through `tensor.data`, or a
+    change inside an attribute, such as an element of a list.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -40,7 +40,7 @@ class Snapshot:
         self._pointers = list(map(_pointer, self._tensors))
 
     def has_changed(self) -> bool:
-        """Whether the module's state is another than it was."""
+        """Whether the module's state has changed since the snapshot."""
         return (
             list(map(len, self._sized)) != self._sizes
             or not all(map(is_, chain.from_iterable(map(_values, self._filled)), self._members))
@@ -50,15 +50,15 @@ class Snapshot:
         )
 
     def _attributes_differ(self) -> bool:
-        """Whether an attribute was set to something else; lists compare what is identical without a look at it."""
+        """Whether an attribute was replaced; list comparison takes identical objects as equal."""
         try:
             return list(map(list, map(_values, self._attributes))) != self._values
-        except Exception:  # noqa: BLE001 - arrays and tensors that were replaced cannot say whether they are equal
+        except Exception:  # noqa: BLE001 - comparing arrays or tensors with others may raise
             return True
 
 
 def _plain_tensors(found: Iterable[object]) -> list[torch.Tensor]:
-    """Tensors that lie in memory, each once; subclasses and sparse tensors may have no address."""
+    """Dense tensors, each once; subclasses and sparse tensors may have no address."""
     tensors = (item for item in found if isinstance(item, torch.Tensor))
     dense = (tensor for tensor in tensors if type(tensor) in _PLAIN and tensor.layout is torch.strided)
     return list({id(tensor): tensor for tensor in dense}.values())

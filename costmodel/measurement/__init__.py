@@ -1,1 +1,1 @@
-"""Timers, layers inside a running model, peak memory, and measured beside predicted."""
+"""Module -> measurements: timers, layers inside a running model, peak memory, predictions beside measurements."""

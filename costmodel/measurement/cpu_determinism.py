@@ -1,4 +1,4 @@
-"""What a process does before it measures a CPU, so that it measures the same whatever it has run before."""
+"""Settings of a process that make CPU timings independent of earlier work in the process."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import suppress
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
-def settle(device: str) -> None:
-    """Makes this process measure a CPU alike whatever it has run before: memory is kept, tiny numbers are zero.
+def make_cpu_deterministic(device: str) -> None:
+    """Keep freed memory and flush denormals in this process, if it measures a CPU.
 
-    With random weights values may become denormal, which slows arithmetic down many times; and Inductor's libraries
-    flush them to zero from when they are loaded.
+    Random weights may produce denormal values, which slow arithmetic down many times. Libraries of Inductor flush them
+    to zero once loaded, so timings would depend on whether a model was compiled before.
     """
     if device == "cpu":
         import torch
@@ -22,10 +22,10 @@ def settle(device: str) -> None:
 
 
 def keep_memory() -> None:
-    """From here on the C library keeps what this process frees, as PyTorch's allocator does on a GPU.
+    """Make the C library keep memory that this process frees, as PyTorch's allocator does on a GPU.
 
-    By default it gives large tensors back to the system, or not, by what was freed before: mobilenet_v2 took 16 or 25
-    ms on the same thread, for page faults alone. `mallopt` is the GNU C library's.
+    By default, earlier frees decide whether the memory of large tensors returns to the system. Page faults alone then
+    change the time of mobilenet_v2 on one thread from 16 to 25 ms. `mallopt` exists in the GNU C library only.
     """
     with suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)

@@ -1,4 +1,4 @@
-"""Layers, eager and compiled, inside the running model, as a profiler sees them, and the regions of a plan alone."""
+"""Times of layers inside a running eager or compiled model, by torch's profiler, and of a plan's regions alone."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from costmodel.report.types import Report
 from costmodel.timeline.issue_trace import compiled_program
 
 MARK = "costmodel operator "
-"""What marks an operator in a profile, before its number."""
+"""Prefix of an operator's number in a profile."""
 PASSES = 5
-"""Passes that are profiled; of each operator the median counts."""
+"""Number of profiled passes; the median over passes counts."""
 FUSED = "fused"
-"""What a kernel of Inductor's own is known by."""
+"""Name for all kernels that Inductor generates."""
 COMPILED = "## Call CompiledFxGraph"
-"""How a profile names the call of a compiled graph, before its key."""
+"""Prefix of the event of a compiled graph in a profile."""
 _ALLOCATING = ("empty", "empty_strided", "reinterpret_tensor", "as_strided", "view", "select", "slice", "t", "expand")
-"""What a compiled graph asks of ATen without running a kernel."""
+"""ATen calls of a compiled graph that run no kernel."""
 LEAST_US = 300.0
-"""What a CUDA graph that measures a region should take, with as many copies of it as that needs."""
+"""Least duration of a CUDA graph that measures a region; short regions are repeated in it."""
 MOST_COPIES = 32
 
 Call = tuple[str, tuple[int, ...]]
-"""What an operator is known by: the module that calls it and the shape of its first result."""
+"""Identity of an operator call: the calling module, and the shape of the first result."""
 
 
 def measure_layers(
@@ -53,17 +53,17 @@ def measure_layers(
     report: Report,
     on_cpu: bool,
 ) -> tuple[tuple[LayerResult, ...], tuple[LayerResult, ...]]:
-    """Layers of a module, measured in eager passes, and in passes as torch.compile runs it in its default mode.
+    """Measure the layers of a module in eager passes, and in passes compiled in the default mode.
 
-    On a CPU Inductor marks its loops only with `torch._inductor.config.cpp.enable_kernel_profile`; without, what is in
-    a loop is not measured.
+    On a CPU, Inductor records its loops only with `torch._inductor.config.cpp.enable_kernel_profile`; without it,
+    layers in loops are not measured.
 
     Args:
-        module: in evaluation mode, where it is to be measured.
-        runner: the same compiled, called before; None to measure eager passes only.
-        inputs: positional inputs there; of the runner's calls.
-        report: the prediction for this module.
-        on_cpu: whether it is for a CPU.
+        module: in evaluation mode, on the device to measure.
+        runner: the compiled module, already called once; None to measure eager passes only.
+        inputs: positional inputs on that device.
+        report: prediction for this module.
+        on_cpu: whether the device is a CPU.
     """
     graph = capture(module, inputs, partial=True)
     kernels = compiled_program(graph, on_cpu).kernels
@@ -80,9 +80,9 @@ def measure_layers(
         return tuple(eager), ()
     predicted = [FUSED if kernel.backend == "triton" else kernel.anchor.base for kernel in kernels]
     home = {place: number for number, unit in enumerate(units) for place in unit.kernels}
-    told = share_out(predicted, [home.get(place) for place in range(len(kernels))], *compiled_calls(runner, inputs))
+    times = share_out(predicted, [home.get(place) for place in range(len(kernels))], *compiled_calls(runner, inputs))
     compiled = [
-        LayerResult(layer.name, layer.kind, layer.compiled_us, told.get(number))
+        LayerResult(layer.name, layer.kind, layer.compiled_us, times.get(number))
         for number, layer in enumerate(report.layers)
         if layer.compiled_us
     ]
@@ -92,46 +92,46 @@ def measure_layers(
 def share_out(
     predicted: Sequence[str], homes: Sequence[int | None], made: Sequence[str], us: Sequence[float]
 ) -> dict[int, float]:
-    """What each layer took, of the calls that a compiled model made.
+    """Assign the measured calls of a compiled model to layers.
 
-    Library calls have to be the same in the same order, or nothing is told. Of the fused kernels between two of them
-    there may be more or fewer than predicted: where they are as many, they are told one by one, else together, if all
-    that were predicted there are of one layer. A call that a profile has no time of is not told.
+    Library calls must match the prediction in number and order, else nothing is assigned. Between two library calls,
+    fused kernels are assigned one by one if there are as many as predicted, else all together if the predicted ones
+    belong to one layer. Layers with an unassigned kernel, or a kernel without a recorded time, are left out.
 
     Args:
-        predicted: each kernel's library call, or FUSED.
-        homes: the number of each kernel's layer; None for a kernel of no layer.
-        made: the calls that were made, by the same names.
-        us: microseconds of each.
+        predicted: library call of each predicted kernel, or FUSED.
+        homes: number of each predicted kernel's layer; None for a kernel of no layer.
+        made: measured calls, by the same names.
+        us: microseconds of each measured call.
 
     Returns:
-        Microseconds by number of the layer, of those layers of which every kernel is told.
+        Number of the layer -> microseconds.
     """
     ours, theirs = _gaps(predicted), _gaps(made)
     if [predicted[i] for i, _ in ours if i is not None] != [made[i] for i, _ in theirs if i is not None]:
         return {}
-    told: list[tuple[int | None, float]] = []
-    untold: set[int | None] = {None}
+    assigned: list[tuple[int | None, float]] = []
+    unknown: set[int | None] = {None}
     for (library, fused), (library_made, fused_made) in zip(ours, theirs, strict=True):
         if library is not None and library_made is not None:
-            told.append((homes[library], us[library_made]))
-        of = [homes[i] for i in fused]
+            assigned.append((homes[library], us[library_made]))
+        layers = [homes[i] for i in fused]
         if len(fused) == len(fused_made):
-            told += zip(of, (us[i] for i in fused_made), strict=True)
-        elif len(set(of)) == 1:
-            told.append((of[0], sum(us[i] for i in fused_made)))
+            assigned += zip(layers, (us[i] for i in fused_made), strict=True)
+        elif len(set(layers)) == 1:
+            assigned.append((layers[0], sum(us[i] for i in fused_made)))
         else:
-            untold.update(of)
-    untold.update(home for home, took in told if not took)
+            unknown.update(layers)
+    unknown.update(home for home, took in assigned if not took)
     found: dict[int, float] = {}
-    for home, took in told:
-        if home is not None and home not in untold:
+    for home, took in assigned:
+        if home is not None and home not in unknown:
             found[home] = found.get(home, 0.0) + took
     return found
 
 
 def _gaps(names: Sequence[str]) -> list[tuple[int | None, list[int]]]:
-    """Places of library calls, each with those of the fused kernels behind it; under None those ahead of the first."""
+    """Places of library calls with those of the fused kernels after each; None stands before the first call."""
     found: list[tuple[int | None, list[int]]] = [(None, [])]
     for place, name in enumerate(names):
         if name == FUSED:
@@ -142,7 +142,7 @@ def _gaps(names: Sequence[str]) -> list[tuple[int | None, list[int]]]:
 
 
 def compiled_calls(runner: Callable[..., object], inputs: Sequence[Any]) -> tuple[list[str], list[float]]:
-    """The kernels that a compiled model calls, FUSED or a library call by its base name, and what each takes."""
+    """Kernels that a compiled model calls, FUSED or the base name of a library call, and microseconds of each."""
     times = []
     names: list[str] = []
     with torch.no_grad():
@@ -158,7 +158,7 @@ def compiled_calls(runner: Callable[..., object], inputs: Sequence[Any]) -> tupl
 
 
 def _name_of(event: str) -> str:
-    """FUSED for a kernel of Inductor's, the base name of ATen's operators that run kernels; nothing for others."""
+    """FUSED for a kernel that Inductor generated, base name of an ATen call that runs a kernel, else empty."""
     if "_fused_" in event:
         return FUSED
     base = event.removeprefix("aten::")
@@ -168,11 +168,11 @@ def _name_of(event: str) -> str:
 
 
 def measure_regions(planned: Planned, inputs: Sequence[Any]) -> tuple[LayerResult, ...]:
-    """The regions of a plan as it runs, each measured by itself: by replays of a CUDA graph, or call after call.
+    """Measure each region of a plan alone: by replays of a CUDA graph, or call by call on a CPU.
 
     Args:
-        planned: a module with its plan.
-        inputs: of the kind that it was made for, on its device.
+        planned: module with an applied plan.
+        inputs: inputs that it has run with, on its device.
     """
     device = _device_of(inputs).type
 
@@ -191,16 +191,16 @@ def measure_regions(planned: Planned, inputs: Sequence[Any]) -> tuple[LayerResul
 
 
 def calls_of(graph: Graph) -> dict[str, Call]:
-    """The operators of a captured pass that are more than views, by name, in order."""
+    """Operators of a captured pass other than views, by name, in order."""
     launching = [op for op in graph.ops if operators.lookup(op).role is not Role.VIEW]
     return {op.name: (op.module, op.type.shape) for op in launching}
 
 
 def match(captured: Mapping[str, Call], made: Sequence[Call], us: Sequence[float]) -> dict[str, float]:
-    """What each captured operator took: those that were made are aligned with them in order (`difflib`).
+    """Times of captured operators, which are aligned in order with the measured calls (`difflib`).
 
-    A pass on a device makes other operators than one on meta tensors here and there, attention and batch norm above
-    all; where it makes several for one they stay without a partner, and so does that one.
+    Some operators, such as attention and batch norm, dispatch differently on a device than on meta tensors. Calls
+    without a partner are left out.
     """
     names = list(captured)
     blocks = SequenceMatcher(None, list(captured.values()), list(made), autojunk=False).get_matching_blocks()
@@ -208,7 +208,7 @@ def match(captured: Mapping[str, Call], made: Sequence[Call], us: Sequence[float
 
 
 def profiled(module: nn.Module, inputs: Sequence[Any]) -> tuple[list[Call], list[float]]:
-    """The operators that an eager pass makes, views left out, and the microseconds that each takes on its device."""
+    """Operators that an eager pass calls, without views, and microseconds of each on its device."""
     times: list[list[float]] = []
     running = ModuleStack(module)
     marks = _Marks(running)
@@ -232,7 +232,7 @@ def _device_of(inputs: Sequence[Any]) -> torch.device:
 
 
 def _events(call: Callable[[], object], device: torch.device) -> Iterator[tuple[FunctionEvent, float]]:
-    """What the host did in a call, in order, and the microseconds of each thing on the device that it ran on."""
+    """Host events of a call, in order, with the microseconds of each on its device."""
     cuda = device.type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
     with profile(activities=activities) as recorded:
@@ -245,23 +245,22 @@ def _events(call: Callable[[], object], device: torch.device) -> Iterator[tuple[
 
 
 def _device_us(event: FunctionEvent) -> float:
-    """Of all kernels that were launched in an event, and in what it called.
+    """Device time of all kernels launched in an event and its children.
 
-    When the profiler asks for a buffer, that is an event of the same identity within the operator's, and has the
-    kernels of the operator, too.
+    A buffer request of the profiler is a child event with the same id and the same kernels; it is not counted again.
     """
     own = (float(kernel.duration) for kernel in event.kernels)
     return sum(own) + sum(_device_us(child) for child in event.cpu_children if child.id != event.id)
 
 
 def _medians(times: Sequence[Sequence[float]]) -> list[float]:
-    """Of each call the median over the passes that made as many calls as the last one."""
+    """Median time of each call, over the passes with as many calls as the last one."""
     alike = [found for found in times if len(found) == len(times[-1])]
     return [statistics.median(each) for each in zip(*alike, strict=True)]
 
 
 class _Marks(TorchDispatchMode):
-    """Marks every operator that is no view with its number, and notes which module called it."""
+    """Mark every operator but views with its number, and record the calling module."""
 
     def __init__(self, running: ModuleStack) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations

@@ -1,8 +1,8 @@
-"""Peak memory of one forward pass or one training step, measured: the reference that predictions are held against.
+"""Measured peak memory of one forward pass or one training step, the reference for predictions.
 
-On CUDA the allocator's own counter is read. On the CPU, which has none, a dispatch mode watches the storages of all
-tensors that operators make and counts them as CUDA's allocator would: each rounded up to `ROUNDING` bytes, alive until
-the last tensor on it, or the last node of autograd that saved it, lets go.
+On CUDA it is the counter of the allocator. On the CPU, which has none, a dispatch mode tracks the storages of all
+results and counts them as CUDA's allocator would: rounded up to `ROUNDING` bytes, and alive until the last tensor or
+autograd node that refers to it is gone.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from costmodel.memory.storages import rounded
 
 
 class StorageWatch(TorchDispatchMode):
-    """Counts the bytes of live storages while operators run.
+    """Count the bytes of live storages while operators run.
 
     Attributes:
-        live_bytes: of the storages now alive.
-        peak_bytes: the most that were alive at once.
+        live_bytes: bytes of the storages alive now.
+        peak_bytes: most bytes alive at once.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class StorageWatch(TorchDispatchMode):
         self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def watch(self, tensors: Iterable[object]) -> None:
-        """Counts the storages of these tensors, those that are not counted yet."""
+        """Count the storages of tensors, each storage once."""
         for tensor in tensors:
             if isinstance(tensor, torch.Tensor):
                 self._add(tensor.untyped_storage())
@@ -62,10 +62,10 @@ class StorageWatch(TorchDispatchMode):
 
 
 def inference_peak_bytes(module: nn.Module, inputs: Sequence[torch.Tensor]) -> int:
-    """The peak of one forward pass under `torch.no_grad()`: parameters, buffers and inputs included.
+    """Measure the peak of one forward pass under `torch.no_grad()`, with parameters, buffers and inputs.
 
     Args:
-        module: in evaluation mode, on the device that is measured.
+        module: in evaluation mode, on the device to measure.
         inputs: on the same device.
     """
     with torch.no_grad():
@@ -73,10 +73,10 @@ def inference_peak_bytes(module: nn.Module, inputs: Sequence[torch.Tensor]) -> i
 
 
 def training_peak_bytes(module: nn.Module, inputs: Sequence[torch.Tensor]) -> int:
-    """The peak of one forward and backward pass of the sum of all outputs; gradients start as None and stay.
+    """Measure the peak of one forward and backward pass for the sum of all outputs; gradients start as None and stay.
 
     Args:
-        module: in training mode, on the device that is measured.
+        module: in training mode, on the device to measure.
         inputs: on the same device.
     """
 
@@ -91,7 +91,7 @@ def training_peak_bytes(module: nn.Module, inputs: Sequence[torch.Tensor]) -> in
 
 
 def floating_outputs(result: object) -> list[torch.Tensor]:
-    """The tensors of a forward pass's result that a loss can be made of."""
+    """Tensors of a forward pass's result that require gradients."""
     leaves = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
     return [leaf for leaf in leaves if leaf.requires_grad]
 
@@ -99,7 +99,7 @@ def floating_outputs(result: object) -> list[torch.Tensor]:
 def _peak_bytes(module: nn.Module, inputs: Sequence[torch.Tensor], step: Callable[[], object]) -> int:
     gc.collect()
     if inputs[0].is_cuda:
-        step()  # libraries make their workspaces, and the measured step finds them
+        step()  # libraries allocate workspaces before the measured step
         for parameter in module.parameters():
             parameter.grad = None
         torch.cuda.synchronize()

@@ -1,9 +1,9 @@
-"""A pass of a small network that asks of a host what passes of models do: how fast a host is, it tells.
+"""Reference network of the host probe, whose eager pass loads a host's CPU as passes of models do.
 
-A launch in a loop stays in the CPU's first caches and says what the driver takes; a model calls one operator after
-another, through Python and ATen's dispatcher, and slows down by more when others use the same caches. Between two
-processes on a busy machine eager latencies of a model differ by a quarter, after division by a launch's time by an
-eighth, by this pass's time by a sixteenth (`scripts/host_probe.py`).
+A loop of launches stays in the CPU's first-level caches and measures the driver alone. A model calls different
+operators through Python and ATen's dispatcher, and slows down more when other processes use the same caches. Between
+two processes on a busy machine, eager latencies of a model differ by a quarter; divided by the time of a launch, by an
+eighth; divided by the time of this pass, by a sixteenth.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import torch
 from torch import nn
 
 LAUNCHES = 480.0
-"""On quiet hosts of H200s the pass takes as long as so many launches of a one-element addition."""
+"""Time of the pass in launches of a one-element addition, on idle hosts of H200s."""
 CHANNELS, HEADS, DEPTH, PIXELS = 32, 4, 6, 32
 
 
 class _Convolutions(nn.Module):
-    """A residual block: convolution, depthwise convolution, and a gate of a mean."""
+    """Residual block: convolution, depthwise convolution, and squeeze-and-excitation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class _Convolutions(nn.Module):
 
 
 class _Attention(nn.Module):
-    """A transformer's block, whose attention is products and a softmax."""
+    """Transformer block with attention as matmuls and a softmax."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class _Attention(nn.Module):
 
 
 class ReferenceNetwork(nn.Module):
-    """Six blocks of either kind on a few pixels: some 340 calls of operators, views included, next to no arithmetic."""
+    """Six blocks of either kind on small images: about 340 operator calls, views included, and little arithmetic."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class ReferenceNetwork(nn.Module):
         self.norm, self.head = nn.LayerNorm(CHANNELS), nn.Linear(2 * CHANNELS, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Logits, (images, 10), of images, (images, 3, 32, 32)."""
+        """Compute logits, (images, 10), of images, (images, 3, 32, 32)."""
         x = self.convolutions(self.stem(x))
         y = self.attentions(x.flatten(2).transpose(1, 2))
         logits: torch.Tensor = self.head(torch.cat([x.mean((2, 3)), self.norm(y).mean(1)], dim=1))
@@ -76,7 +76,7 @@ class ReferenceNetwork(nn.Module):
 
 @functools.cache
 def reference_pass(device: str) -> Callable[[], torch.Tensor]:
-    """The call of an eager pass on a device, warmed up; the caller's random numbers are as they were."""
+    """Build the reference network on a device, and return a warmed-up call; the caller's random state is kept."""
     with torch.random.fork_rng(devices=[]):
         network = ReferenceNetwork().eval().to(device, torch.float32)
     image = torch.ones(1, 3, PIXELS, PIXELS, device=device, dtype=torch.float32)

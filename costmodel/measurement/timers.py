@@ -1,7 +1,6 @@
-"""Timing on the machine at hand: wall time of a call, host time to issue it, device time of its kernels.
+"""Timers: wall time of a call, host time to launch its kernels, device time of its kernels.
 
-What was measured (a callable) is kept apart from the measurement (raw samples with derived figures), and a
-measurement says itself when it is too noisy to be trusted.
+Timers take a callable and return a `Measurement`: raw samples with derived figures, which reports whether it is noisy.
 """
 
 from __future__ import annotations
@@ -16,33 +15,33 @@ from dataclasses import dataclass
 import torch
 
 from costmodel.errors import MeasurementError, first_line, text_of
-from costmodel.measurement.frame_padding import with_room
+from costmodel.measurement.frame_padding import with_frame_padding
 from costmodel.measurement.reference_network import LAUNCHES, reference_pass
 
 NOISY_IQR = 0.05
-"""A measurement whose interquartile range exceeds this share of its median is called noisy."""
+"""Interquartile range, as a share of the median, above which a measurement is noisy."""
 PROBE_SECONDS = 0.5
-"""How long a probe of the host lasts."""
+"""Duration of a host probe."""
 PASSES = 10
-"""A probe's result is the median of so many passes, some 30 ms."""
+"""Number of last passes, about 30 ms, whose median is the result of a host probe."""
 LAUNCH_US = 7.0
-"""Host times of calls are told for a host on which a launch takes this long."""
+"""Time of a launch on the reference host, to which host times of calls are scaled."""
 NOT_CAPTURABLE = "not capturable in a CUDA graph"
-"""After such an error, random numbers fail on CUDA in this process: torch leaves its generator as in a capture."""
+"""Start of the error message. Afterwards random numbers on CUDA fail in this process: its generator stays capturing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Raw samples of one quantity, in microseconds, in the order in which they were taken."""
+    """Raw samples of one quantity in microseconds, in the order of measurement."""
 
     samples_us: tuple[float, ...]
 
     def __post_init__(self) -> None:
         if not self.samples_us:
-            raise MeasurementError("a measurement without samples says nothing; take at least one")
+            raise MeasurementError("a measurement needs at least one sample")
 
     def quantile(self, share: float) -> float:
-        """The sample below which `share` of the samples lie (nearest rank), in microseconds."""
+        """Sample below which `share` of the samples lie (nearest rank), in microseconds."""
         ordered = sorted(self.samples_us)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -53,13 +52,13 @@ class Measurement:
 
     @property
     def spread(self) -> float:
-        """The interquartile range as a share of the median; 0 where all samples are 0."""
+        """Interquartile range as a share of the median; 0 if all samples are 0."""
         spread_us = self.quantile(0.75) - self.quantile(0.25)
         return spread_us / self.median_us if self.median_us else spread_us
 
     @property
     def complaint(self) -> str:
-        """The condition for trusting the measurement that it fails, in words; empty if it is to be trusted."""
+        """Reason for not trusting the measurement, in words; empty if there is none."""
         if self.spread <= NOISY_IQR:
             return ""
         return f"noisy: the interquartile range is {self.spread:.1%} of the median, more than {NOISY_IQR:.0%}"
@@ -70,16 +69,16 @@ class Measurement:
         return bool(self.complaint)
 
     def quantiles_us(self) -> list[float]:
-        """The 10, 25, 50, 75 and 90 % quantiles, microseconds: what a dataset keeps of the samples."""
+        """The 10, 25, 50, 75 and 90 % quantiles in microseconds, as stored in a dataset."""
         return [round(self.quantile(q), 4) for q in (0.1, 0.25, 0.5, 0.75, 0.9)]
 
 
 Call = Callable[[], object]
 
 
-@with_room
+@with_frame_padding
 def latency(call: Call, seconds: float = 0.15, least: int = 10, device: str = "cuda") -> Measurement:
-    """Wall time of one synchronised call, sampled for about `seconds` and at least `least` times."""
+    """Measure wall time of one synchronised call, for about `seconds` and at least `least` times."""
     synchronize = _synchronizer(device)
     for _ in range(3):
         call()
@@ -94,9 +93,9 @@ def latency(call: Call, seconds: float = 0.15, least: int = 10, device: str = "c
     return Measurement(tuple(samples))
 
 
-@with_room
+@with_frame_padding
 def host_time(call: Call, repeats: int = 30, device: str = "cuda") -> Measurement:
-    """Wall time until a call returns, the device idle at its start: what the CPU spends issuing it."""
+    """Measure wall time until a call returns, with an idle device at its start: time of the CPU to launch kernels."""
     synchronize = _synchronizer(device)
     samples: list[float] = []
     for _ in range(repeats):
@@ -108,12 +107,12 @@ def host_time(call: Call, repeats: int = 30, device: str = "cuda") -> Measuremen
     return Measurement(tuple(samples))
 
 
-@with_room
+@with_frame_padding
 def issue_time(call: Call, device: str = "cuda", rounds: int = 3, calls: int = 8) -> Measurement:
-    """Wall time until a call returns that follows others like it, as a model's calls do, for a host of LAUNCH_US.
+    """Measure wall time until a call returns in a series of calls, as in a model, scaled to a host of LAUNCH_US.
 
-    Launches before and after tell how fast the host is in this moment. The first call after each wait is left out: it
-    finds the CPU's caches as the wait left them, and takes longer.
+    Launches before and after measure the present speed of the host. The first call after each synchronisation is left
+    out, because it finds cold CPU caches.
     """
     synchronize = _synchronizer(device)
     probe = torch.zeros(1, device=device)
@@ -134,14 +133,14 @@ def issue_time(call: Call, device: str = "cuda", rounds: int = 3, calls: int = 8
 
 
 def _launch_us(probe: torch.Tensor, synchronize: Callable[[], None]) -> float:
-    """What a launch takes on the host now: the best of three series of 50, microseconds."""
+    """Present time of a launch on this host: the best of three series of 50, microseconds."""
     best = min(_series_us(probe, synchronize, 50) for _ in range(3))
     synchronize()
     return best
 
 
 def _series_us(probe: torch.Tensor, synchronize: Callable[[], None], launches: int) -> float:
-    """Microseconds a launch of a series that begins with an idle device."""
+    """Microseconds a launch, in a series that starts with an idle device."""
     synchronize()
     start = time.perf_counter_ns()
     for _ in range(launches):
@@ -149,12 +148,12 @@ def _series_us(probe: torch.Tensor, synchronize: Callable[[], None], launches: i
     return (time.perf_counter_ns() - start) / 1e3 / launches
 
 
-@with_room
+@with_frame_padding
 def host_probe(device: str = "cuda", seconds: float = PROBE_SECONDS) -> float:
-    """How fast this host issues what models do: microseconds a launch, were a reference pass made of launches alone.
+    """Measure the launch speed of this host by a reference network: microseconds of its pass divided by LAUNCHES.
 
-    The median of the last passes of so many seconds: a new process on an idle machine is up to 1.6 times slower at
-    first.
+    The result is the median of the last passes within `seconds`; a new process on an idle machine is up to 1.6 times
+    slower at first.
     """
     call, synchronize = reference_pass(device), _synchronizer(device)
     samples: deque[float] = deque(maxlen=PASSES)
@@ -169,9 +168,9 @@ def host_probe(device: str = "cuda", seconds: float = PROBE_SECONDS) -> float:
 
 
 def workspace_bytes(call: Call) -> int:
-    """Device memory that a call on CUDA allocates at its peak beyond the results that it returns.
+    """Measure the peak device memory of a call on CUDA beyond its results.
 
-    The first call makes what libraries keep, such as cuBLAS's workspace, and is not counted.
+    A first call, which allocates persistent workspaces such as that of cuBLAS, is not counted.
     """
     call()
     torch.cuda.synchronize()
@@ -189,11 +188,11 @@ def _synchronizer(device: str) -> Callable[[], None]:
 
 
 def capture_graph(call: Call, copies: int = 1) -> torch.cuda.CUDAGraph:
-    """One CUDA graph of `copies` consecutive calls, after a warm-up on a side stream.
+    """Capture `copies` consecutive calls in one CUDA graph, after a warm-up on a side stream.
 
     Raises:
-        MeasurementError: the call does something that a CUDA graph cannot hold. The process is then unfit to draw
-            random numbers on CUDA, and should be replaced.
+        MeasurementError: the call cannot be captured. Random numbers on CUDA then fail in this process, which should
+            be replaced.
     """
     stream, first, _ = _first_capture()
     stream.wait_stream(torch.cuda.current_stream())
@@ -220,10 +219,10 @@ def capture_graph(call: Call, copies: int = 1) -> torch.cuda.CUDAGraph:
 
 @functools.cache
 def _first_capture() -> tuple[torch.cuda.Stream, torch.cuda.CUDAGraph, torch.Tensor]:
-    """The stream that graphs are captured on, and a graph in whose pool the others get their memory.
+    """Stream for captures, and a first graph whose memory pool all later graphs share.
 
-    With a pool of its own for each graph, as `torch.cuda.graph` has it, all cached memory goes back to the driver
-    before a capture and has to be asked for again: most of the time that measuring a small kernel took.
+    With one pool a graph, as in `torch.cuda.graph`, cached memory returns to the driver before each capture and is
+    allocated again, which took most of the time of measuring a small kernel.
     """
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
     with torch.cuda.stream(stream):
@@ -234,22 +233,22 @@ def _first_capture() -> tuple[torch.cuda.Stream, torch.cuda.CUDAGraph, torch.Ten
 
 
 def release_memory() -> None:
-    """Gives cached device memory back to the driver, that of captured graphs included; no graph may be in use."""
+    """Return cached device memory to the driver, that of captured graphs included; no graph may be in use."""
     _first_capture.cache_clear()
     torch.cuda.empty_cache()
 
 
 def _shortage(error: BaseException | None) -> torch.OutOfMemoryError | None:
-    """The shortage of memory that led to an error: ending a capture that failed raises another one on top of it."""
+    """Find the out-of-memory error behind an error: ending a failed capture raises another one on top of it."""
     while error is not None and not isinstance(error, torch.OutOfMemoryError):
         error = error.__context__
     return error
 
 
 def device_time(call: Call, rounds: int = 5, replays: int = 10, copies: int = 1, device: str = "cuda") -> Measurement:
-    """Device time of one call: replays of one CUDA graph between events, a sample a round.
+    """Measure device time of one call by replays of one CUDA graph between events, one sample a round.
 
-    On a CPU, where the host is the device, wall time of `copies` calls in a row.
+    On a CPU, where the host is the device: wall time of `copies` consecutive calls.
     """
     if not device.startswith("cuda"):
         return _wall_time(call, rounds, copies)
@@ -268,7 +267,7 @@ def device_time(call: Call, rounds: int = 5, replays: int = 10, copies: int = 1,
     return Measurement(tuple(samples))
 
 
-@with_room
+@with_frame_padding
 def _wall_time(call: Call, rounds: int, copies: int) -> Measurement:
     call()
     samples: list[float] = []

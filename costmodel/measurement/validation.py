@@ -1,4 +1,4 @@
-"""Measures what was predicted: modes of torch.compile and a plan, interleaved, on the machine at hand."""
+"""Measure modes of torch.compile and plans, interleaved, and compare them with the prediction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from costmodel.errors import CostmodelError, RequestError, first_line, text_of
 from costmodel.execution.inductor_compile import share_cache
 from costmodel.execution.numerics import random_like, worst_error
 from costmodel.execution.planned_module import Planned, apply
-from costmodel.execution.runner import device_of
+from costmodel.execution.preconditions import device_of
 from costmodel.measurement.layer_timing import measure_layers, measure_regions
 from costmodel.measurement.timers import host_probe, latency
 from costmodel.measurement.validation_report import LayerResult, ModeResult, Validation
@@ -34,7 +34,7 @@ from costmodel.profiles.profile import load_profile, resolve_default
 from costmodel.report.types import Report
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-"""Modes of torch.compile that can be measured."""
+"""Modes of torch.compile that `validate` can measure."""
 USUAL = ("default", "reduce-overhead")
 ROUNDS = 7
 RESAMPLES = 1000
@@ -67,20 +67,20 @@ def validate(
     host: str | float | None = None,
     layers: bool = False,
 ) -> Validation:
-    """Runs a module eagerly, in torch.compile's modes and as planned, in turn, and compares with the prediction.
+    """Measure a module in eager execution, torch.compile's modes and plans, and compare with the prediction.
 
     Args:
         module: in evaluation mode, on the device to measure.
-        inputs: positional inputs; the measurement runs on random ones like them.
-        plan: measured too, if given, as `plan`.
-        others: further plans to measure beside it, by the names that the result gives them.
-        hardware: the profile that predicts; None for this machine's GPU if there is a profile for it, else the default.
-        model_name: what the result calls the model; None for its class.
-        modes: of MODES.
-        seconds: of measuring a mode in a round; there are seven rounds.
-        host: whose costs are predicted, by name or speed; None for this one, which is probed.
-        layers: whether to measure every region of the plan, and every layer of the eager and of the compiled model,
-            too; last, for on a GPU what profiles stays attached to the process, and slows its launches from then on.
+        inputs: positional inputs; the measurement uses random tensors of the same shapes and dtypes.
+        plan: plan to measure too, under the name `plan`.
+        others: further plans to measure, by name.
+        hardware: name of the profile; None for this machine's GPU if there is a profile for it, else the default.
+        model_name: name of the model in the result; None for its class.
+        modes: names from MODES.
+        seconds: duration of measuring one mode in each of the seven rounds.
+        host: calibrated host to predict for, by name or speed; None to probe this one.
+        layers: whether to measure every region of the plan, and every layer of the eager and the compiled model too.
+            They come last, for on a GPU the profiler stays attached to the process and slows its launches.
 
     Raises:
         RequestError: an unknown mode or host.
@@ -89,7 +89,7 @@ def validate(
     plans = ({"plan": plan} if plan is not None else {}) | dict(others or {})
     device = device_of(module, inputs)
     chosen = resolve_default()[0] if hardware is None else hardware
-    load_profile(chosen)  # what is wrong with it is said before anything is measured
+    load_profile(chosen)  # refuse a damaged profile before measuring
     example = tuple(random_like(item, device) if isinstance(item, torch.Tensor) else item for item in inputs)
     share_cache()
     captured, capture_s = _captured(module, example) if plans else (None, 0.0)
@@ -100,7 +100,9 @@ def validate(
         for name, one in plans.items():
             runs[name] = _Run.of(partial(apply, module, one, example, captured=captured), example, device, capture_s)
         _interleave(runs, seconds, device.type)
-    host = this_host_speed(chosen, device) if host is None else host  # probed last, as warm as what was measured
+    host = (
+        this_host_speed(chosen, device) if host is None else host
+    )  # probed last, when the process is as warm as during the measurement
     report = predict(module, inputs, hardware=chosen, model_name=model_name, host=host)
     predicted = {mode: found.latency_ms for mode, found in report.modes.items()}
     predicted |= {name: one.latency_ms["plan"] for name, one in plans.items()}
@@ -122,7 +124,7 @@ def validate(
 def _measured_layers(
     module: nn.Module, runs: Mapping[str, _Run], example: tuple[Any, ...], report: Report
 ) -> dict[str, tuple[LayerResult, ...]]:
-    """The layers and the plan's regions, by the names that a validation has for them."""
+    """Measured layers and regions, by the names of fields of `Validation`."""
     planned, default = (runs[name].runner if name in runs else None for name in ("plan", "default"))
     regions = measure_regions(planned, example) if isinstance(planned, Planned) else ()
     eager, compiled = measure_layers(module, default, example, report, load_profile(report.hardware).on_cpu)
@@ -130,7 +132,7 @@ def _measured_layers(
 
 
 def this_host_speed(hardware: str, device: torch.device) -> float | None:
-    """How fast this machine's host is against a profile's own; None where only the CPU is measured."""
+    """Launch speed of this host relative to the profile's; None for a CPU."""
     profile = load_profile(hardware)
     if device.type != "cuda" or "host" not in profile.card:
         return None
@@ -138,9 +140,9 @@ def this_host_speed(hardware: str, device: torch.device) -> float | None:
 
 
 def _captured(module: nn.Module, example: tuple[Any, ...]) -> tuple[Exact | None, float]:
-    """A module's pass as it is before its first call, which may leave something in it, and the seconds that took.
+    """Capture a module before its first call, which may change it; the captured pass, and seconds of capture.
 
-    None where it cannot be captured: applying a plan tells why.
+    The pass is None if the capture fails; applying a plan then raises the error.
     """
     start = time.perf_counter()
     with suppress(CostmodelError):
@@ -149,7 +151,7 @@ def _captured(module: nn.Module, example: tuple[Any, ...]) -> tuple[Exact | None
 
 
 class _Run:
-    """One way of running the model, being measured."""
+    """One mode or plan, while it is measured."""
 
     def __init__(self, call: Callable[[], object] | None, note: str = "") -> None:
         self.call = call
@@ -169,13 +171,20 @@ class _Run:
         device: torch.device,
         before_s: float = 0.0,
     ) -> _Run:
-        """Made and called for the first time, after what took `before_s`; where that fails, what is left is a note."""
+        """Make and call a runner for the first time; if that fails, the error becomes a note.
+
+        Args:
+            make: makes the runner.
+            example: inputs of the call.
+            device: device to measure.
+            before_s: earlier time that counts as compile time.
+        """
         start = time.perf_counter()
         try:
             runner = make()
             run = cls(lambda: runner(*example))
             run.outputs = [output.clone() for output in tensors_in(runner(*example))]
-        except Exception as error:  # noqa: BLE001 - a compiler may fail in any way, and the other modes go on
+        except Exception as error:  # noqa: BLE001 - a compiler may raise anything; the other modes go on
             return cls(None, f"{type(error).__name__}: {first_line(text_of(error))}")
         synchronize(device)
         run.runner, run.compile_s = runner, before_s + time.perf_counter() - start
@@ -187,7 +196,7 @@ class _Run:
         return run
 
     def result(self, predicted_ms: float | None, eager: _Run) -> ModeResult:
-        """What was measured, beside what was predicted."""
+        """Result: measured beside predicted."""
         if not self.rounds_us:
             return ModeResult(predicted_ms, None, note=self.note)
         low, high = bootstrap(self.rounds_us)
@@ -210,10 +219,10 @@ class _Run:
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device of that name; the GPU, if there is one, for the empty name.
+    """Look up a device by name; the GPU, if there is one, for the empty name.
 
     Raises:
-        RequestError: no such device, or none here.
+        RequestError: the name is unknown, or this machine has no such device.
     """
     if not name:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -229,13 +238,13 @@ def resolve_device(name: str) -> torch.device:
 
 
 def synchronize(device: torch.device) -> None:
-    """Waits for a GPU; a CPU has nothing to wait for."""
+    """Wait for a GPU; do nothing on a CPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def _interleave(runs: Mapping[str, _Run], seconds: float, device: str) -> None:
-    """Every way in turn, round after round, so that a drift of the machine meets all alike."""
+    """Measure all runs in turn, round after round, so that drift of the machine affects all alike."""
     from tqdm import tqdm
 
     for _ in tqdm(range(ROUNDS), unit="round", leave=False, disable=None):
@@ -245,7 +254,7 @@ def _interleave(runs: Mapping[str, _Run], seconds: float, device: str) -> None:
 
 
 def bootstrap(samples: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of the median by resampling (Efron, "Bootstrap methods", 1979); seeded, so that it repeats."""
+    """Compute the 95 % interval of the median by resampling (Efron, "Bootstrap methods", 1979); seeded."""
     generator = np.random.default_rng(0)
     drawn = generator.choice(np.asarray(samples), size=(RESAMPLES, len(samples)))
     low, high = np.quantile(np.median(drawn, axis=1), [0.025, 0.975])

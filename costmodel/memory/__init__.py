@@ -1,1 +1,1 @@
-"""Where a model's memory goes, in inference and in training, and what recomputing instead of keeping would save."""
+"""Graph -> peak memory of inference and training, saved activations, and the gain of recomputing them."""

@@ -1,4 +1,4 @@
-"""Other ways to keep fewer feature maps on the device, priced beside recomputation: offloading and encoding."""
+"""Alternatives to recomputation: offloading saved activations to the host, and encoding them in fewer bytes."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import dataclass
 
 from costmodel.ir import Graph, Ref, operators
 from costmodel.ir.op_table import Role
-from costmodel.memory.saved_tensors import Stash, feature_maps
+from costmodel.memory.saved_tensors import SavedTensors, saved_activations
 from costmodel.memory.storages import rounded
 
-BUSES: Mapping[str, float] = {"pcie": 55e3, "nvlink-c2c": 400e3}
-"""Bytes a microsecond in one direction: PCIe 5.0 x16 in practice (63 GB/s on paper), and NVLink-C2C (450)."""
+LINKS: Mapping[str, float] = {"pcie": 55e3, "nvlink-c2c": 400e3}
+"""Bytes per microsecond in one direction, as achieved: PCIe 5.0 x16 (63 GB/s nominal) and NVLink-C2C (450 GB/s)."""
 
 _BACKWARD_OVER_FORWARD = 2.0
-"""A backward pass computes two products where the forward pass computes one."""
+"""Time of a backward pass over that of its forward pass: two matmuls for each one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One way, over the whole model.
+    """One alternative, applied to the whole model.
 
     Attributes:
         name: `offload over pcie`, `relu masks of 1 bit`, ...
-        saved_bytes: of feature maps that no longer lie on the device between the passes.
-        moved_bytes: over the bus in both directions; 0 for an encoding.
+        saved_bytes: bytes of saved activations that leave the device between the passes.
+        moved_bytes: bytes transferred in both directions; 0 for an encoding.
         busy_us: time of the transfers, or of encoding and decoding.
-        added_us: what of it the step takes longer; transfers hide behind computation where that takes longer.
+        added_us: time that the training step takes longer; transfers overlap with computation.
     """
 
     name: str
@@ -37,58 +37,58 @@ class Alternative:
 
 
 def alternatives(
-    graph: Graph, stashed: Sequence[Stash], forward_us: float, bytes_per_us: float
+    graph: Graph, saved: Sequence[SavedTensors], forward_us: float, bytes_per_us: float
 ) -> tuple[Alternative, ...]:
-    """Offloading over each bus, and each encoding.
+    """Evaluate offloading over each link, and each encoding.
 
     Args:
         graph: captured in training mode.
-        stashed: what its operators save.
-        forward_us: device time of the forward pass; the backward pass is taken to last twice as long.
-        bytes_per_us: the device's memory bandwidth.
+        saved: tensors that its operators save.
+        forward_us: device time of the forward pass; the backward pass is assumed to take twice as long.
+        bytes_per_us: memory bandwidth of the device.
     """
-    sizes = feature_maps(graph, stashed)
+    sizes = saved_activations(graph, saved)
     total = sum(sizes.values())
-    offloads = [_offload(name, total, rate, forward_us) for name, rate in BUSES.items()]
+    offloads = [_offload(name, total, rate, forward_us) for name, rate in LINKS.items()]
     encodings = {
-        "relu masks of 1 bit": _relu_masks(graph, stashed, sizes),
+        "relu masks of 1 bit": _relu_masks(graph, saved, sizes),
         "pool indices of 1 byte": _indices(graph, sizes),
-        "float16 stashes": _halves(graph, sizes),
+        "float16 saved activations": _halves(graph, sizes),
     }
     return (*offloads, *(_encoded(name, pairs, bytes_per_us) for name, pairs in encodings.items()))
 
 
 def _offload(name: str, nbytes: int, rate: float, forward_us: float) -> Alternative:
-    """Out during the forward pass and back during the backward pass; each way hides what its pass computes."""
+    """Transfer to the host during the forward pass and back during the backward pass, overlapped with either."""
     one_way = nbytes / rate
     exposed = max(0.0, one_way - forward_us) + max(0.0, one_way - _BACKWARD_OVER_FORWARD * forward_us)
     return Alternative(f"offload over {name}", nbytes, 2 * nbytes, 2 * one_way, exposed)
 
 
 Encoding = Iterator[tuple[int, int]]
-"""Bytes of each feature map that is encoded, before and after."""
+"""Bytes of each encoded activation, before and after."""
 
 
 def _encoded(name: str, pairs: Encoding, bytes_per_us: float) -> Alternative:
-    """Each feature map is read and its code written, later the code read and the feature map written."""
+    """Cost of an encoding: activations are read and codes written, later codes read and activations written."""
     sizes = list(pairs)
     busy = 2 * sum(before + after for before, after in sizes) / bytes_per_us
     return Alternative(name, sum(before - after for before, after in sizes), 0, busy, busy)
 
 
-def _relu_masks(graph: Graph, stashed: Sequence[Stash], sizes: Mapping[Ref, int]) -> Encoding:
-    """What only a ReLU's backward pass needs: whether each element was positive."""
+def _relu_masks(graph: Graph, saved: Sequence[SavedTensors], sizes: Mapping[Ref, int]) -> Encoding:
+    """Activations that only the backward pass of a ReLU needs: one bit an element, its sign, is enough."""
     savers: dict[Ref, set[str]] = {}
-    for stash in stashed:
-        for ref in stash.values:
-            savers.setdefault(ref, set()).add(graph.ops[stash.op].base)
+    for entry in saved:
+        for ref in entry.values:
+            savers.setdefault(ref, set()).add(graph.ops[entry.op].base)
     for ref, nbytes in sizes.items():
         if savers[ref] == {"relu"}:
             yield nbytes, rounded(-(-graph.type_of(ref).numel // 8))
 
 
 def _indices(graph: Graph, sizes: Mapping[Ref, int]) -> Encoding:
-    """A pooling window has fewer than 256 places, torch writes where the largest was in 64 bits."""
+    """Indices of max pooling: a window has fewer than 256 places, and torch stores 64 bits."""
     windows = {op.name for op in graph.ops if operators.lookup(op).role is Role.WINDOW}
     for ref, nbytes in sizes.items():
         if ref.name in windows and graph.type_of(ref).dtype == "int64":
@@ -96,7 +96,7 @@ def _indices(graph: Graph, sizes: Mapping[Ref, int]) -> Encoding:
 
 
 def _halves(graph: Graph, sizes: Mapping[Ref, int]) -> Encoding:
-    """Every float32 feature map in half the bytes; gradients lose precision by it."""
+    """Every float32 activation in half the bytes; gradients lose precision."""
     for ref, nbytes in sizes.items():
         if graph.type_of(ref).dtype == "float32":
             yield nbytes, rounded(2 * graph.type_of(ref).numel)

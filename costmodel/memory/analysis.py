@@ -1,4 +1,4 @@
-"""Module -> memory report: peaks of inference and training, feature maps, and the ways to keep fewer of them."""
+"""Module -> memory report: peaks of inference and training, saved activations, and ways to save fewer."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from costmodel.errors import CaptureError
 from costmodel.ir import Graph, Op, operators
 from costmodel.memory.alternatives import alternatives
 from costmodel.memory.capacity import device_bytes, shortage
-from costmodel.memory.checkpoint_regions import choose_regions
+from costmodel.memory.checkpoint_regions import choose_modules
 from costmodel.memory.peaks import OPTIMIZERS, Peak, inference_peak, training_peak
 from costmodel.memory.recompute import recompute
-from costmodel.memory.report import FeatureMaps, Inference, MemoryReport, Training
-from costmodel.memory.saved_tensors import Stash, feature_maps, stashes, unknown_savers
+from costmodel.memory.report import Inference, MemoryReport, SavedActivations, Training
+from costmodel.memory.saved_tensors import SavedTensors, saved_activations, saved_tensors, unknown_savers
 from costmodel.memory.state import State, state_of
 from costmodel.memory.workspace import (
     convolution_allowance_bytes,
     convolution_workspaces,
     graph_pool_bytes,
-    products_workspace_bytes,
+    matmul_workspace_bytes,
 )
 from costmodel.profiles.profile import Profile, load_profile, resolve_default
 from costmodel.report.types import Unsupported
@@ -55,22 +55,22 @@ def analyze_memory(
     passes: Sequence[str] = PASSES,
     all_trainable: bool = True,
 ) -> MemoryReport:
-    """Where a module's memory goes.
+    """Analyse the memory of a module in inference and training.
 
     Args:
-        module: real or meta parameters, for inference in evaluation mode; a training step is captured in training
-            mode whatever it is in now, and it is left as it was.
+        module: real or meta parameters, in evaluation mode for inference; a training step is captured in training
+            mode in any case, and the module's mode is restored.
         inputs: positional inputs, or a mapping of keyword inputs; real, meta or fake tensors.
-        hardware: a profile's name, for the times; None for this machine's GPU if there is one for it.
-        model_name: what the report calls the model; None for its class.
+        hardware: name of the profile that predicts times; None for this machine's GPU if it has a profile.
+        model_name: name of the model in the report; None for its class.
         optimizer: a key of `OPTIMIZERS`.
-        passes: which of `inference` and `training` to analyse.
-        all_trainable: count every parameter as trained, whatever its `requires_grad` says.
+        passes: `inference`, `training` or both.
+        all_trainable: whether to count every parameter as trained, regardless of `requires_grad`.
 
     Raises:
         RequestError: unknown optimiser or pass.
         UnknownHardwareError: there is no such profile.
-        CaptureError: the module cannot be turned into a graph, or has nothing to run.
+        CaptureError: the module cannot be captured, or has no operator.
     """
     profile = load_profile(resolve_default()[0] if hardware is None else hardware)
     name = model_name or type(module).__name__
@@ -87,13 +87,13 @@ def analyze_on(
     passes: Sequence[str] = PASSES,
     all_trainable: bool = True,
 ) -> MemoryReport:
-    """What `analyze_memory` does, on a profile that is loaded already; arguments and errors are the same."""
+    """Analyse memory by a loaded profile; arguments and errors are those of `analyze_memory`."""
     from costmodel.capture.trace import capture
 
-    # attention unrolled as in training, and as every version does
+    # attention unrolled as in training, and as in every torch version
     forward = capture(module, inputs, name, training="inference" not in passes, fast_path=False)
     if not forward.ops:
-        raise CaptureError(f"{name}: the model has no operator to run, so there is nothing to analyse")
+        raise CaptureError(f"{name}: the model has no operator to run, so there is no memory to analyse")
     state = state_of(module, inputs, all_trainable=all_trainable)
     step = capture(module, inputs, name, training=True) if "training" in passes else None
     main = main_input(forward)
@@ -117,14 +117,14 @@ def analyze_on(
 
 
 def _too_large(figures: Mapping[str, Inference | Training | None], profile: Profile) -> tuple[str, ...]:
-    """A line for each pass whose peak is more than the device has."""
+    """Warnings about passes whose peak exceeds the device's memory."""
     peaks = {name: found.peak_bytes for name, found in figures.items() if found is not None}
     faults = {name: shortage(peak, device_bytes(profile)) for name, peak in peaks.items()}
     return tuple(f"{name} {fault}" for name, fault in faults.items() if fault)
 
 
 def _inference(graph: Graph, state: State, profile: Profile) -> Inference:
-    workspace = products_workspace_bytes(graph, profile.capability, training=False)
+    workspace = matmul_workspace_bytes(graph, profile.capability, training=False)
     resident = state.resident_bytes + workspace
     convolutions = convolution_workspaces(graph, profile.predictor)
     peak = inference_peak(graph, resident, convolutions)
@@ -139,11 +139,11 @@ def _inference(graph: Graph, state: State, profile: Profile) -> Inference:
 
 
 def _training(graph: Graph, state: State, profile: Profile, optimizer: str) -> Training:
-    workspace = products_workspace_bytes(graph, profile.capability, training=True)
-    stashed = stashes(graph, state.trainable)
+    workspace = matmul_workspace_bytes(graph, profile.capability, training=True)
+    saved = saved_tensors(graph, state.trainable)
     held = OPTIMIZERS[optimizer].state * state.trainable_bytes
     resident = state.resident_bytes + workspace + held
-    peak, between = training_peak(graph, stashed, state.trainable, resident)
+    peak, between = training_peak(graph, saved, state.trainable, resident)
     stepping = resident + state.trainable_bytes * (1 + OPTIMIZERS[optimizer].step)
     times = operator_times(graph, profile)
     forward_us = sum(times.values())
@@ -161,15 +161,15 @@ def _training(graph: Graph, state: State, profile: Profile, optimizer: str) -> T
         optimizer_bytes=held,
         between_bytes=between,
         forward_us=forward_us,
-        feature_maps=_by_kind(graph, stashed),
-        recomputation=recompute(graph, stashed, time_us),
-        checkpointing=choose_regions(graph, stashed, time_us),
-        alternatives=alternatives(graph, stashed, forward_us, profile.predictor.roofline.bytes_per_us),
+        feature_maps=_by_kind(graph, saved),
+        recomputation=recompute(graph, saved, time_us),
+        checkpointing=choose_modules(graph, saved, time_us),
+        alternatives=alternatives(graph, saved, forward_us, profile.predictor.roofline.bytes_per_us),
     )
 
 
 def operator_times(graph: Graph, profile: Profile) -> Mapping[str, float]:
-    """Predicted device time of each operator of a forward pass in eager execution, microseconds; views take none.
+    """Predict device time of each operator in an eager forward pass, microseconds; views are left out.
 
     Raises:
         ProfileError: the profile's predictor is damaged or of another version.
@@ -179,16 +179,16 @@ def operator_times(graph: Graph, profile: Profile) -> Mapping[str, float]:
     return {kernel.ops[0]: estimate.us for kernel, estimate in zip(program.kernels, estimates, strict=True)}
 
 
-def _by_kind(graph: Graph, stashed: Sequence[Stash]) -> tuple[FeatureMaps, ...]:
-    """Feature maps by the kind of operator that made them, largest first."""
+def _by_kind(graph: Graph, saved: Sequence[SavedTensors]) -> tuple[SavedActivations, ...]:
+    """Saved activations by the kind of operator that computed them, largest first."""
     makers = {op.name: operators.kind_of(op) for op in graph.ops}
     found: dict[str, list[int]] = {}
-    for ref, nbytes in feature_maps(graph, stashed).items():
+    for ref, nbytes in saved_activations(graph, saved).items():
         found.setdefault(makers[ref.name], []).append(nbytes)
-    if extra := [stash.extra_bytes for stash in stashed if stash.extra_bytes]:
+    if extra := [entry.extra_bytes for entry in saved if entry.extra_bytes]:
         found["attention statistics"] = extra
     return tuple(
-        FeatureMaps(kind, len(sizes), sum(sizes))
+        SavedActivations(kind, len(sizes), sum(sizes))
         for kind, sizes in sorted(found.items(), key=lambda item: (-sum(item[1]), item[0]))
     )
 
@@ -198,6 +198,6 @@ def _unsupported(graph: Graph) -> tuple[Unsupported, ...]:
 
 
 def _where(graph: Graph, peak: Peak) -> str:
-    """The module of the operator at the peak; the operator's kind where it has none."""
+    """Module of the operator at the peak; the kind of the operator if it has no module."""
     op = next((op for op in graph.ops if op.name == peak.op), None)
     return "" if op is None else op.module or operators.kind_of(op)

@@ -1,4 +1,4 @@
-"""Memory of the devices that profiles are of, and what is said of a request that needs more."""
+"""Memory of a profile's device, and the warning for a request that needs more."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from costmodel.memory.storages import allocated
 from costmodel.profiles.profile import Profile
 
 MEMORY_BYTES = {"NVIDIA H200": 143_771 << 20}
-"""Of devices whose profiles were made before the environment recorded `memory_bytes`; as `nvidia-smi` reports it."""
+"""Device name -> memory as `nvidia-smi` reports it, for profiles without a recorded `memory_bytes`."""
 
 
 def device_bytes(profile: Profile) -> int | None:
-    """Memory of a profile's device, bytes; None where neither the card nor the device's name says.
+    """Memory of a profile's device, bytes; None if it is unknown.
 
     Raises:
-        ProfileError: the card gives no possible number.
+        ProfileError: the profile summary has an impossible number.
     """
     recorded = profile.environment.get("memory_bytes")
     if recorded is None:
@@ -27,12 +27,12 @@ def device_bytes(profile: Profile) -> int | None:
 
 
 def eager_bytes(graph: Graph) -> int:
-    """The least that an eager forward pass needs: parameters, inputs and results; workspaces are left out."""
+    """Lower bound on the memory of an eager forward pass: parameters, inputs and results, without workspaces."""
     return inference_peak(graph, sum(allocated(value.type) for value in graph.values)).nbytes
 
 
 def shortage(needed: int | None, available: int | None) -> str:
-    """The words for a request that needs more memory than there is; empty where it fits, or nothing is known."""
+    """Warning for a request that needs more memory than there is; empty if it fits or a size is unknown."""
     if needed is None or available is None or needed <= available:
         return ""
     return f"does not fit in memory: needs about {gigabytes(needed)} GB, the device has {gigabytes(available)} GB"

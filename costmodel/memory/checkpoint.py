@@ -1,4 +1,4 @@
-"""Applies a checkpointing plan to a module with `torch.utils.checkpoint`."""
+"""Apply a checkpointing plan to a module by `torch.utils.checkpoint`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from costmodel.ir import operators
 from costmodel.ir.op_table import Role
 from costmodel.memory.checkpoint_plan import CheckpointPlan
 
-_KEPT = {row.name for row in operators.TABLE.values() if row.role is Role.EXTERN}
-_KEPT |= {f"_scaled_dot_product_{way}_attention" for way in ("flash", "efficient", "cudnn", "fused")}
-_KEPT |= {"_scaled_dot_product_flash_attention_for_cpu"}
-"""Compute-heavy operators, by their ATen names: their results are kept, everything else is computed again."""
+_SAVED = {row.name for row in operators.TABLE.values() if row.role is Role.EXTERN}
+_SAVED |= {f"_scaled_dot_product_{way}_attention" for way in ("flash", "efficient", "cudnn", "fused")}
+_SAVED |= {"_scaled_dot_product_flash_attention_for_cpu"}
+"""Compute-heavy operators by ATen name; their results are saved, others are recomputed."""
 
 
 @takes_turns
@@ -35,18 +35,18 @@ _KEPT |= {"_scaled_dot_product_flash_attention_for_cpu"}
     plan=checks.instance_of(CheckpointPlan, "a CheckpointPlan, as CheckpointPlan.load reads it"),
 )
 def checkpointed(module: nn.Module, plan: CheckpointPlan) -> nn.Module:
-    """A module that computes the feature maps of the plan's modules again in the backward pass.
+    """Return a module that recomputes the activations of the plan's modules in the backward pass.
 
-    It shares parameters and buffers with the original, which is not changed, so a cast or a move of one is a cast or a
-    move of both. Outputs, gradients, running statistics and the random state are those of the original. Its activations
-    do not write in place inside the plan's modules.
+    It shares parameters and buffers with the original, which is not changed, so a cast or a move of either affects
+    both. Outputs, gradients, running statistics and the random state are those of the original. Inside the plan's
+    modules, activation functions do not write in place.
 
     Args:
         module: of the same structure as the one that the plan was made for.
-        plan: what `costmodel memory MODEL --save-plan` wrote, or `CheckpointPlan.load` read.
+        plan: from `costmodel memory MODEL --save-plan FILE` and `CheckpointPlan.load`.
 
     Raises:
-        CheckpointPlanError: the module has no submodule of a name in the plan.
+        CheckpointPlanError: the module lacks a submodule of the plan.
         PlanError: the module cannot be copied.
     """
     known = dict(module.named_modules())
@@ -62,22 +62,22 @@ def checkpointed(module: nn.Module, plan: CheckpointPlan) -> nn.Module:
 
 
 def _checkpoint(module: nn.Module) -> None:
-    """Makes a module run its forward pass through `torch.utils.checkpoint`."""
+    """Make a module run its forward pass through `torch.utils.checkpoint`."""
     for child in module.modules():
         if getattr(child, "inplace", False) is True:
-            child.inplace = False  # type: ignore[assignment]  # kept results must not be written over
+            child.inplace = False  # type: ignore[assignment]  # saved results must not be overwritten
     if not isinstance(module, Checkpointed):  # one module may have two names
         specialize(module, Checkpointed)  # a wrapper module would change the names in state_dict
 
 
 class Checkpointed(Specialized):
-    """Mixin of a module whose feature maps are computed again in the backward pass."""
+    """Mixin of a module that recomputes its activations in the backward pass."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the original returns."""
+        """Run the original's forward pass, checkpointed if gradients are enabled."""
         if not torch.is_grad_enabled() or is_transformed((*args, *kwargs.values())):
             return self._eager_forward(*args, **kwargs)
-        # lists of their own: a caller may append to its list of features before the backward pass reads it
+        # copies of lists: a caller may append to its list of features before the backward pass reads it
         args, kwargs = tree_map(lambda leaf: leaf, (args, kwargs))
         return checkpoint(
             self._eager_forward, *args, use_reentrant=False, context_fn=partial(_contexts, self), **kwargs
@@ -85,24 +85,24 @@ class Checkpointed(Specialized):
 
 
 def _contexts(module: nn.Module) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-    """What surrounds the forward pass, and what surrounds its repetition.
+    """Contexts of the forward pass and of its recomputation.
 
-    Of recurrent modules nothing is kept: on a CPU their cells write over the results of products.
+    Recurrent modules save no result: on a CPU their cells overwrite the results of matmuls.
     """
     if any(isinstance(child, (nn.RNNBase, nn.RNNCellBase)) for child in module.modules()):
-        return nullcontext(), _repetition(module, nullcontext())
+        return nullcontext(), _recomputation(module, nullcontext())
     first, again = create_selective_checkpoint_contexts(_policy)
-    return first, _repetition(module, again)
+    return first, _recomputation(module, again)
 
 
 def _policy(_context: Any, op: Any, *_args: Any, **_kwargs: Any) -> CheckpointPolicy:
-    kept = op._schema.name.partition("::")[2] in _KEPT
+    kept = op._schema.name.partition("::")[2] in _SAVED
     return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
 
 
 @contextmanager
-def _repetition(module: nn.Module, context: AbstractContextManager[Any]) -> Iterator[None]:
-    """Within it buffers are copies: a second pass must not move running statistics a second time."""
+def _recomputation(module: nn.Module, context: AbstractContextManager[Any]) -> Iterator[None]:
+    """Replace buffers by copies, so that recomputation does not update running statistics again."""
     owners = [child for child in module.modules() if child._buffers]
     originals = [(child, dict(child._buffers)) for child in owners]
     for child, buffers in originals:

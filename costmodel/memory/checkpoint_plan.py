@@ -1,4 +1,4 @@
-"""Checkpointing plans: which modules compute their feature maps again, as a file of data."""
+"""Checkpointing plans: names of the modules that recompute their activations, and their file format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from costmodel import checks
 from costmodel.checks import checked
 from costmodel.errors import CheckpointPlanError
 from costmodel.files import write_whole
-from costmodel.memory.checkpoint_regions import Regions
+from costmodel.memory.checkpoint_regions import CheckpointedModules
 from costmodel.records import Count, Format, Text, Time
 
 SCHEMA = 1
@@ -25,13 +25,13 @@ KIND = "costmodel checkpointing plan"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
-    """What to checkpoint in a model; `costmodel.checkpointed` applies it.
+    """Modules of a model to checkpoint; `costmodel.checkpointed` applies the plan.
 
     Attributes:
-        model: the model that it was made for, as the user named it.
-        modules: names as in `named_modules()`; none lies in another.
-        stashed_before, stashed_after: predicted bytes of feature maps without and with it.
-        added_us: predicted device time that it costs a training step.
+        model: name of the model that it was made for.
+        modules: names as in `named_modules()`; none is inside another.
+        stashed_before, stashed_after: predicted bytes of saved activations without and with the plan.
+        added_us: predicted device time that it adds to a training step.
     """
 
     model: str
@@ -41,12 +41,12 @@ class CheckpointPlan:
     added_us: float
 
     def to_json(self) -> str:
-        """The plan as the text of its file."""
+        """Convert the plan to the text of its file."""
         return json.dumps({"kind": KIND, "schema": SCHEMA, **dataclasses.asdict(self)}, indent=1) + "\n"
 
     @checked(CheckpointPlanError, path=checks.path)
     def save(self, path: str | Path) -> None:
-        """Writes the plan as JSON; the file appears whole or not at all.
+        """Write the plan as JSON; the file appears whole or not at all.
 
         Raises:
             CheckpointPlanError: the path cannot be written.
@@ -59,16 +59,16 @@ class CheckpointPlan:
     @staticmethod
     @checked(CheckpointPlanError, path=checks.path)
     def load(path: str | Path) -> CheckpointPlan:
-        """The plan that `save` wrote.
+        """Read a plan that `save` wrote.
 
         Raises:
-            CheckpointPlanError: the file cannot be read, is no such plan, or is of another version.
+            CheckpointPlanError: the file cannot be read, is not such a plan, or is of another version.
         """
         return _plan_of(FORMAT.read(Path(path)), f"{path}: ")
 
 
 class CheckpointPlanRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A `CheckpointPlan` in a file."""
+    """File format of a `CheckpointPlan`."""
 
     kind: Literal["costmodel checkpointing plan"]
     schema: int
@@ -88,16 +88,16 @@ FORMAT = Format(
 )
 
 
-def make_plan(model: str, regions: Regions) -> CheckpointPlan:
-    """The plan for a choice of modules."""
-    return CheckpointPlan(model, regions.modules, regions.stashed_before, regions.stashed_after, regions.added_us)
+def make_plan(model: str, chosen: CheckpointedModules) -> CheckpointPlan:
+    """Make the plan for a choice of modules."""
+    return CheckpointPlan(model, chosen.modules, chosen.stashed_before, chosen.stashed_after, chosen.added_us)
 
 
 def parse_plan(record: Any) -> CheckpointPlan:
-    """The plan in a JSON object.
+    """Build a plan from a JSON object.
 
     Raises:
-        CheckpointPlanError: it is no plan of this version; the message says what is wrong.
+        CheckpointPlanError: the object is not a plan of this version.
     """
     return _plan_of(FORMAT.check(record, "the plan"), "")
 
@@ -105,15 +105,15 @@ def parse_plan(record: Any) -> CheckpointPlan:
 def _plan_of(record: CheckpointPlanRecord, where: str) -> CheckpointPlan:
     if nested := _nested(record.modules):
         raise CheckpointPlanError(
-            f"{where}the module {nested} is listed twice or lies in another that is listed; leave it out"
+            f"{where}the module {nested} is listed twice or is inside another listed module; leave it out"
         )
     return CheckpointPlan(**{name: getattr(record, name) for name in CheckpointPlan.__dataclass_fields__})
 
 
 def _nested(modules: tuple[str, ...]) -> str | None:
-    """A module that is listed twice, or that lies in another that is listed.
+    """Name of a module that is listed twice, or that is inside another listed module.
 
-    In sorted order whatever lies in a module follows it, with nothing in between but what lies in it too.
+    In sorted order the modules inside a module follow it directly.
     """
     paths = sorted(name.split(".") for name in modules)
     return next((".".join(path) for before, path in pairwise(paths) if path[: len(before)] == before), None)

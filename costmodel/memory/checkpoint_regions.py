@@ -1,8 +1,8 @@
-"""Which modules to checkpoint: the recomputation that `torch.utils.checkpoint` can do.
+"""Choice of modules to checkpoint: the recomputation that `torch.utils.checkpoint` can do.
 
-A checkpointed module keeps its inputs and, under a policy, the results of its compute-heavy operators; everything else
-in it is computed again, all at once, when the backward pass reaches it. So few large modules stash least but need most
-when they are reached; the choice is the one for which the stash and the largest module's need together are smallest.
+A checkpointed module saves its inputs and, by a policy, the results of its compute-heavy operators. All its other
+values are recomputed at once when the backward pass reaches it. A few large modules keep the fewest bytes between the
+passes, but need the most when they are reached. The choice minimises the bytes kept plus the largest module's need.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from dataclasses import dataclass
 from costmodel.ir import Graph, Op, Ref, operators
 from costmodel.ir.op_table import Role
 from costmodel.memory.recompute import TimeUs, is_heavy
-from costmodel.memory.saved_tensors import Stash, feature_maps
+from costmodel.memory.saved_tensors import SavedTensors, saved_activations
 from costmodel.memory.storages import rounded, versions
 
 _LIMITS = (1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)
-"""Shares of the stash that one module may compute again, tried in turn."""
+"""Shares of the saved activations that one module may recompute, tried in turn."""
 
 
 @dataclass(frozen=True, slots=True)
-class Regions:
-    """A choice of modules.
+class CheckpointedModules:
+    """Choice of modules to checkpoint.
 
     Attributes:
-        modules: their names, in execution order; none lies in another.
-        stashed_before, stashed_after: bytes kept between the passes without and with it.
-        again_bytes: the most that one of them computes again at once.
-        added_us: device time of the operators that run a second time.
+        modules: names in execution order; none is inside another.
+        stashed_before, stashed_after: bytes saved between the passes without and with checkpointing.
+        again_bytes: most bytes that one module recomputes at once.
+        added_us: device time of the recomputed operators.
     """
 
     modules: tuple[str, ...]
@@ -40,38 +40,38 @@ class Regions:
 
     @property
     def need_bytes(self) -> int:
-        """What is kept, and what the largest module adds to it when it is reached."""
+        """Bytes saved between the passes, and bytes that the largest module adds when it is reached."""
         return self.stashed_after + self.again_bytes
 
 
 @dataclass(frozen=True, slots=True)
-class _Region:
+class _Candidate:
     name: str
     ops: range
     keeps: frozenset[Ref]
     again: frozenset[Ref]
 
 
-def choose_regions(graph: Graph, stashed: Sequence[Stash], time_us: TimeUs) -> Regions:
-    """The modules to checkpoint; none where it does not pay.
+def choose_modules(graph: Graph, saved: Sequence[SavedTensors], time_us: TimeUs) -> CheckpointedModules:
+    """Choose the modules to checkpoint; none if it does not pay.
 
     Args:
         graph: captured in training mode.
-        stashed: what its operators save.
+        saved: tensors that its operators save.
         time_us: device time of an operator.
     """
-    total = sum(feature_maps(graph, stashed).values())
-    regions = _candidates(graph, stashed)
-    best = _priced(graph, stashed, (), time_us)
+    total = sum(saved_activations(graph, saved).values())
+    regions = _candidates(graph, saved)
+    best = _evaluated(graph, saved, (), time_us)
     for share in _LIMITS:
         chosen = _outermost([region for region in regions if _nbytes(graph, region.again) <= share * total])
-        priced = _priced(graph, stashed, _pruned(graph, stashed, chosen), time_us)
-        best = min(best, priced, key=lambda choice: (choice.need_bytes, choice.added_us))
+        evaluated = _evaluated(graph, saved, _pruned(graph, saved, chosen), time_us)
+        best = min(best, evaluated, key=lambda choice: (choice.need_bytes, choice.added_us))
     return best
 
 
-def _candidates(graph: Graph, stashed: Sequence[Stash]) -> list[_Region]:
-    """Modules that run once, in one piece, and in which something but the last operator is computed again."""
+def _candidates(graph: Graph, saved: Sequence[SavedTensors]) -> list[_Candidate]:
+    """Modules that run once, without interruption, and have values to recompute."""
     runs: dict[str, list[range]] = {}
     for position, op in enumerate(graph.ops):
         for name in _enclosing(op.module):
@@ -83,15 +83,15 @@ def _candidates(graph: Graph, stashed: Sequence[Stash]) -> list[_Region]:
     version = versions(graph)
     heavy = {op.name for op in graph.ops if _is_kept(op)}
     given = {value.name for value in graph.values}
-    saved: dict[int, list[Ref]] = {}
-    for stash in stashed:
-        saved.setdefault(stash.op, []).extend(ref for ref in stash.values if ref.name not in given)
-    regions = [
-        _region(graph, saved, version, heavy, given, name, pieces[0])
+    saved_at: dict[int, list[Ref]] = {}
+    for entry in saved:
+        saved_at.setdefault(entry.op, []).extend(ref for ref in entry.values if ref.name not in given)
+    found = [
+        _candidate(graph, saved_at, version, heavy, given, name, pieces[0])
         for name, pieces in runs.items()
         if len(pieces) == 1
     ]
-    return [region for region in regions if region is not None]
+    return [candidate for candidate in found if candidate is not None]
 
 
 def _enclosing(module: str) -> list[str]:
@@ -100,15 +100,15 @@ def _enclosing(module: str) -> list[str]:
     return [".".join(parts[: count + 1]) for count in range(len(parts))]
 
 
-def _region(
+def _candidate(
     graph: Graph,
-    saved: Mapping[int, Sequence[Ref]],
+    saved_at: Mapping[int, Sequence[Ref]],
     version: Mapping[Ref, Ref],
     heavy: Collection[str],
     given: Collection[str],
     name: str,
     span: range,
-) -> _Region | None:
+) -> _Candidate | None:
     inside = {graph.ops[position].name for position in span}
     keeps: set[Ref] = set()
     for position in span:
@@ -118,42 +118,42 @@ def _region(
         if _is_kept(op):
             keeps.update(Ref(op.name, index) for index in range(len(op.types)))
         if op.inplace and outside and outside[0].name not in given:
-            return None  # it writes over its own input, which computing again would read
+            return None  # it overwrites its own input, which recomputation would read
         if op.inplace and len(op.refs()) > 1 and version[op.refs()[0]].name in heavy:
-            return None  # `y += x` on what is kept; a module with an `inplace` flag can be told not to
-    again = frozenset({ref for position in span for ref in saved.get(position, ())} - keeps)
-    return _Region(name, span, frozenset(keeps), again) if again else None
+            return None  # `y += x` on a saved result; only modules with an `inplace` flag can be changed
+    again = frozenset({ref for position in span for ref in saved_at.get(position, ())} - keeps)
+    return _Candidate(name, span, frozenset(keeps), again) if again else None
 
 
 def _is_kept(op: Op) -> bool:
-    """Whether the policy keeps an operator's results. Random results are drawn again from the same state."""
+    """Whether the policy saves an operator's results. Random results are drawn again from the same state."""
     return is_heavy(op) and operators.lookup(op).role is Role.EXTERN
 
 
-def _outermost(regions: Sequence[_Region]) -> list[_Region]:
-    chosen: list[_Region] = []
+def _outermost(regions: Sequence[_Candidate]) -> list[_Candidate]:
+    chosen: list[_Candidate] = []
     for region in sorted(regions, key=lambda region: (region.ops.start, -len(region.ops), len(region.name))):
         if not chosen or region.ops.start >= chosen[-1].ops.stop:
             chosen.append(region)
     return chosen
 
 
-def _pruned(graph: Graph, stashed: Sequence[Stash], chosen: Sequence[_Region]) -> list[_Region]:
-    """Without the regions that shrink nothing; regions share no operator, so each is judged by what it holds alone."""
-    maps = feature_maps(graph, stashed)
-    saved: dict[int, list[Ref]] = {}
-    for stash in stashed:
-        saved.setdefault(stash.op, []).extend(ref for ref in stash.values if ref in maps)
+def _pruned(graph: Graph, saved: Sequence[SavedTensors], chosen: Sequence[_Candidate]) -> list[_Candidate]:
+    """Drop modules that save no memory; modules share no operator, so each is judged by what it alone holds."""
+    activations = saved_activations(graph, saved)
+    saved_at: dict[int, list[Ref]] = {}
+    for entry in saved:
+        saved_at.setdefault(entry.op, []).extend(ref for ref in entry.values if ref in activations)
     covered = {position for region in chosen for position in region.ops}
     holders = Counter(ref for region in chosen for ref in region.keeps)
-    holders.update(ref for position, refs in saved.items() if position not in covered for ref in refs)
+    holders.update(ref for position, refs in saved_at.items() if position not in covered for ref in refs)
     kept = []
     for region in chosen:
         holders.subtract(region.keeps)
         freed = {ref for ref in region.keeps if not holders[ref]}
-        back = [ref for position in region.ops for ref in saved.get(position, ())]
-        stashed_again = {ref for ref in back if not holders[ref]}
-        if _nbytes(graph, stashed_again) <= _nbytes(graph, freed):
+        back = [ref for position in region.ops for ref in saved_at.get(position, ())]
+        saved_instead = {ref for ref in back if not holders[ref]}
+        if _nbytes(graph, saved_instead) <= _nbytes(graph, freed):
             holders.update(back)
         else:
             holders.update(region.keeps)
@@ -161,21 +161,23 @@ def _pruned(graph: Graph, stashed: Sequence[Stash], chosen: Sequence[_Region]) -
     return kept
 
 
-def _priced(graph: Graph, stashed: Sequence[Stash], chosen: Sequence[_Region], time_us: TimeUs) -> Regions:
+def _evaluated(
+    graph: Graph, saved: Sequence[SavedTensors], chosen: Sequence[_Candidate], time_us: TimeUs
+) -> CheckpointedModules:
     again = [graph.ops[position] for region in chosen for position in region.ops]
-    return Regions(
+    return CheckpointedModules(
         modules=tuple(region.name for region in chosen),
-        stashed_before=_stashed_bytes(graph, stashed, ()),
-        stashed_after=_stashed_bytes(graph, stashed, chosen),
+        stashed_before=_saved_bytes(graph, saved, ()),
+        stashed_after=_saved_bytes(graph, saved, chosen),
         again_bytes=max((_nbytes(graph, region.again) for region in chosen), default=0),
         added_us=sum(time_us(op) for op in again if not _is_kept(op)),
     )
 
 
-def _stashed_bytes(graph: Graph, stashed: Sequence[Stash], chosen: Sequence[_Region]) -> int:
+def _saved_bytes(graph: Graph, saved: Sequence[SavedTensors], chosen: Sequence[_Candidate]) -> int:
     covered = {position for region in chosen for position in region.ops}
-    outside = [stash for stash in stashed if stash.op not in covered]
-    kept = frozenset(feature_maps(graph, outside)).union(*(region.keeps for region in chosen))
+    outside = [entry for entry in saved if entry.op not in covered]
+    kept = frozenset(saved_activations(graph, outside)).union(*(region.keeps for region in chosen))
     return _nbytes(graph, kept)
 
 

@@ -1,8 +1,8 @@
-"""Peak memory of a training step: the forward pass with its stash, then the backward pass operator by operator.
+"""Peak memory of inference, and of a training step: forward pass with saved tensors, then backward pass by operators.
 
 Autograd runs backward nodes in the reverse order of the forward pass. A node allocates the gradients of its inputs,
-then lets go of the gradient of its result and of what it had saved. A second gradient of the same value is added in
-place to the first, or, where others share the first one's memory, into a new block. Gradients of parameters stay.
+then frees the gradient of its result and the tensors that it had saved. A second gradient of the same value is added to
+the first in place, or into a new storage if the first one's storage is shared. Gradients of parameters stay.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from costmodel.ir import Graph, Op, Ref, operators
-from costmodel.memory.saved_tensors import Stash, needing_gradient
+from costmodel.memory.saved_tensors import SavedTensors, needing_gradient
 from costmodel.memory.storages import Storage, overwritten, rounded, storages, versions
 
 NONE: Mapping[str, int] = MappingProxyType({})
 
 
 def training_peak(
-    graph: Graph, stashed: Sequence[Stash], trainable: Collection[str], resident_bytes: int
+    graph: Graph, saved: Sequence[SavedTensors], trainable: Collection[str], resident_bytes: int
 ) -> tuple[Peak, int]:
-    """The peak of one forward and backward pass, and the bytes alive between the two.
+    """Predict the peak of one forward and backward pass, and the bytes alive between the two.
 
     Args:
         graph: captured in training mode.
-        stashed: what its operators save.
+        saved: tensors that its operators save.
         trainable: names of the parameters that get a gradient; none of them has one at the start.
-        resident_bytes: of what is there all the time: parameters, buffers, inputs.
+        resident_bytes: bytes that are alive all the time: parameters, buffers, inputs.
     """
-    step = _Step(graph, stashed, trainable, resident_bytes)
+    step = _Step(graph, saved, trainable, resident_bytes)
     for position in range(len(graph.ops)):
         step.forward(position)
     between = step.alive
@@ -41,7 +41,7 @@ def training_peak(
 
 @dataclass(slots=True)
 class _Gradient:
-    """A block that holds gradients, and how many values' gradients lie in it."""
+    """Storage of gradients, and the number of gradients in it."""
 
     nbytes: int
     uses: int = 0
@@ -49,10 +49,10 @@ class _Gradient:
 
 @dataclass(slots=True)
 class _Step:
-    """The state of a training step: what is alive, and the most that was."""
+    """State of a training step: bytes alive now and at the peak."""
 
     graph: Graph
-    stashed: Sequence[Stash]
+    saved: Sequence[SavedTensors]
     trainable: Collection[str]
     alive: int
     most: int = 0
@@ -65,43 +65,43 @@ class _Step:
     _gradients: dict[Ref, _Gradient] = field(init=False)
 
     def __post_init__(self) -> None:
-        blocks = storages(self.graph)
+        storage_of = storages(self.graph)
         self._needs = needing_gradient(self.graph, self.trainable)
-        self._extra = {stash.op: stash.extra_bytes for stash in self.stashed}
+        self._extra = {entry.op: entry.extra_bytes for entry in self.saved}
         self._gradients = {}
         gone = overwritten(self.graph, versions(self.graph))
         first_saver: dict[Storage, int] = {}
-        for stash in reversed(self.stashed):
-            first_saver.update((blocks[ref], stash.op) for ref in stash.values if ref not in gone)
-            # what an operator needs and writes over, autograd copies first
-            copies = sum(rounded(self.graph.type_of(ref).nbytes) for ref in stash.values if ref in gone)
-            self._extra[stash.op] += copies
+        for entry in reversed(self.saved):
+            first_saver.update((storage_of[ref], entry.op) for ref in entry.values if ref not in gone)
+            # autograd copies a saved tensor that an operator overwrites
+            copies = sum(rounded(self.graph.type_of(ref).nbytes) for ref in entry.values if ref in gone)
+            self._extra[entry.op] += copies
         self._dies, self._born, self._releases = {}, {}, {}
-        for block in set(blocks.values()):
-            self._born.setdefault(block.made_at, []).append(block)
-        for block, position in deaths(self.graph, blocks).items():
-            if block not in first_saver:
-                self._dies.setdefault(position, []).append(block)
+        for storage in set(storage_of.values()):
+            self._born.setdefault(storage.made_at, []).append(storage)
+        for storage, position in deaths(self.graph, storage_of).items():
+            if storage not in first_saver:
+                self._dies.setdefault(position, []).append(storage)
             else:
-                saver = first_saver[block]
-                self._releases[saver] = self._releases.get(saver, 0) + block.nbytes
+                saver = first_saver[storage]
+                self._releases[saver] = self._releases.get(saver, 0) + storage.nbytes
         self.most = self.alive
 
     def forward(self, position: int) -> None:
-        """One operator's results appear; what it was the last to hold, and nobody saved, goes."""
-        self.alive += sum(block.nbytes for block in self._born.get(position, ()))
+        """Allocate the results of one operator; free unsaved values that it was the last to hold."""
+        self.alive += sum(storage.nbytes for storage in self._born.get(position, ()))
         self.alive += self._extra.get(position, 0)
         self._note(self.graph.ops[position])
-        self.alive -= sum(block.nbytes for block in self._dies.get(position, ()))
+        self.alive -= sum(storage.nbytes for storage in self._dies.get(position, ()))
 
     def seed(self) -> None:
-        """The gradients that the backward pass starts from: of a sum, a single element shown as the outputs' shape."""
+        """Allocate the first gradients: for a sum of outputs, one element expanded to the shape of each output."""
         for ref in dict.fromkeys(self.graph.outputs):
             if ref in self._needs:
                 self._receive(ref, self._allocate(rounded(4)))
 
     def backward(self, position: int) -> None:
-        """The backward node of one operator."""
+        """Run the backward node of one operator."""
         op = self.graph.ops[position]
         received = [self._gradients.pop(ref, None) for ref in _results(op)]
         if not any(received):
@@ -120,7 +120,7 @@ class _Step:
             self._note(op)
 
     def _gradient_of(self, op: Op, ref: Ref, incoming: _Gradient) -> _Gradient:
-        """The gradient of an input: the result's own, where it passes, else a new block."""
+        """Gradient of an input: that of the result if the operator passes it on, else a new storage."""
         kind = self.graph.type_of(ref)
         if (
             operators.lookup(op).passes
@@ -132,7 +132,7 @@ class _Step:
         return self._allocate(rounded(kind.nbytes))
 
     def _temporary_bytes(self, op: Op) -> int:
-        """A product with a gradient is made at full size before it is summed to the shape of a smaller input."""
+        """Temporary of a broadcast product, computed at full size before it is summed to the smaller input's shape."""
         if op.base not in ("mul", "div"):
             return 0
         summed = [ref for ref in _differentiable(op, self._needs) if self.graph.type_of(ref).numel < op.type.numel]
@@ -143,7 +143,7 @@ class _Step:
         return _Gradient(nbytes, 1)
 
     def _receive(self, ref: Ref, gradient: _Gradient) -> None:
-        """Adds one more gradient of a value to what it has already got."""
+        """Accumulate one more gradient of a value."""
         before = self._gradients.get(ref)
         if before is None:
             self._gradients[ref] = gradient
@@ -170,39 +170,41 @@ def _results(op: Op) -> tuple[Ref, ...]:
 
 
 def _differentiable(op: Op, needs: Collection[Ref]) -> tuple[Ref, ...]:
-    """The inputs that an operator's backward node makes a gradient of, each once for a call that uses it twice."""
+    """Inputs for which an operator's backward node computes a gradient, each once."""
     return tuple(ref for ref in dict.fromkeys(op.refs()) if ref in needs)
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The most bytes that are alive at once, and the operator (its name in the graph) during which they are."""
+    """Most bytes alive at once, and the name of the operator that runs then."""
 
     nbytes: int
     op: str
 
 
-def deaths(graph: Graph, blocks: Mapping[Ref, Storage]) -> dict[Storage, int]:
-    """Position of the operator after which the program lets go of each block; what it keeps is absent."""
-    kept = {blocks[ref] for ref in graph.outputs} | {block for block in blocks.values() if block.made_at < 0}
+def deaths(graph: Graph, storage_of: Mapping[Ref, Storage]) -> dict[Storage, int]:
+    """Storage -> position of the operator after which the program frees it; storages that it keeps are absent."""
+    kept = {storage_of[ref] for ref in graph.outputs} | {
+        storage for storage in storage_of.values() if storage.made_at < 0
+    }
     noted = any(op.frees for op in graph.ops)
     found: dict[Storage, int] = {}
     for position, op in enumerate(graph.ops):
         used = (*op.refs(), *(Ref(op.name, index) for index in range(len(op.types))))
-        # what a captured pass never lets go of is a result that nothing read, or one that its outputs hold
+        # results that a captured pass never frees are unread, or held by its outputs
         for ref in op.frees if noted else used:
-            if ref in blocks:
-                found[blocks[ref]] = position
-    return {block: position for block, position in found.items() if block not in kept}
+            if ref in storage_of:
+                found[storage_of[ref]] = position
+    return {storage: position for storage, position in found.items() if storage not in kept}
 
 
 def inference_peak(graph: Graph, resident_bytes: int, workspaces: Mapping[str, int] = NONE) -> Peak:
-    """The peak of one forward pass without gradients.
+    """Predict the peak of one forward pass without gradients.
 
     Args:
         graph: captured in evaluation mode.
-        resident_bytes: of what is there all the time: parameters, buffers, inputs.
-        workspaces: what operators, by name, need beside their results while they run; bytes.
+        resident_bytes: bytes that are alive all the time: parameters, buffers, inputs.
+        workspaces: operator -> bytes that it needs beside its results while it runs.
     """
     live = live_bytes(graph, resident_bytes)
     if not live:
@@ -213,14 +215,14 @@ def inference_peak(graph: Graph, resident_bytes: int, workspaces: Mapping[str, i
 
 
 def live_bytes(graph: Graph, resident_bytes: int) -> list[int]:
-    """Bytes alive while each operator runs, in order: its own results included, what it is the last to use as well."""
-    blocks = storages(graph)
+    """Bytes alive while each operator runs, in order, with its results and the values that it is the last to read."""
+    storage_of = storages(graph)
     born: dict[int, int] = {}
-    for block in set(blocks.values()):
-        born[block.made_at] = born.get(block.made_at, 0) + block.nbytes
+    for storage in set(storage_of.values()):
+        born[storage.made_at] = born.get(storage.made_at, 0) + storage.nbytes
     freed: dict[int, int] = {}
-    for block, position in deaths(graph, blocks).items():
-        freed[position] = freed.get(position, 0) + block.nbytes
+    for storage, position in deaths(graph, storage_of).items():
+        freed[position] = freed.get(position, 0) + storage.nbytes
     alive, result = resident_bytes, []
     for position in range(len(graph.ops)):
         alive += born.get(position, 0)
@@ -231,7 +233,7 @@ def live_bytes(graph: Graph, resident_bytes: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """State that stays between steps, and temporaries of torch's default (multi-tensor) step; in copies."""
+    """State kept between steps, and temporaries of torch's default (multi-tensor) step; in copies of the parameters."""
 
     state: int
     step: int
@@ -241,5 +243,5 @@ OPTIMIZERS: Mapping[str, Optimizer] = {
     "none": Optimizer(0, 0),
     "sgd": Optimizer(0, 0),
     "momentum": Optimizer(1, 0),
-    "adam": Optimizer(2, 1),  # the square root of the second moment is made anew
+    "adam": Optimizer(2, 1),  # temporary: the square root of the second moment
 }

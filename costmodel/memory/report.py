@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from costmodel.memory.alternatives import Alternative
-from costmodel.memory.checkpoint_regions import Regions
+from costmodel.memory.checkpoint_regions import CheckpointedModules
 from costmodel.memory.recompute import Recomputation
 from costmodel.report import check_format
 from costmodel.report.rows import milliseconds, number
@@ -31,7 +31,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
-class FeatureMaps:
+class SavedActivations:
     """What is kept for the backward pass of one kind: how many tensors, and their bytes."""
 
     kind: str
@@ -87,9 +87,9 @@ class Training:
     optimizer_bytes: int
     between_bytes: int
     forward_us: float
-    feature_maps: tuple[FeatureMaps, ...]
+    feature_maps: tuple[SavedActivations, ...]
     recomputation: Recomputation
-    checkpointing: Regions
+    checkpointing: CheckpointedModules
     alternatives: tuple[Alternative, ...]
 
     @property

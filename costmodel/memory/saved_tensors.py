@@ -1,4 +1,4 @@
-"""What autograd keeps of a forward pass for the backward pass: the feature maps."""
+"""Tensors that autograd saves in a forward pass for the backward pass."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _FLOATING = {"float64", "float32", "float16", "bfloat16", "complex64"}
 
 
 @dataclass(frozen=True, slots=True)
-class Stash:
-    """What one operator's backward pass needs, by the values whose memory is kept.
+class SavedTensors:
+    """Tensors that one operator saves.
 
     Attributes:
-        op: the operator's position in `graph.ops`.
-        values: each once; views are resolved to the value they show, see `versions`.
-        extra_bytes: of results that are no values of the graph, such as attention's sums of exponentials.
+        op: position of the operator in `graph.ops`.
+        values: saved values, each once; a view is resolved to the value that it shows, see `versions`.
+        extra_bytes: bytes of saved results that are not values of the graph, such as logsumexp of attention.
     """
 
     op: int
@@ -27,10 +27,10 @@ class Stash:
     extra_bytes: int = 0
 
 
-def stashes(graph: Graph, trainable: Collection[str]) -> tuple[Stash, ...]:
-    """What each operator on the way to a gradient saves, in execution order.
+def saved_tensors(graph: Graph, trainable: Collection[str]) -> tuple[SavedTensors, ...]:
+    """Find the tensors that each operator with a gradient saves, in execution order.
 
-    An operator that the table says nothing of is taken to save its inputs and results; `unknown_savers` names it.
+    An operator without an entry in the table is assumed to save its inputs and results; see `unknown_savers`.
 
     Args:
         graph: captured in training mode.
@@ -43,12 +43,12 @@ def stashes(graph: Graph, trainable: Collection[str]) -> tuple[Stash, ...]:
         if Ref(op.name) not in needs:
             continue
         saved = dict.fromkeys(version[ref] for ref in _saved(op, needs))
-        found.append(Stash(position, tuple(saved), _extra_bytes(graph, op)))
+        found.append(SavedTensors(position, tuple(saved), _extra_bytes(graph, op)))
     return tuple(found)
 
 
 def needing_gradient(graph: Graph, trainable: Collection[str]) -> set[Ref]:
-    """The values that a gradient flows to: trainable parameters and what is computed from them."""
+    """Values that need a gradient: trainable parameters, and values computed from them."""
     needs = {Ref(value.name) for value in graph.values if value.name in trainable}
     for op in graph.ops:
         if any(ref in needs for ref in op.refs()):
@@ -57,12 +57,12 @@ def needing_gradient(graph: Graph, trainable: Collection[str]) -> set[Ref]:
 
 
 def unknown_savers(graph: Graph) -> tuple[Op, ...]:
-    """Operators of which the table does not say what they save; what it says nothing of is overrated, not left out."""
+    """Operators whose saved tensors are unknown; they are overestimated, not left out."""
     return tuple(op for op in graph.ops if operators.lookup(op).saves is None)
 
 
 def _saved(op: Op, needs: Collection[Ref]) -> list[Ref]:
-    """The values that an operator saves, by its row's `saves`."""
+    """Values that an operator saves, by the column `saves` of its row."""
     row = operators.lookup(op)
     if row.saves is None:
         return [*op.refs(), *(Ref(op.name, index) for index in range(len(op.types)))]
@@ -77,7 +77,7 @@ def _saved(op: Op, needs: Collection[Ref]) -> list[Ref]:
 
 
 def _extra_bytes(graph: Graph, op: Op) -> int:
-    """Fused attention's own: a float32 logarithm a query and head, and the seed and offset of its random numbers."""
+    """Extra results of fused attention: float32 logsumexp for each query and head, random seed and offset."""
     if op.base != "scaled_dot_product_attention":
         return 0
     query = op.arg("query")
@@ -85,12 +85,12 @@ def _extra_bytes(graph: Graph, op: Op) -> int:
     return rounded(4 * rows) + 2 * rounded(8)
 
 
-def feature_maps(graph: Graph, stashed: Collection[Stash]) -> Mapping[Ref, int]:
-    """The values that are kept for the backward pass alone, each once -> bytes; without what the caller holds."""
+def saved_activations(graph: Graph, saved: Collection[SavedTensors]) -> Mapping[Ref, int]:
+    """Values saved for the backward pass alone, each once -> bytes; without inputs and parameters."""
     held = {value.name for value in graph.values}
     sizes: dict[Ref, int] = {}
-    for stash in stashed:
-        for ref in stash.values:
+    for entry in saved:
+        for ref in entry.values:
             if ref.name not in held:
                 sizes[ref] = rounded(graph.type_of(ref).nbytes)
     return sizes

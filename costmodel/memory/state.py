@@ -1,4 +1,4 @@
-"""What of a module lies in memory all the time: parameters, buffers; the one part of the analysis that sees torch."""
+"""State of a module that is always in memory: parameters, buffers and inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from costmodel.memory.storages import rounded
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Bytes as the allocator counts them, tied tensors once; and the names of the parameters that get a gradient."""
+    """Bytes as the allocator counts them, tied tensors once, and names of the parameters that get a gradient."""
 
     parameter_bytes: int
     buffer_bytes: int
@@ -24,17 +24,17 @@ class State:
 
     @property
     def resident_bytes(self) -> int:
-        """What is there before, during and after a forward pass."""
+        """Bytes alive before, during and after a forward pass."""
         return self.parameter_bytes + self.buffer_bytes + self.input_bytes
 
 
 def state_of(module: nn.Module, inputs: Inputs, *, all_trainable: bool = False) -> State:
-    """The state of a module and its inputs; real, meta or fake tensors.
+    """Measure the state of a module and its inputs; tensors may be real, meta or fake.
 
     Args:
-        module: its parameters' `requires_grad` says which are trained.
+        module: parameters with `requires_grad` are trained.
         inputs: positional or keyword inputs, tensors also inside lists, tuples and dicts.
-        all_trainable: count every parameter as trained; for a module that was made to be captured, not trained.
+        all_trainable: whether to count every parameter as trained, for a module built only to be captured.
     """
     named = dict(module.named_parameters(remove_duplicate=False))
     trained = {name: tensor for name, tensor in named.items() if all_trainable or tensor.requires_grad}

@@ -1,4 +1,4 @@
-"""Which values of a graph share a block of memory, and how many bytes of it the allocator counts."""
+"""Storages of a graph's values: values that share memory, and bytes that the allocator counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from costmodel.ir import Graph, Op, Ref, TensorType, operators
 from costmodel.ir.op_table import Role
 
 ROUNDING = 512
-"""Bytes: the granularity of torch's CUDA allocator (`kMinBlockSize`); what it reports as allocated is so rounded."""
+"""Granularity of torch's CUDA allocator in bytes (`kMinBlockSize`); it reports sizes rounded up to multiples."""
 
 
 def rounded(nbytes: int) -> int:
@@ -24,12 +24,12 @@ def allocated(kind: TensorType) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """A block of memory.
+    """Block of memory.
 
     Attributes:
-        owner: the value that it was made for; views of it and results written in place share it.
-        nbytes: what the allocator counts.
-        made_at: position in `graph.ops` of the operator that makes it; -1 for inputs, parameters and buffers.
+        owner: value that it was allocated for; views and in-place results share it.
+        nbytes: bytes that the allocator counts.
+        made_at: position in `graph.ops` of the operator that allocates it; -1 for inputs, parameters and buffers.
     """
 
     owner: Ref
@@ -38,7 +38,7 @@ class Storage:
 
 
 def storages(graph: Graph) -> Mapping[Ref, Storage]:
-    """The block that each value lies in."""
+    """Storage of each value."""
     found = {Ref(value.name): Storage(Ref(value.name), allocated(value.type), -1) for value in graph.values}
     for position, op in enumerate(graph.ops):
         base = shares_memory_with(op)
@@ -51,27 +51,27 @@ def storages(graph: Graph) -> Mapping[Ref, Storage]:
 
 
 def _keeps_no_statistics(op: Op) -> bool:
-    """Batch norm in evaluation returns empty statistics on every device; only the meta device says otherwise."""
+    """Whether batch norm returns empty statistics, as in evaluation on every device but the meta device."""
     return operators.lookup(op).kind == "batch_norm" and op.arg("training") is not True
 
 
 def shares_memory_with(op: Op) -> Ref | None:
-    """The argument whose memory an operator's result lies in: that of a view, or of one that writes in place."""
+    """Operand whose memory an operator's result shares: that of a view or of an in-place operator."""
     if not op.inplace and not is_view(op):
         return None
     return next(iter(op.refs()), None)
 
 
 def is_view(op: Op) -> bool:
-    """Whether an operator makes another tensor of the memory it is given."""
+    """Whether the result of an operator is a view of its operand."""
     return operators.lookup(op).role is Role.VIEW
 
 
 def versions(graph: Graph) -> Mapping[Ref, Ref]:
-    """Each value -> the one whose elements it shows: through views, but not through what was written in place.
+    """Resolve each value to the one whose elements it shows, through views but not through in-place operators.
 
-    A tensor that is written in place has a version before and one after. Autograd refuses to use an older one, so no
-    two versions of a block are stashed.
+    A tensor written in place has a version before and one after. Autograd refuses to use an older version, so two
+    versions of a storage are never both saved.
     """
     found = {Ref(value.name): Ref(value.name) for value in graph.values}
     for op in graph.ops:
@@ -83,5 +83,5 @@ def versions(graph: Graph) -> Mapping[Ref, Ref]:
 
 
 def overwritten(graph: Graph, version: Mapping[Ref, Ref]) -> set[Ref]:
-    """The values, as `versions` resolves them, that an operator has written over in place."""
+    """Values, resolved by `versions`, that an operator overwrites in place."""
     return {version[op.refs()[0]] for op in graph.ops if op.inplace and op.refs()}

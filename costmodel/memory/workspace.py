@@ -1,4 +1,4 @@
-"""Memory that libraries and CUDA graphs take besides tensors: facts of torch's sources, measurements, an allowance."""
+"""Memory beside tensors: workspaces of cuBLAS and cuDNN, and private pools of CUDA graphs."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from costmodel.predictor.predictor import Predictor
 
 _HOPPER_CUBLAS = 32 << 20
 _OTHER_CUBLAS = 4096 * 2 * 1024 + 16 * 8 * 1024
-"""What torch gives each cuBLAS handle and stream by default (`CUBLAS_WORKSPACE_CONFIG` unset)."""
+"""Workspace that torch allocates by default for each cuBLAS handle and stream (`CUBLAS_WORKSPACE_CONFIG` unset)."""
 
 _POOL_SEGMENT = 2 << 20
-"""A CUDA graph's private pool grows by multiples of this (`kRoundLarge` of the caching allocator)."""
+"""Granularity of a CUDA graph's private pool (`kRoundLarge` of the caching allocator)."""
 
 
-def products_workspace_bytes(graph: Graph, capability: str, training: bool) -> int:
-    """The workspace of cuBLAS, which torch's allocator counts from the first product on.
+def matmul_workspace_bytes(graph: Graph, capability: str, training: bool) -> int:
+    """Workspace of cuBLAS, which torch allocates at the first matmul.
 
-    The backward pass runs in a thread of its own, with a handle and a workspace of its own.
+    The backward pass runs in another thread, with its own handle and workspace.
 
     Args:
-        graph: of the forward pass.
-        capability: the device's compute capability, `9.0`.
+        graph: forward pass.
+        capability: compute capability of the device, such as `9.0`.
         training: whether there is a backward pass.
     """
     if not any(operators.lookup(op).kind in ("linear", "matmul") for op in graph.ops):
@@ -32,11 +32,11 @@ def products_workspace_bytes(graph: Graph, capability: str, training: bool) -> i
 
 
 def convolution_workspaces(graph: Graph, predictor: Predictor) -> dict[str, int]:
-    """What each convolution of a forward pass is predicted to allocate beside its result, by operator; bytes.
+    """Predict the workspace of each convolution in a forward pass; operator -> bytes.
 
     Args:
-        graph: of the forward pass.
-        predictor: what it knows of workspaces was measured; without, there are none.
+        graph: forward pass.
+        predictor: recalls measured workspaces; without measurements there are none.
 
     Raises:
         ProfileError: the predictor was trained on other features than this version computes.
@@ -47,10 +47,10 @@ def convolution_workspaces(graph: Graph, predictor: Predictor) -> dict[str, int]
 
 
 def convolution_allowance_bytes(graph: Graph) -> int:
-    """The most that cuDNN may ask for while one convolution runs, whichever algorithm it takes.
+    """Largest workspace that cuDNN may need for one convolution, by any algorithm.
 
-    Tensor-core kernels work on channels-last data, and a convolution of tensors in another order holds copies of its
-    input, weight and result while it runs. The largest of them all is allowed for; 0 if all lie channels last.
+    Tensor-core kernels work on channels_last data. A convolution on another layout holds copies of its input, weight
+    and result while it runs. 0 if all tensors are channels_last.
     """
     return max((_copies_bytes(graph, op) for op in graph.ops if op.base == "convolution"), default=0)
 
@@ -61,16 +61,16 @@ def _copies_bytes(graph: Graph, op: Op) -> int:
 
 
 def graph_pool_bytes(peak_bytes: int, resident_bytes: int, input_bytes: int) -> int:
-    """The private pool of a CUDA graph of the forward pass: what the pass allocates, and static copies of its inputs.
+    """Private pool of a CUDA graph of the forward pass: its allocations, and static copies of its inputs.
 
     Args:
-        peak_bytes: of the forward pass.
-        resident_bytes: of parameters, buffers, inputs and workspaces, which lie outside the pool.
-        input_bytes: of the inputs.
+        peak_bytes: peak of the forward pass.
+        resident_bytes: bytes of parameters, buffers, inputs and workspaces, which are outside the pool.
+        input_bytes: bytes of the inputs.
     """
     return segments_bytes(peak_bytes - resident_bytes + input_bytes)
 
 
 def segments_bytes(nbytes: int) -> int:
-    """What a CUDA graph's private pool takes from the device to hold so many bytes."""
+    """Device memory that a CUDA graph's private pool takes for so many bytes."""
     return -(-nbytes // _POOL_SEGMENT) * _POOL_SEGMENT

@@ -1,1 +1,1 @@
-"""Graph -> plan: the blocks of a model, what each costs by each backend, and the oracle that decides among them."""
+"""Graph -> plan: blocks, their cost by each backend, and the oracle that chooses a backend for each."""

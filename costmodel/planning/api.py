@@ -32,7 +32,7 @@ from costmodel.profiles.profile import load_profile, resolve_default
     calls=checks.positive,
     memory_limit=checks.positive,
     fork=checks.flag,
-    branch_moves=checks.flag,
+    branch_rewrites=checks.flag,
 )
 def plan(
     module: nn.Module,
@@ -44,9 +44,9 @@ def plan(
     calls: float = math.inf,
     memory_limit: float = math.inf,
     fork: bool = True,
-    branch_moves: bool = True,
+    branch_rewrites: bool = True,
 ) -> Plan:
-    """How a module should run on some hardware: the oracle's choice, region by region. Nothing runs.
+    """Plan how a module should run on some hardware: a backend for each region. Nothing runs.
 
     Args:
         module: in evaluation mode; real or meta parameters; it is not changed.
@@ -54,33 +54,33 @@ def plan(
         hardware: a profile's name; None for this machine's GPU if there is a profile for it, else the default.
         model_name: what the plan calls the model; None for its class.
         strategy: a key of `costmodel.planning.oracle.STRATEGIES`.
-        calls: how often the plan will be called, if compiling it should pay for itself; infinite for least latency.
-        memory_limit: bytes that a call may be predicted to need, weights, their copies and inputs included.
-        fork: whether branches may run side by side, on streams of their own.
-        branch_moves: whether siblings may be merged, and epilogues computed where branches are concatenated.
+        calls: number of calls within which compiling should break even; infinite for the least latency.
+        memory_limit: most bytes that a call may need as predicted, with weights, their copies and inputs.
+        fork: whether branches may run side by side, each on its own CUDA stream.
+        branch_rewrites: whether the rewrites of `costmodel.planning.rewrite_search.PLACED` may be used.
 
     Raises:
         UnknownHardwareError: there is no such profile.
         RequestError: there is no such strategy, no number of calls, or no plan within the memory limit.
         CaptureError: the module cannot be turned into a graph.
-        PlanError: the module's pass changes what outlives it, and so cannot be replayed.
+        PlanError: the forward pass changes state that outlives it, so it cannot be replayed.
         ProfileError: the profile is damaged or of another version.
     """
     profile = load_profile(resolve_default()[0] if hardware is None else hardware)
     name = model_name or type(module).__name__
     exact = capture_exactly(module, inputs, name)
-    report = predict_graph(capture(module, inputs, name, partial=True), profile)  # partial: cuts are noted
+    report = predict_graph(capture(module, inputs, name, partial=True), profile)  # partial: graph breaks are noted
     modes = {mode: found.latency_ms for mode, found in report.modes.items()}
-    wanted = Objective(calls, fork, branch_moves, memory_limit)
+    wanted = Objective(calls, fork, branch_rewrites, memory_limit)
     made = make_plan(exact.graph, profile, modes, torch.__version__, strategy, wanted)
     too_large = shortage(made.memory_bytes, device_bytes(profile))
     return replace(made, warnings=(too_large,)) if too_large else made
 
 
 def theoretical_ms(module: nn.Module, inputs: Inputs, *, hardware: str | None = None) -> float:
-    """The study's theoretical oracle for a module: every block its fastest way, switching free; milliseconds.
+    """Compute the study's theoretical oracle: each block runs its fastest way and switching is free; milliseconds.
 
-    A bound and no plan. Raises what `plan` raises.
+    The result is a lower bound, not a plan. Raises the errors of `plan`.
     """
     graph = capture_exactly(module, inputs, type(module).__name__).graph
     return bound_ms(graph, load_profile(resolve_default()[0] if hardware is None else hardware))

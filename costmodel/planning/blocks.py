@@ -1,7 +1,8 @@
-"""Graph -> blocks: the units of a plan. Each is a convolution that cuDNN can run fused, or what lies between such.
+"""Graph -> blocks. A block is a convolution that cuDNN can run fused, or the connected operators between two of them.
 
-What only Inductor or eager execution can run is left whole, as far as it hangs together, so that fusion in it is not in
-question, but for a convolution whose epilogue has been moved away; a view belongs to the block of its first reader.
+Operators that only Inductor or eager execution can run stay in one block as far as they are connected, so that fusion
+among them is never lost. A convolution whose epilogue was sunk into a concatenation is a block of its own. A view
+belongs to the block of its first reader.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from costmodel.rewrites.sink_epilogues_into_cat import bare_convolutions
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Operators that run the same way, by name and in order; `fusible` if cuDNN can run them as one convolution."""
+    """Operators that run by one backend, by name and in order; `fusible` if cuDNN can run them as one convolution."""
 
     ops: tuple[str, ...]
     fusible: bool
 
 
 def find_blocks(graph: Graph) -> tuple[Block, ...]:
-    """Blocks in an order in which they can run; every operator is in exactly one."""
+    """Split a graph into blocks, in an order in which they can run; every operator is in exactly one."""
     order = {op.name: index for index, op in enumerate(graph.ops)}
     fused = _fusible_convolutions(graph, order)
     sources = _sources(graph)
@@ -48,7 +49,7 @@ def find_blocks(graph: Graph) -> tuple[Block, ...]:
 
 
 def block_edges(graph: Graph, blocks: Sequence[Block]) -> tuple[tuple[int, int], ...]:
-    """Which block reads what of which: (producer, consumer), each pair once."""
+    """Edges between blocks: (producer, consumer), each pair once."""
     home = {name: index for index, block in enumerate(blocks) for name in block.ops}
     pairs = {
         (home[ref.name], home[op.name]): None
@@ -60,7 +61,7 @@ def block_edges(graph: Graph, blocks: Sequence[Block]) -> tuple[tuple[int, int],
 
 
 def producers_of(count: int, edges: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
-    """For every block those that it reads, in order."""
+    """Producers of each block, in order."""
     found: list[set[int]] = [set() for _ in range(count)]
     for producer, consumer in edges:
         found[consumer].add(producer)
@@ -68,7 +69,7 @@ def producers_of(count: int, edges: Iterable[tuple[int, int]]) -> tuple[tuple[in
 
 
 def _fusible_convolutions(graph: Graph, order: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
-    """Convolutions -> themselves with the addition and the ReLU that cuDNN can fuse; nothing else reads between."""
+    """Convolution -> its name with those of the addition and the ReLU that cuDNN can fuse; no other reader between."""
     users = graph.users()
     returned = {ref.name for ref in graph.outputs}
 
@@ -91,7 +92,7 @@ def _fusible_convolutions(graph: Graph, order: Mapping[str, int]) -> dict[str, t
 
 
 def _sources(graph: Graph) -> dict[str, tuple[str, ...]]:
-    """Operator -> those that it reads, views looked through."""
+    """Operator -> operators that it reads, through views."""
     behind: dict[str, tuple[str, ...]] = {}
     for op in graph.ops:
         names = dict.fromkeys(name for ref in op.refs() for name in behind.get(f"view {ref.name}", (ref.name,)))
@@ -101,7 +102,7 @@ def _sources(graph: Graph) -> dict[str, tuple[str, ...]]:
 
 
 def _connected(run: Sequence[Op], sources: Mapping[str, tuple[str, ...]]) -> list[Block]:
-    """Operators in a row as blocks that share no value."""
+    """Blocks of consecutive operators: their connected components."""
     position = {op.name: index for index, op in enumerate(run)}
     after: dict[int, list[int]] = {}
     for op in run:
@@ -113,7 +114,7 @@ def _connected(run: Sequence[Op], sources: Mapping[str, tuple[str, ...]]) -> lis
 
 
 def _with_views(graph: Graph, blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """The blocks with each view put into that of its first reader; views that nothing reads go to the last."""
+    """Put each view into the block of its first reader; unread views go to the last block."""
     home = {name: index for index, block in enumerate(blocks) for name in block.ops}
     users = graph.users()
     for op in reversed(graph.ops):

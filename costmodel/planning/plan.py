@@ -1,7 +1,7 @@
-"""Plans: what was decided for a model, region by region, and the file that holds it. Loading one runs no code.
+"""Plans: a backend for each region of a model, and their file format. Loading a plan runs no code.
 
-A plan names its model by the hash of its captured graph, its moves by their names, and its operators by theirs in the
-graph that the moves make. Whoever applies it makes that graph anew and checks that everything fits.
+A plan identifies its model by the hash of the captured graph, and operators by their names in the rewritten graph.
+`costmodel.apply` captures and rewrites the graph again, and checks that the plan fits it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from costmodel.checks import checked
 from costmodel.errors import PlanError
 from costmodel.files import write_whole
 from costmodel.ir import Graph
-from costmodel.planning.stream_assignment import MOST_LANES
+from costmodel.planning.stream_assignment import MOST_STREAMS
 from costmodel.records import Count, Format, Text, Time
 
 SCHEMA = 4
@@ -35,15 +35,15 @@ LAUNCHES: tuple[str, ...] = get_args(Launch)
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Operators that run the same way.
+    """Operators that one backend runs.
 
     Attributes:
         backend: `eager` (ATen calls), `inductor` (compiled together), `cudnn` (one fused convolution).
-        ops: their names, in the order in which they run.
-        layers: the modules that they belong to.
+        ops: names of the operators, in execution order.
+        layers: names of the modules that they belong to.
         us: predicted device time, microseconds.
-        why: the reason for the choice, for people.
-        lane: the stream that it is issued to inside the CUDA graph; regions of different lanes may run side by side.
+        why: reason for the choice, for the reader of a report.
+        stream: index of the CUDA stream inside the CUDA graph; regions on different streams may run side by side.
     """
 
     backend: str
@@ -51,40 +51,40 @@ class Region:
     layers: tuple[str, ...]
     us: float
     why: str = ""
-    lane: int = 0
+    stream: int = 0
 
     @property
     def span(self) -> str:
-        """The modules that it belongs to, in short: the only one, or the first and the last."""
+        """Names of the modules in short: the only one, or the first and the last."""
         names = self.layers
         return "" if not names else names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a model is to run.
+    """Plan for running a model.
 
     Attributes:
-        model: what it is called.
-        graph: hash of the captured graph that the plan was made for: model, input shapes, precision and layout.
-        hardware: the profile whose predictions decided.
-        strategy: the oracle that decided.
-        moves: rewrites of the whole graph, in order.
+        model: name of the model.
+        graph: hash of the captured graph, which depends on model, input shapes, precision and layout.
+        hardware: name of the profile whose predictions were used.
+        strategy: name of the oracle.
+        rewrites: graph rewrites, in order, as `costmodel.rewrites.registry.apply_rewrites` takes them.
         launch: `graph` (captured once, replayed as one CUDA graph) or `stream` (call after call).
-        regions: every operator of the rewritten graph exactly once, in the order in which they run.
-        latency_ms: predicted latency of the plan, and of each mode that it was compared with.
+        regions: every operator of the rewritten graph exactly once, in execution order.
+        latency_ms: predicted latency of the plan (key `plan`) and of each mode.
         build_s: predicted time to compile the plan's regions.
-        torch: version of torch that the plan was made with.
-        search: whether cuDNN's algorithms are searched for when the plan is applied, in place of its heuristics.
+        torch: version of torch that captured the graph.
+        search: whether cuDNN times its algorithms when the plan is applied, instead of using its heuristics.
         memory_bytes: predicted bytes that a call needs, weights and inputs included.
-        warnings: one line each; first, where it is so, that a call needs more memory than the device has.
+        warnings: one line each, such as a call that needs more memory than the device has.
     """
 
     model: str
     graph: str
     hardware: str
     strategy: str
-    moves: tuple[str, ...]
+    rewrites: tuple[str, ...]
     launch: str
     regions: tuple[Region, ...]
     latency_ms: Mapping[str, float]
@@ -95,16 +95,16 @@ class Plan:
     warnings: tuple[str, ...] = ()
 
     @property
-    def lanes(self) -> int:
-        """How many streams the regions are issued to."""
-        return 1 + max((region.lane for region in self.regions), default=0)
+    def streams(self) -> int:
+        """Number of CUDA streams."""
+        return 1 + max((region.stream for region in self.regions), default=0)
 
-    def in_a_row(self) -> Plan:
-        """The same plan on one lane."""
-        return replace(self, regions=tuple(replace(region, lane=0) for region in self.regions))
+    def on_one_stream(self) -> Plan:
+        """The same plan on one CUDA stream."""
+        return replace(self, regions=tuple(replace(region, stream=0) for region in self.regions))
 
     def check(self, graph: Graph) -> Plan:
-        """The plan itself, if it was made for this captured graph.
+        """Return the plan itself if it was made for this captured graph.
 
         Raises:
             PlanError: it was made for another model, shape, precision or layout.
@@ -117,7 +117,7 @@ class Plan:
         return self
 
     def check_regions(self, main: Graph) -> Plan:
-        """The plan itself, if its regions hold each operator of the rewritten graph once, none before its operands.
+        """Return the plan itself if its regions hold each operator of the rewritten graph once, after its operands.
 
         Raises:
             PlanError: an operator is missing, unknown, repeated, or comes too early.
@@ -135,16 +135,16 @@ class Plan:
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as JSON's types."""
+        """Convert the plan to JSON types."""
         return {"schema": SCHEMA, **asdict(self)}
 
     def to_json(self) -> str:
-        """The plan as the text of its file."""
+        """Convert the plan to the text of its file."""
         return json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n"
 
     @checked(PlanError, path=checks.path)
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the plan as JSON; the file appears whole or not at all.
+        """Write the plan as JSON; the file appears whole or not at all.
 
         Raises:
             PlanError: it cannot be written.
@@ -158,16 +158,16 @@ class Plan:
     @classmethod
     @checked(PlanError, path=checks.path)
     def load(cls, path: str | os.PathLike[str]) -> Plan:
-        """The plan that `save` wrote.
+        """Read a plan that `save` wrote.
 
         Raises:
-            PlanError: the file cannot be read, or is no plan of this version.
+            PlanError: the file cannot be read, or is not a plan of this version.
         """
         return cls.from_dict(FORMAT.load(Path(path)), str(path))
 
     @classmethod
     def from_dict(cls, data: Any, where: str = "the plan") -> Plan:
-        """The plan that `to_dict` made.
+        """Build a plan from the output of `to_dict`.
 
         Raises:
             PlanError: something is missing, unknown or of the wrong type; the message names it.
@@ -178,25 +178,25 @@ class Plan:
 
 
 class RegionRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A `Region` in a file."""
+    """File format of a `Region`."""
 
     backend: Backend
     ops: Annotated[tuple[Text, ...], Meta(min_length=1)]
     layers: tuple[Text, ...]
     us: Time
     why: Text
-    lane: Annotated[int, Meta(ge=0, lt=MOST_LANES)]
+    stream: Annotated[int, Meta(ge=0, lt=MOST_STREAMS)]
 
 
 class PlanRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A `Plan` in a file."""
+    """File format of a `Plan`."""
 
     schema: int
     model: Text
     graph: Text
     hardware: Text
     strategy: Text
-    moves: tuple[Text, ...]
+    rewrites: tuple[Text, ...]
     launch: Launch
     regions: tuple[RegionRecord, ...]
     latency_ms: dict[str, Time]
@@ -211,6 +211,6 @@ FORMAT = Format(PlanRecord, "a plan", PlanError, "make the plan again", (SCHEMA,
 
 
 def fingerprint(graph: Graph) -> str:
-    """What identifies a captured graph: a hash of its operators, types and wiring, not of any name in it."""
+    """Hash of a captured graph: operators, types and data flow, independent of any name."""
     text = str(Graph("", graph.values, graph.ops, graph.outputs))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -28,14 +28,14 @@ def plan_sheet(plan: Plan) -> Sheet:
             region.span or NONE,
             str(len(region.ops)),
             region.backend,
-            str(region.lane),
+            str(region.stream),
             number(region.us, 1),
             region.why,
         )
         for index, region in enumerate(plan.regions)
     ]
-    moves = ", ".join(map(_move, plan.moves)) or "none"
-    side = f" of {plan.lanes} lanes side by side" if plan.lanes > 1 else ""
+    moves = ", ".join(map(_move, plan.rewrites)) or "none"
+    side = f" of {plan.streams} lanes side by side" if plan.streams > 1 else ""
     search = "; cuDNN's algorithms are searched" if plan.search else ""
     needs = "" if plan.memory_bytes is None else f"; a call needs about {plan.memory_bytes / 2**20:.0f} MiB"
     launch = f"launched as one {plan.launch}{side}{search}"

@@ -1,4 +1,4 @@
-"""What choices cost: regions of a graph as the kernels that they launch, at the predictor's prices."""
+"""Costs of choices: predicted device time of the kernels that a region of a graph launches."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from costmodel.timeline import cost_tables, host_counts
 from costmodel.timeline.issue_trace import compile_counts
 
 GRID_US = 2.0**-10
-"""Times are whole multiples of this, so that sums are exact in any order: ways that launch the same kernels tie."""
+"""Times are rounded to multiples of this, so that sums are exact in any order and equal kernels tie."""
 MOST_PARTNERS = 4
-"""Of what a block reads, so many nearest blocks are considered for fusion with it; a concatenation reads dozens."""
+"""Number of nearest producers considered for fusion with a block; a concatenation reads dozens."""
 
 
 def kernels_of(main: Graph, ops: Sequence[str], backend: str, on_cpu: bool = False) -> tuple[Kernel, ...]:
-    """What a region launches.
+    """Kernels that a region launches.
 
     Raises:
-        ValueError: cuDNN cannot run these operators as one.
+        ValueError: cuDNN cannot run these operators as one convolution.
     """
     return kernels_of_part(cut(main, ops), backend, on_cpu)
 
 
 def kernels_of_part(part: Part, backend: str, on_cpu: bool = False) -> tuple[Kernel, ...]:
-    """What a part of a graph launches; the kernels' operators go by the part's own names.
+    """Kernels that a part of a graph launches; operators have the part's own names.
 
     Raises:
-        ValueError: cuDNN cannot run it as one.
+        ValueError: cuDNN cannot run the part as one convolution.
     """
     if backend == "inductor":
         return compiled_kernels(part.graph, on_cpu)
@@ -50,19 +50,19 @@ def kernels_of_part(part: Part, backend: str, on_cpu: bool = False) -> tuple[Ker
     return (Kernel("cudnn", fused.graph, tuple(op.name for op in fused.graph.ops)),)
 
 
-class Prices:
+class RegionCosts:
     """Predicted device time of regions, each kernel predicted once; microseconds.
 
     Attributes:
-        main: the graph that the regions are of.
+        main: graph of the regions.
 
     Args:
-        main: the graph that the regions are of.
-        profile: whose predictions tell the times.
-        other: prices of another graph by the same profile; what the graphs share is not worked out again.
+        main: graph of the regions.
+        profile: profile that predicts.
+        other: region costs of another graph by the same profile; the two share predictions of equal regions.
     """
 
-    def __init__(self, main: Graph, profile: Profile, other: Prices | None = None) -> None:
+    def __init__(self, main: Graph, profile: Profile, other: RegionCosts | None = None) -> None:
         self.main = main
         self._cutter, self._predictor = Cutter(main), profile.predictor
         self._on_cpu = profile.on_cpu
@@ -75,7 +75,7 @@ class Prices:
         self._total_us: dict[tuple[str, tuple[str, ...]], float] = {}
 
     def kernels(self, backend: str, ops: Sequence[str]) -> tuple[Kernel, ...]:
-        """What a region launches."""
+        """Kernels that a region launches."""
         key = (backend, tuple(ops))
         if key not in self._kernels:
             part = self._cutter.cut(ops)
@@ -85,8 +85,8 @@ class Prices:
             self._kernels[key] = self._parts[text]
         return self._kernels[key]
 
-    def learn(self, regions: Iterable[tuple[str, Sequence[str]]]) -> None:
-        """Predicts the kernels of many regions at once, which is faster than one by one."""
+    def predict_regions(self, regions: Iterable[tuple[str, Sequence[str]]]) -> None:
+        """Predict the kernels of many regions in one batch, which is faster than one by one."""
         found = {kernel.key: kernel for region in regions for kernel in self.kernels(*region)}
         self._predict([kernel for key, kernel in found.items() if key not in self._us])
 
@@ -95,16 +95,16 @@ class Prices:
         self._us.update((kernel.key, estimate.us) for kernel, estimate in zip(new, estimates, strict=True))
 
     def us(self, backend: str, ops: Sequence[str]) -> float:
-        """Device time of a region, with what its launches take inside the model."""
+        """Device time of a region, with the gaps between kernels inside the model."""
         key = (backend, tuple(ops))
         if key not in self._total_us:
-            self.learn([key])
+            self.predict_regions([key])
             times = [self._us[kernel.key] + self._launch_us * kernel.launches for kernel in self._kernels[key]]
             self._total_us[key] = sum(map(_on_grid, times))
         return self._total_us[key]
 
     def conversion_us(self, kind: TensorType) -> float:
-        """Bringing a tensor into channels-last order, or back, by the faster kernel."""
+        """Time to convert a tensor to channels_last or back, by the faster kernel."""
         copy = Op(
             "0",
             "clone",
@@ -118,42 +118,42 @@ class Prices:
         return _on_grid(min(self._us[kernel.key] for kernel in kernels))
 
     def compile_us(self, ops: Sequence[str]) -> float:
-        """What compiling some operators adds to the time to build a plan."""
+        """Time that a plan takes longer to compile with these operators."""
         counts = compile_counts(self.kernels("inductor", ops))
         return host_counts.total(counts, {**self._compile_costs, "start": 0.0})
 
     def share(self, backend: str, ops: Sequence[str]) -> float:
-        """How much of the device a region fills, 0 to 1: the mean over its kernels' time."""
+        """Share of the device that a region fills, 0 to 1: the mean over its kernels' time."""
         if not (kernels := self.kernels(backend, ops)):
             return 0.0
-        self.learn([(backend, ops)])
+        self.predict_regions([(backend, ops)])
         times = [self._us[kernel.key] for kernel in kernels]
         return sum(us * self._share(kernel) for us, kernel in zip(times, kernels, strict=True)) / max(sum(times), 1e-9)
 
     def _share(self, kernel: Kernel) -> float:
         key = kernel.key
         if key not in self._shares:
-            of = self._predictor
-            self._shares[key] = device_share(kernel, self._us[key], of.roofline, of.multiprocessors)
+            predictor = self._predictor
+            self._shares[key] = device_share(kernel, self._us[key], predictor.roofline, predictor.multiprocessors)
         return self._shares[key]
 
 
 @dataclass(frozen=True, slots=True)
 class BlockCosts:
-    """What the oracle asks, for the blocks of a graph: microseconds of device time, which bounds a CUDA graph.
+    """Costs for the oracle, for the blocks of a graph: microseconds of device time, the bound of a CUDA graph.
 
     Attributes:
-        blocks: the units.
-        prices: of regions.
+        blocks: blocks of the graph.
+        region_costs: costs of regions of the graph.
         near: pairs of blocks between which fusion is considered.
-        cudnn: whether the device has it.
-        overlap: how much of the device a block fills on average; 1 where branches cannot run side by side.
-        calls: how many calls the time to compile is spread over.
+        cudnn: whether cuDNN runs on the device.
+        overlap: share of the device that a block fills on average; 1 if branches cannot run side by side.
+        calls: number of calls over which compile time is spread.
         inductor: whether any block may be compiled.
     """
 
     blocks: Sequence[Block]
-    prices: Prices
+    region_costs: RegionCosts
     near: frozenset[tuple[int, int]]
     cudnn: bool = True
     overlap: float = 1.0
@@ -165,53 +165,62 @@ class BlockCosts:
         cls,
         blocks: Sequence[Block],
         edges: Iterable[tuple[int, int]],
-        prices: Prices,
+        region_costs: RegionCosts,
         cudnn: bool = True,
         calls: float = math.inf,
     ) -> BlockCosts:
-        """Costs with everything predicted that will be asked; `cudnn` if the device has it."""
+        """Costs of blocks, with all kernels predicted in one batch."""
         producers = producers_of(len(blocks), edges)
         near = frozenset((a, b) for b, found in enumerate(producers) for a in found[-MOST_PARTNERS:])
-        costs = cls(blocks, prices, near, cudnn, calls=calls)
+        costs = cls(blocks, region_costs, near, cudnn, calls=calls)
         single = [(str(choice), block.ops) for i, block in enumerate(blocks) for choice in costs.choices(i)]
-        prices.learn([*single, *(("inductor", (*blocks[a].ops, *blocks[b].ops)) for a, b in sorted(near))])
+        region_costs.predict_regions(
+            [*single, *(("inductor", (*blocks[a].ops, *blocks[b].ops)) for a, b in sorted(near))]
+        )
         return costs
 
-    def choices(self, unit: int) -> Sequence[Choice]:
-        """How a block can run, first what to prefer of ways that tie; what ends the graph is nothing and runs no way.
+    def choices(self, block: int) -> Sequence[Choice]:
+        """Backends of a block, the preferred of a tie first; None alone for the graph's end, which runs nothing.
 
-        Eager comes before Inductor: a block that gains nothing by it joins no region, and regions stay small enough to
-        lie on lanes of their own.
+        Eager comes before Inductor: a block that gains nothing from Inductor joins no compiled region, and regions
+        stay small enough to run on different streams.
         """
-        if unit == len(self.blocks):
+        if block == len(self.blocks):
             return (None,)
-        fusible = self.cudnn and self.blocks[unit].fusible
+        fusible = self.cudnn and self.blocks[block].fusible
         return (*(("cudnn",) if fusible else ()), "eager", *(("inductor",) if self.inductor else ()))
 
-    def run(self, unit: int, choice: Choice) -> float:
-        """A block by itself, with its part of the time to compile it."""
+    def run(self, block: int, choice: Choice) -> float:
+        """Time of a block alone, with its share of the time to compile it."""
         if choice is None:
             return 0.0
-        ops = self.blocks[unit].ops
-        spread = self.prices.compile_us(ops) / self.calls if choice == "inductor" and math.isfinite(self.calls) else 0.0
-        return self.prices.us(str(choice), ops) + _on_grid(spread)
+        ops = self.blocks[block].ops
+        spread = (
+            self.region_costs.compile_us(ops) / self.calls
+            if choice == "inductor" and math.isfinite(self.calls)
+            else 0.0
+        )
+        return self.region_costs.us(str(choice), ops) + _on_grid(spread)
 
     def edge(self, producer: int, before: Choice | None, consumer: int, after: Choice) -> float:
-        """What fusion across two blocks saves, as a negative cost, if Inductor compiles both."""
+        """Gain of fusion across two blocks, as a negative cost, if Inductor compiles both."""
         if before != "inductor" or after != "inductor" or (producer, consumer) not in self.near:
             return 0.0
         first, second = self.blocks[producer].ops, self.blocks[consumer].ops
-        alone = self.prices.us("inductor", first) + self.prices.us("inductor", second)
-        return self.prices.us("inductor", (*first, *second)) - alone
+        alone = self.region_costs.us("inductor", first) + self.region_costs.us("inductor", second)
+        return self.region_costs.us("inductor", (*first, *second)) - alone
 
     def together(self, branches: Sequence[float]) -> float:
-        """Branches on streams of their own share the device: the longest one, or all if they fill it."""
+        """Time of branches on different streams: that of the longest, or of all if they fill the device."""
         crossings = WAIT_US * sum(us > 0 for us in branches)
         return max(*branches, _on_grid(self.overlap * sum(branches))) + crossings
 
     def forking(self) -> BlockCosts:
-        """The same costs with branches side by side."""
-        filled = [(self.prices.us("eager", block.ops), self.prices.share("eager", block.ops)) for block in self.blocks]
+        """The same costs with branches that may run side by side."""
+        filled = [
+            (self.region_costs.us("eager", block.ops), self.region_costs.share("eager", block.ops))
+            for block in self.blocks
+        ]
         work = sum(us for us, _ in filled)
         return replace(self, overlap=sum(us * share for us, share in filled) / work if work else 1.0)
 

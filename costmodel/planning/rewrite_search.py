@@ -1,6 +1,6 @@
-"""Which moves a plan makes: whole sequences beside one another, and some moves place by place.
+"""Search of graph rewrites: whole sequences, then some rewrites place by place.
 
-What a sequence is worth is asked of callables; nothing here knows of prices.
+Callables decide on a rewritten graph and value the decision; the module does not depend on costs.
 """
 
 from __future__ import annotations
@@ -9,51 +9,51 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from costmodel.ir import Graph
-from costmodel.rewrites.registry import MOVES, rewrite
+from costmodel.rewrites.registry import REWRITES, apply_rewrites
 
-Moves = tuple[str, ...]
-PLACED = ("merge_siblings", "epilogues_into_cat", "pixels_as_products")
-"""Moves that may be made at some places and not at others, in the order in which they are made."""
+Rewrites = tuple[str, ...]
+PLACED = ("merge_sibling_convs", "sink_epilogues_into_cat", "conv1x1_to_matmul")
+"""Rewrites that may be applied at single places, in the order in which they are applied."""
 MOST_PLACES = 16
-"""With more places than that a move is made at all of them or at none, for each one tried costs a decision."""
+"""A rewrite with more places is applied at all of them or at none, for each trial costs a decision."""
 HOPELESS = 1.05
-"""Nor is it tried place by place where, made at all of them, it raises the value by more than this factor."""
+"""A rewrite is not tried place by place if, applied everywhere, it raises the value by more than this factor."""
 SAME = 1e-6
-"""Values whose ratio is closer to 1 than this differ by rounding: what comes first is kept."""
+"""Relative difference of two values that is rounding; the first of equal values is kept."""
 
 Made = TypeVar("Made")
 
 
-def try_moves(
+def try_rewrites(
     graph: Graph,
-    sequences: Sequence[Moves],
-    decide: Callable[[Moves], Made],
+    sequences: Sequence[Rewrites],
+    decide: Callable[[Rewrites], Made],
     value: Callable[[Made], float],
-    branch_moves: Sequence[str] = PLACED,
-) -> list[tuple[Moves, Made]]:
-    """Every sequence of moves that was tried, with what was decided after it.
+    branch_rewrites: Sequence[str] = PLACED,
+) -> list[tuple[Rewrites, Made]]:
+    """Try sequences of rewrites, and return each with its decision.
 
-    Each sequence is tried as it is, and with the first of `branch_moves` behind it wherever it can be made. Then, in
-    the best of all, each place is tried the other way, and kept so where that lowers the value. The next move follows
-    in the same way. This is a descent: never worse than any sequence as it is, and not always the best there is.
+    Each sequence is tried alone, and with the first of `branch_rewrites` appended at every place. In the best of them,
+    each place is then switched, and stays switched if that lowers the value. The next rewrite follows in the same way.
+    The result of this coordinate descent is never worse than any given sequence, and may be a local optimum.
 
     Args:
-        graph: as it was captured.
-        sequences: of moves, without those of `PLACED`.
-        decide: what follows from a sequence of moves.
-        value: of what was decided; the smaller the better, above 0.
-        branch_moves: of `PLACED`.
+        graph: captured graph.
+        sequences: sequences of rewrites without those of `PLACED`.
+        decide: makes a decision for a sequence of rewrites.
+        value: value of a decision, above 0; smaller is better.
+        branch_rewrites: names from `PLACED`.
     """
-    tried: dict[Moves, Made] = {}
+    tried: dict[Rewrites, Made] = {}
 
-    def worth(moves: Moves) -> float:
-        if moves not in tried:
-            tried[moves] = decide(moves)
-        return value(tried[moves])
+    def worth(rewrites: Rewrites) -> float:
+        if rewrites not in tried:
+            tried[rewrites] = decide(rewrites)
+        return value(tried[rewrites])
 
     best = least(sequences, worth)
     bases = tuple(sequences)
-    for name in branch_moves:
+    for name in branch_rewrites:
         for base in bases:
             if _places(graph, base, name):
                 worth((*base, name))
@@ -63,11 +63,11 @@ def try_moves(
     return list(tried.items())
 
 
-def _descended(graph: Graph, base: Moves, name: str, worth: Callable[[Moves], float]) -> Moves:
-    """A sequence and one more move at those places, one after the other, where it lowers the value."""
+def _descended(graph: Graph, base: Rewrites, name: str, worth: Callable[[Rewrites], float]) -> Rewrites:
+    """Append a rewrite to a sequence at the places where it lowers the value."""
     places = _places(graph, base, name)
 
-    def made_at(chosen: Collection[str]) -> Moves:
+    def made_at(chosen: Collection[str]) -> Rewrites:
         listed = ",".join(place for place in places if place in chosen)
         return (*base, *((name,) if len(chosen) == len(places) else (f"{name}:{listed}",) if chosen else ()))
 
@@ -80,11 +80,11 @@ def _descended(graph: Graph, base: Moves, name: str, worth: Callable[[Moves], fl
 
 
 def least(found: Iterable[Made], value: Callable[[Made], float]) -> Made:
-    """The first of those whose values are the smallest, but for rounding."""
+    """First of the items whose value is the smallest, up to rounding."""
     valued = [(one, value(one)) for one in found]
     limit = min(worth for _, worth in valued) * (1 + SAME)
     return next(one for one, worth in valued if worth <= limit)
 
 
-def _places(graph: Graph, moves: Moves, name: str) -> tuple[str, ...]:
-    return MOVES[name].places(rewrite(graph, moves))
+def _places(graph: Graph, rewrites: Rewrites, name: str) -> tuple[str, ...]:
+    return REWRITES[name].places(apply_rewrites(graph, rewrites))

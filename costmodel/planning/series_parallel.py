@@ -1,10 +1,10 @@
-"""An acyclic graph of units -> the series-parallel tree that the oracle works on; knows neither torch nor costs.
+"""Acyclic graph of blocks -> series-parallel tree for the oracle. Depends on neither torch nor costs.
 
-A pipeline is a sequence of leaves and split-joins. A split-join has branches, perhaps an empty one (a residual), and
-the leaf that joins them. What is not series-parallel stays whole, with all its edges, as a tangle.
+A pipeline is a sequence of leaves and split-joins. A split-join has branches, one of which may be empty (a residual),
+and a leaf that joins them. A part that is not series-parallel is kept with its edges as a `BlockDag`.
 
-`costmodel.streams` tells the order of any items; here every join is a unit and every edge is kept, because the oracle
-pays for edges.
+Trees of `costmodel.streams` express the order of any items. Here every join is a block and every edge is kept, because
+the oracle charges for edges.
 """
 
 from __future__ import annotations
@@ -13,144 +13,144 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 SOURCE = -1
-"""What the first units read; inside a tangle, the unit before it."""
+"""Producer of the blocks that read the graph's input; inside a `BlockDag`, the block before it."""
 Edges = Mapping[int, Sequence[int]]
-"""Unit -> those that read it."""
+"""Block -> its readers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
-    """One unit, by its number."""
+class BlockLeaf:
+    """One block, by its number."""
 
-    unit: int
+    block: int
 
 
 @dataclass(frozen=True, slots=True)
-class SplitJoin:
-    """Branches that start at the unit before; `join` ends them all.
+class BlockSplitJoin:
+    """Branches that start at the block before, and the block that joins them.
 
-    None stands for the join of the split-join around this one, which is the last element of its branch.
+    `join` is None for the last element of a branch: the join of the surrounding split-join ends it.
     """
 
-    branches: tuple[Pipeline, ...]
-    join: Leaf | None
+    branches: tuple[BlockPipeline, ...]
+    join: BlockLeaf | None
 
 
 @dataclass(frozen=True, slots=True)
-class Tangle:
-    """Units between two that every path passes, in an order of their own; `join` as in a split-join.
+class BlockDag:
+    """Blocks between two that every path passes, in execution order; `join` as in a split-join.
 
-    `edges` are those into `units`, and those into the join, which they call by its number even where `join` is None.
+    `edges` lead into `blocks` and into the join, which has its number there even if `join` is None.
     """
 
-    units: tuple[int, ...]
+    blocks: tuple[int, ...]
     edges: tuple[tuple[int, int], ...]
-    join: Leaf | None
+    join: BlockLeaf | None
 
 
-Element = Leaf | SplitJoin | Tangle
+Element = BlockLeaf | BlockSplitJoin | BlockDag
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
-    """Elements one after the other; none at all in the empty branch of a residual."""
+class BlockPipeline:
+    """Elements in sequence; none in the empty branch of a residual."""
 
     elements: tuple[Element, ...]
 
 
-def stream_tree(count: int, edges: Iterable[tuple[int, int]]) -> Pipeline:
-    """The tree of units 0 .. count - 1.
+def block_tree(count: int, edges: Iterable[tuple[int, int]]) -> BlockPipeline:
+    """Build the tree of blocks 0 .. count - 1.
 
-    Units without a producer read the graph's input. If several have no consumer, they lead to a last leaf `count`: the
+    Blocks without a producer read the graph's input. If several have no consumer, they lead to a last leaf `count`: the
     graph's output.
 
     Args:
-        count: how many units there are.
-        edges: (producer, consumer), the producer's number the smaller one.
+        count: number of blocks.
+        edges: (producer, consumer), with the producer's number the smaller.
     """
     known = {(start, end) for start, end in edges if start != end}
     consuming, producing = {end for _, end in known}, {start for start, _ in known}
-    ends = [unit for unit in range(count) if unit not in producing]
-    units = list(range(count))
-    known |= {(SOURCE, unit) for unit in units if unit not in consuming}
+    ends = [block for block in range(count) if block not in producing]
+    blocks = list(range(count))
+    known |= {(SOURCE, block) for block in blocks if block not in consuming}
     if len(ends) > 1:
-        known |= {(unit, count) for unit in ends}
-        units.append(count)
+        known |= {(block, count) for block in ends}
+        blocks.append(count)
     after: dict[int, list[int]] = {}
     for start, end in sorted(known):
         after.setdefault(start, []).append(end)
-    return _pipeline(units, SOURCE, None, after)
+    return _pipeline(blocks, SOURCE, None, after)
 
 
-def units_of(pipeline: Pipeline) -> Iterator[int]:
-    """The units of a tree, each once, producers before consumers."""
+def blocks_of(pipeline: BlockPipeline) -> Iterator[int]:
+    """Blocks of a tree, each once, producers before consumers."""
     for element in pipeline.elements:
-        if isinstance(element, Leaf):
-            yield element.unit
+        if isinstance(element, BlockLeaf):
+            yield element.block
             continue
-        if isinstance(element, SplitJoin):
+        if isinstance(element, BlockSplitJoin):
             for branch in element.branches:
-                yield from units_of(branch)
+                yield from blocks_of(branch)
         else:
-            yield from element.units
+            yield from element.blocks
         if element.join is not None:
-            yield element.join.unit
+            yield element.join.block
 
 
-def _pipeline(units: Sequence[int], source: int, end: int | None, after: Edges) -> Pipeline:
-    """Units between `source` and `end` as a pipeline, split at those that every path passes.
+def _pipeline(blocks: Sequence[int], source: int, end: int | None, after: Edges) -> BlockPipeline:
+    """Blocks between `source` and `end` as a pipeline, split at the blocks that every path passes.
 
-    A unit is passed by every path if no edge leads from one before it to one behind it. An edge from `source` to `end`
-    is an empty branch beside this pipeline, and no concern of it.
+    Every path passes a block if no edge leads from an earlier block to a later one. An edge from `source` to `end` is
+    an empty branch beside this pipeline, and is ignored here.
     """
-    inside = set(units)
-    far = max((unit for unit in after.get(source, ()) if unit in inside), default=source)
+    inside = set(blocks)
+    far = max((block for block in after.get(source, ()) if block in inside), default=source)
     elements: list[Element] = []
     between: list[int] = []
     start = source
-    for unit in units:
-        if far > unit:
-            between.append(unit)
+    for block in blocks:
+        if far > block:
+            between.append(block)
         else:
-            elements.append(_joined(between, start, unit, after, Leaf(unit)) if between else Leaf(unit))
-            between, start = [], unit
-        far = max([far, *after.get(unit, ())])
+            elements.append(_joined(between, start, block, after, BlockLeaf(block)) if between else BlockLeaf(block))
+            between, start = [], block
+        far = max([far, *after.get(block, ())])
     if between and end is not None:
         elements.append(_joined(between, start, end, after, None, own=start != source))
-    return Pipeline(tuple(elements))
+    return BlockPipeline(tuple(elements))
 
 
 def _joined(
-    units: Sequence[int], start: int, end: int, after: Edges, join: Leaf | None, own: bool = True
-) -> SplitJoin | Tangle:
-    """What lies between two units that every path passes; `own` if an edge between these two belongs to it."""
-    parts = components(units, after)
+    blocks: Sequence[int], start: int, end: int, after: Edges, join: BlockLeaf | None, own: bool = True
+) -> BlockSplitJoin | BlockDag:
+    """Element between two blocks that every path passes; `own` if an edge between the two belongs to it."""
+    parts = components(blocks, after)
     empty = own and end in after.get(start, ())
     if len(parts) + empty > 1:
-        branches = [Pipeline(())] if empty else []
+        branches = [BlockPipeline(())] if empty else []
         branches += [_pipeline(part, start, end, after) for part in parts]
-        return SplitJoin(tuple(branches), join)
-    inside = set(units)
+        return BlockSplitJoin(tuple(branches), join)
+    inside = set(blocks)
     edges = [(SOURCE, target) for target in after.get(start, ()) if target in inside]
-    edges += [(unit, target) for unit in units for target in after.get(unit, ())]
-    return Tangle(tuple(units), tuple(edges), join)
+    edges += [(block, target) for block in blocks for target in after.get(block, ())]
+    return BlockDag(tuple(blocks), tuple(edges), join)
 
 
-def components(units: Sequence[int], after: Edges) -> list[list[int]]:
-    """Units that hang together, each part in order, the parts by their first units."""
-    leader = {unit: unit for unit in units}
+def components(blocks: Sequence[int], after: Edges) -> list[list[int]]:
+    """Connected components, each in order, sorted by their first blocks."""
+    leader = {block: block for block in blocks}
 
-    def find(unit: int) -> int:
-        while leader[unit] != unit:
-            leader[unit] = leader[leader[unit]]
-            unit = leader[unit]
-        return unit
+    def find(block: int) -> int:
+        while leader[block] != block:
+            leader[block] = leader[leader[block]]
+            block = leader[block]
+        return block
 
-    for unit in units:
-        for target in after.get(unit, ()):
+    for block in blocks:
+        for target in after.get(block, ()):
             if target in leader:
-                leader[find(target)] = find(unit)
+                leader[find(target)] = find(block)
     parts: dict[int, list[int]] = {}
-    for unit in units:
-        parts.setdefault(find(unit), []).append(unit)
+    for block in blocks:
+        parts.setdefault(find(block), []).append(block)
     return list(parts.values())

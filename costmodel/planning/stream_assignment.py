@@ -1,6 +1,6 @@
-"""Branches side by side: which stream each unit of an acyclic graph goes on, and how long the whole then takes.
+"""CUDA streams for the blocks of an acyclic graph, and the total time of blocks that run side by side.
 
-Knows neither torch nor kernels: units are numbers, with the units that each has to wait for.
+The module depends on neither torch nor kernels: blocks are numbers, each with the blocks that it waits for.
 """
 
 from __future__ import annotations
@@ -11,70 +11,70 @@ from itertools import accumulate
 
 from costmodel.ir.topological_order import in_order
 
-MOST_LANES = 6
-"""Streams that a plan forks at most; more hardly ever have work at once."""
+MOST_STREAMS = 6
+"""Most streams of a plan; more hardly ever have work at once."""
 WAIT_US = 1.0
-"""What waiting for another stream costs inside a CUDA graph, beyond the ordinary gap between two kernels."""
+"""Time to wait for another stream inside a CUDA graph, beyond the ordinary gap between two kernels."""
 IDLE = 1e-9
-"""Work that is left, in microseconds, once a unit has ended: rounding."""
+"""Remaining work, in microseconds, that counts as none: rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A unit as the device sees it.
+    """Work for the device.
 
     Attributes:
         us: time alone, microseconds.
-        share: how much of the device it fills while it runs, 0 to 1.
-        after: units that must have ended before it starts; numbers smaller than its own.
-        lane: the stream that it is issued to, in the order of the tasks.
+        share: share of the device that the task fills while it runs, 0 to 1.
+        after: tasks that must end before it starts; numbers smaller than its own.
+        stream: index of its stream; tasks of a stream run in order.
     """
 
     us: float
     share: float
     after: tuple[int, ...] = ()
-    lane: int = 0
+    stream: int = 0
 
 
-def assign_lanes(after: Sequence[Sequence[int]], most: int = MOST_LANES) -> tuple[int, ...]:
-    """A lane for every unit, so that no two wait for each other without need; chains stay on one lane.
+def assign_streams(after: Sequence[Sequence[int]], most: int = MOST_STREAMS) -> tuple[int, ...]:
+    """Assign a stream to every block, such that chains stay on one stream and independent blocks do not wait.
 
-    A unit goes behind one that it reads if that is the last of its lane, else on a lane that has ended for it, else on
-    a new one while there are fewer than `most`.
+    A block follows a producer that is the last of its stream, else a stream whose last block it depends on; else it
+    starts a new stream while there are fewer than `most`.
 
     Args:
-        after: for every unit, those that it reads; numbers smaller than its own.
-        most: lanes.
+        after: producers of each block; numbers smaller than its own.
+        most: largest number of streams.
     """
     ancestors = ancestor_sets(after)
     tails: list[int] = []
-    lanes: list[int] = []
-    for unit, before in enumerate(after):
-        behind = [lane for lane, tail in enumerate(tails) if tail in before]
-        ended = [lane for lane, tail in enumerate(tails) if ancestors[unit] >> tail & 1]
+    streams: list[int] = []
+    for block, before in enumerate(after):
+        behind = [stream for stream, tail in enumerate(tails) if tail in before]
+        ended = [stream for stream, tail in enumerate(tails) if ancestors[block] >> tail & 1]
         if behind:
-            lane = max(behind, key=lambda lane: tails[lane])
+            stream = max(behind, key=lambda stream: tails[stream])
         elif ended:
-            lane = ended[0]
+            stream = ended[0]
         elif len(tails) < most:
-            lane = len(tails)
-            tails.append(unit)
+            stream = len(tails)
+            tails.append(block)
         else:
-            lane = min(range(most), key=lambda lane: tails[lane])
-        tails[lane] = unit
-        lanes.append(lane)
-    return tuple(lanes)
+            stream = min(range(most), key=lambda stream: tails[stream])
+        tails[stream] = block
+        streams.append(stream)
+    return tuple(streams)
 
 
 def merge_runs(
-    after: Sequence[Sequence[int]], lanes: Sequence[int], kinds: Sequence[Hashable | None]
+    after: Sequence[Sequence[int]], streams: Sequence[int], kinds: Sequence[Hashable | None]
 ) -> list[tuple[int, ...]]:
-    """Units in a row on their lane and of one kind as one run, where that makes no run wait for itself.
+    """Merge consecutive blocks of one stream and one kind into runs, unless a run would then wait for itself.
 
     Args:
-        after: for every unit, those that it reads; numbers smaller than its own.
-        lanes: of the units.
-        kinds: of the units; None for one that stands alone.
+        after: producers of each block; numbers smaller than its own.
+        streams: stream of each block.
+        kinds: kind of each block; None for a block that stays alone.
 
     Returns:
         The runs, in an order in which they can run.
@@ -82,85 +82,85 @@ def merge_runs(
     home: dict[int, int] = {}
     runs: list[list[int]] = []
     latest: dict[int, int] = {}
-    for unit, before in enumerate(after):
-        run = latest.get(lanes[unit])
-        kind = kinds[unit]
+    for block, before in enumerate(after):
+        run = latest.get(streams[block])
+        kind = kinds[block]
         if (
             run is not None
             and kind is not None
             and kinds[runs[run][0]] == kind
             and not _leads(run, before, after, home, runs)
         ):
-            runs[run].append(unit)
+            runs[run].append(block)
         else:
             run = len(runs)
-            runs.append([unit])
-        home[unit] = latest[lanes[unit]] = run
-    waits = [{home[unit] for member in run for unit in after[member]} - {number} for number, run in enumerate(runs)]
+            runs.append([block])
+        home[block] = latest[streams[block]] = run
+    waits = [{home[block] for member in run for block in after[member]} - {number} for number, run in enumerate(runs)]
     return [tuple(runs[number]) for number in in_order(waits)]
 
 
 def _leads(
     run: int,
-    units: Sequence[int],
+    blocks: Sequence[int],
     after: Sequence[Sequence[int]],
     home: Mapping[int, int],
     runs: Sequence[Sequence[int]],
 ) -> bool:
-    """Whether any of some units outside a run depends on that run, its members and all they are merged with."""
-    pending = [home[unit] for unit in units if home[unit] != run]
+    """Whether one of some blocks outside a run depends on that run, directly or through other runs."""
+    pending = [home[block] for block in blocks if home[block] != run]
     seen = set(pending)
     while pending:
         found = pending.pop()
-        for unit in (unit for member in runs[found] for unit in after[member]):
-            if home[unit] == run:
+        for block in (block for member in runs[found] for block in after[member]):
+            if home[block] == run:
                 return True
-            if home[unit] not in seen:
-                seen.add(home[unit])
-                pending.append(home[unit])
+            if home[block] not in seen:
+                seen.add(home[block])
+                pending.append(home[block])
     return False
 
 
 def ancestor_sets(after: Sequence[Sequence[int]]) -> list[int]:
-    """For every unit, those that it depends on, near and far, as the bits of a number."""
+    """Direct and indirect producers of each block, as a bit set."""
     found: list[int] = []
     for before in after:
         bits = 0
-        for unit in before:
-            bits |= found[unit] | 1 << unit
+        for block in before:
+            bits |= found[block] | 1 << block
         found.append(bits)
     return found
 
 
 def barriers(after: Sequence[Sequence[int]]) -> frozenset[int]:
-    """Units that depend on all before them and that all behind them depend on: nothing runs beside them.
+    """Blocks that depend on all earlier blocks, and on which all later blocks depend: nothing runs beside them.
 
-    Units are numbered in an order in which they can run. So all before a unit lead to it if each of them is read by one
-    that is no later than the unit, for a path along such readers ends there; and likewise backwards.
+    Blocks are numbered in execution order. All earlier blocks lead to a block if each of them has a reader that is not
+    later than it, for a path along such readers ends there; and likewise backwards.
     """
     count = len(after)
     first_reader = [count] * count
-    for unit, before in enumerate(after):
+    for block, before in enumerate(after):
         for read in before:
-            first_reader[read] = min(first_reader[read], unit)
+            first_reader[read] = min(first_reader[read], block)
     last_read = [max(before, default=-1) for before in after]
     latest = list(accumulate(first_reader, max, initial=0))
     earliest = list(accumulate(reversed(last_read), min, initial=count))
-    return frozenset(unit for unit in range(count) if latest[unit] <= unit <= earliest[count - 1 - unit])
+    return frozenset(block for block in range(count) if latest[block] <= block <= earliest[count - 1 - block])
 
 
 def makespan_us(tasks: Sequence[Task]) -> float:
-    """When the last task ends, microseconds, on a device whose running tasks share it.
+    """Time at which the last task ends, microseconds, if running tasks share the device.
 
-    Tasks that together fill no more than the device run at full speed; else each is slowed by how much they overfill
-    it. A task starts once those it waits for and the one before it on its lane have ended.
+    Tasks that together fill at most the device run at full speed; else all slow down in proportion. A task starts once
+    the tasks that it waits for, and the one before it on its stream, have ended.
     """
     waits = _waits(tasks)
     missing = [len(found) for found in waits]
     readers: list[list[int]] = [[] for _ in tasks]
     for number, found in enumerate(waits):
-        for unit in found:
-            readers[unit].append(number)
+        for block in found:
+            readers[block].append(number)
     left = [task.us + WAIT_US * crossing(tasks, number) for number, task in enumerate(tasks)]
     ready = [number for number, count in enumerate(missing) if count == 0]
     running: set[int] = set()
@@ -183,18 +183,18 @@ def makespan_us(tasks: Sequence[Task]) -> float:
 
 
 def _waits(tasks: Sequence[Task]) -> list[set[int]]:
-    """What each task waits for: what it reads, and the one before it on its lane."""
+    """Tasks that each task waits for: its producers, and the one before it on its stream."""
     tails: dict[int, int] = {}
     found = []
     for number, task in enumerate(tasks):
         before = set(task.after)
-        if task.lane in tails:
-            before.add(tails[task.lane])
-        tails[task.lane] = number
+        if task.stream in tails:
+            before.add(tails[task.stream])
+        tails[task.stream] = number
         found.append(before)
     return found
 
 
 def crossing(tasks: Sequence[Task], number: int) -> bool:
-    """Whether a task waits for one on another lane."""
-    return any(tasks[unit].lane != tasks[number].lane for unit in tasks[number].after)
+    """Whether a task waits for a task on another stream."""
+    return any(tasks[block].stream != tasks[number].stream for block in tasks[number].after)

@@ -1,1 +1,1 @@
-"""Graph -> equivalent graph: rewrites that a plan may apply, one a file."""
+"""Graph -> equivalent graph: the rewrites that a plan may use, one a file."""

@@ -1,8 +1,8 @@
-"""Convolutions on images of one pixel as products of matrices, which a 1x1 convolution there is.
+"""Rewrite of 1x1 convolutions on 1x1 images, as in squeeze-and-excitation, to matmuls.
 
-Squeeze-and-excitation is full of them. cuDNN has no kernel made for such a convolution: on an H200 it takes 3 to 5 us,
-in float16 with channels that are no multiple of 8 up to 17, where cuBLAS takes 2 to 3 us for a product of that size. In
-float32 cuBLAS takes longer, but for one image, which is a vector.
+cuDNN has no kernel for such a convolution. On an H200 it takes 3 to 5 us, and up to 17 us in float16 with channels that
+are not a multiple of 8; cuBLAS takes 2 to 3 us for the matmul. In float32 cuBLAS is slower, except for a batch of one,
+which is a matrix-vector product.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from costmodel.ir.builder import Emitter
 from costmodel.rewrites.hoist_constants import constant_names
 
 
-def find_pixels(graph: Graph) -> dict[str, tuple[str, ...]]:
-    """Convolutions of one pixel, those of one size together, by the name of the first of them."""
+def find_conv1x1(graph: Graph) -> dict[str, tuple[str, ...]]:
+    """Find 1x1 convolutions on 1x1 images, grouped by size: name of the first -> names of the group."""
     constant = constant_names(graph)
     alike: dict[object, list[str]] = {}
     for op in graph.ops:
-        if _of_one_pixel(graph, op, constant):
+        if _is_matmul(graph, op, constant):
             size = graph.type_of(op.refs()[0]).shape[1], op.type.shape[1], isinstance(op.arg("bias"), Ref)
             alike.setdefault(size, []).append(op.name)
     return {names[0]: tuple(names) for names in alike.values()}
 
 
-def pixels_as_products(graph: Graph, only: Collection[str] = ()) -> Graph:
-    """The graph with convolutions of one pixel as products: the groups that are named, or all.
+def conv1x1_to_matmul(graph: Graph, only: Collection[str] = ()) -> Graph:
+    """Replace 1x1 convolutions on 1x1 images by matmuls.
 
     Args:
-        graph: its batch norms folded, and its layouts decided.
-        only: names as `find_pixels` gives them; others are passed over.
+        graph: graph with folded batch norms and final layouts.
+        only: keys of `find_conv1x1` to rewrite, others are ignored; empty for all.
     """
-    groups = find_pixels(graph)
+    groups = find_conv1x1(graph)
     chosen = {name for first, names in groups.items() if not only or first in only for name in names}
-    new_ops = tuple(made for op in graph.ops for made in (_product(graph, op) if op.name in chosen else (op,)))
+    new_ops = tuple(made for op in graph.ops for made in (_matmul(graph, op) if op.name in chosen else (op,)))
     return replace(graph, ops=new_ops).verify()
 
 
-def _of_one_pixel(graph: Graph, op: Op, constant: Collection[str]) -> bool:
+def _is_matmul(graph: Graph, op: Op, constant: Collection[str]) -> bool:
     source, weight = op.arg("input"), op.arg("weight")
     plain = op.base == "convolution" and op.arg("transposed") is False and op.arg("groups") == 1
     if not plain or not isinstance(source, Ref) or not isinstance(weight, Ref) or op.name in constant:
@@ -50,12 +50,12 @@ def _of_one_pixel(graph: Graph, op: Op, constant: Collection[str]) -> bool:
     return known and dense and all(len(kind.shape) == 4 and kind.shape[2:] == (1, 1) for kind in kinds)
 
 
-def _product(graph: Graph, op: Op) -> list[Op]:
-    """Rows times W^T plus b, of (images, channels), seen as images of one pixel under the convolution's name."""
-    emit = Emitter(graph, f"{op.name}.product", op.module)
+def _matmul(graph: Graph, op: Op) -> list[Op]:
+    """Operators for x W^T + b on (images, channels), viewed as 1x1 images under the convolution's name."""
+    emit = Emitter(graph, f"{op.name}.matmul", op.module)
     source, weight, bias = op.arg("input"), op.arg("weight"), op.arg("bias")
     assert isinstance(source, Ref)
-    assert isinstance(weight, Ref)  # as _of_one_pixel has seen
+    assert isinstance(weight, Ref)  # as checked by _is_matmul
     (images, channels), (results, _) = graph.type_of(source).shape[:2], graph.type_of(weight).shape[:2]
 
     def matrix(rows: int, columns: int, layout: str = "nchw") -> TensorType:

@@ -1,4 +1,4 @@
-"""Folding of batch norm into the convolution before it, as arithmetic on parameters in the graph."""
+"""Rewrite that folds batch norm into the convolution before it, as arithmetic on parameters in the graph."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from costmodel.ir.builder import Emitter
 
 
 def fold_batch_norm(graph: Graph) -> Graph:
-    """Batch norm that alone reads a convolution becomes part of its weight and bias.
+    """Fold each batch norm into its convolution, if nothing else reads the convolution.
 
     With s = gamma / sqrt(var + eps): weight' = weight * s and bias' = beta + (bias - mean) * s, computed in float32,
-    or in float64 if the model is (Jacob et al., "Quantization and Training of Neural Networks", 2018, section 3.2).
+    or in float64 for a float64 model (Jacob et al., "Quantization and Training of Neural Networks", 2018, section 3.2).
     """
     users = graph.users()
     returned = {ref.name for ref in graph.outputs}
@@ -53,14 +53,14 @@ def _maybe(arg: Arg) -> list[Ref]:
 
 
 def _folded(graph: Graph, convolution: Op, norm: Op) -> list[Op]:
-    """The convolution that does a batch norm's work too, after the operators that prepare its weight and bias."""
+    """Operators that compute the new weight and bias, then the convolution that uses them."""
     emit = Emitter(graph, norm.name)
     weight, bias = convolution.arg("weight"), convolution.arg("bias")
     mean, variance = norm.arg("running_mean"), norm.arg("running_var")
     gamma, beta = norm.arg("weight"), norm.arg("bias")
     assert isinstance(weight, Ref)
     assert isinstance(mean, Ref)
-    assert isinstance(variance, Ref)  # as _foldable has seen
+    assert isinstance(variance, Ref)  # as checked by _foldable
     kind = graph.type_of(weight)
     exact = "float64" if kind.dtype == "float64" else "float32"
     channel = TensorType(exact, (kind.shape[0],))

@@ -1,4 +1,4 @@
-"""Graph -> what is computed once, of parameters alone, and what is left for each pass."""
+"""Graph -> operators on parameters alone, computed once, and the rest, computed in each pass."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from costmodel.ir.op_table import Role
 
 
 @dataclass(frozen=True, slots=True)
-class Frozen:
-    """A graph in two parts.
+class HoistedGraph:
+    """Graph in two parts.
 
     Attributes:
-        preparation: run once; from original parameters to the parameters `frozen.*` of `main`, in their order there.
-        main: run at each pass; its other parameters are original ones.
+        preparation: runs once; computes the parameters `hoisted.*` of `main`, in their order there.
+        main: runs in each pass; its other parameters are those of the original graph.
     """
 
     preparation: Graph
     main: Graph
 
 
-def freeze(graph: Graph) -> Frozen:
-    """Splits off the operators whose operands are constant; views of constants stay, for they launch no kernel."""
+def hoist_constants(graph: Graph) -> HoistedGraph:
+    """Hoist operators with constant operands; views of constants stay, for they launch no kernel."""
     constant = constant_names(graph)
     computed = {op.name for op in graph.ops if op.name in constant and operators.lookup(op).role is not Role.VIEW}
     kept = _reached(graph, graph.outputs, {op.name for op in graph.ops} - computed)
     read = dict.fromkeys([*(ref for op in kept for ref in op.refs()), *graph.outputs])
-    given = {ref: Ref(f"frozen.{ref.name}.{ref.index}") for ref in read if ref.name in computed}
+    given = {ref: Ref(f"hoisted.{ref.name}.{ref.index}") for ref in read if ref.name in computed}
     main = replace(
         graph,
         values=(
@@ -40,11 +40,11 @@ def freeze(graph: Graph) -> Frozen:
     )
     before = _reached(graph, given, constant)
     sources = _values(graph, {ref.name for op in before for ref in op.refs()}, keep_inputs=False)
-    return Frozen(Graph(f"{graph.name}.preparation", sources, before, tuple(given)).verify(), main.verify())
+    return HoistedGraph(Graph(f"{graph.name}.preparation", sources, before, tuple(given)).verify(), main.verify())
 
 
 def constant_names(graph: Graph) -> set[str]:
-    """Names of the operators and parameters that no input has a part in."""
+    """Names of parameters, and of operators that depend on no input."""
     constant = {value.name for value in graph.values if value.role == "param"}
     for op in graph.ops:
         if not operators.lookup(op).random and all(ref.name in constant for ref in op.refs()):
@@ -53,7 +53,7 @@ def constant_names(graph: Graph) -> set[str]:
 
 
 def _reached(graph: Graph, targets: Iterable[Ref], among: Collection[str]) -> tuple[Op, ...]:
-    """Those operators that the targets depend on without leaving `among`, in order."""
+    """Operators in `among` that the targets depend on through operators in `among`, in order."""
     wanted = {ref.name for ref in targets}
     found: list[Op] = []
     for op in reversed(graph.ops):

@@ -1,9 +1,9 @@
-"""Sibling convolutions of one pixel on one input, merged into one convolution whose result is cut into theirs.
+"""Rewrite that merges sibling 1x1 convolutions, which read one input, into one convolution and slices its result.
 
-With weights V and W: [V; W] x = [V x; W x], exactly, but for the order in which a kernel adds. The weights are joined
-once, when the plan is applied. What is cut from a channels-last result is not dense: a library call would copy it
-unasked, so the copy stands in the graph, where it is priced, and where Inductor can fuse it with what comes before. A
-concatenation reads the pieces where they lie.
+With weights V and W: [V; W] x = [V x; W x], up to the order of summation in a kernel. The weights are concatenated
+once, when the plan is applied. A slice of a channels_last result is not dense, and a library call would copy it. So the
+copy is an operator of the graph, where its cost is predicted and Inductor can fuse it. A concatenation reads the slices
+without a copy.
 """
 
 from __future__ import annotations
@@ -15,38 +15,37 @@ from itertools import takewhile
 from costmodel.ir import Graph, Op, Ref
 from costmodel.ir.builder import Emitter
 from costmodel.ir.strides import layout_of_channels
+from costmodel.ir.subgraph import RELU
 from costmodel.rewrites.hoist_constants import constant_names
-
-RELU = "relu"
 
 
 @dataclass(frozen=True, slots=True)
-class Sibling:
-    """A convolution, and the ReLU that alone reads it, if there is one."""
+class SiblingConv:
+    """Convolution, with the ReLU that is its only reader, if there is one."""
 
     convolution: Op
     relu: Op | None
 
     @property
     def result(self) -> str:
-        """What the rest of the graph reads."""
+        """Name of the value that the rest of the graph reads."""
         return (self.relu or self.convolution).name
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A sibling's channels: where they lie in the merged result, and a dense copy (the same, where that is dense)."""
+    """Channels of a sibling: slice of the merged result, and a dense copy (the slice itself if dense)."""
 
     part: Ref
     copy: Ref
 
 
-def find_siblings(graph: Graph) -> dict[str, tuple[Sibling, ...]]:
-    """Groups of two and more that can be merged, by the names of their first convolutions, in order."""
+def find_sibling_convs(graph: Graph) -> dict[str, tuple[SiblingConv, ...]]:
+    """Find groups of at least two siblings: name of the first convolution -> group, in order."""
     users = graph.users()
     returned = {ref.name for ref in graph.outputs}
     constant = constant_names(graph)
-    groups: dict[object, list[Sibling]] = {}
+    groups: dict[object, list[SiblingConv]] = {}
     for op in graph.ops:
         if not _mergeable(graph, op, constant):
             continue
@@ -54,7 +53,7 @@ def find_siblings(graph: Graph) -> dict[str, tuple[Sibling, ...]]:
         relu = readers[0] if len(readers) == 1 and readers[0].base == RELU and op.name not in returned else None
         geometry = tuple(op.arg(key) for key in ("input", "stride", "padding", "dilation"))
         same = (geometry, isinstance(op.arg("bias"), Ref), op.type.dtype, op.type.layout, relu is None)
-        groups.setdefault(same, []).append(Sibling(op, relu))
+        groups.setdefault(same, []).append(SiblingConv(op, relu))
     return {group[0].convolution.name: tuple(group) for group in groups.values() if len(group) > 1}
 
 
@@ -69,21 +68,23 @@ def _mergeable(graph: Graph, op: Op, constant: Collection[str]) -> bool:
     return known and len(shape) == 4 and shape[2:] == (1, 1)
 
 
-def merge_siblings(graph: Graph, only: Collection[str] = ()) -> Graph:
-    """The graph with groups of siblings merged: those named by their first convolutions, or all.
+def merge_sibling_convs(graph: Graph, only: Collection[str] = ()) -> Graph:
+    """Merge groups of sibling convolutions.
 
     Args:
-        graph: its batch norms folded, or few have a ReLU behind them, and its layouts decided.
-        only: names as `find_siblings` gives them; others are passed over.
+        graph: graph with folded batch norms, else few convolutions precede a ReLU, and with final layouts.
+        only: keys of `find_sibling_convs` to merge, others are ignored; empty for all.
     """
-    groups = {name: group for name, group in find_siblings(graph).items() if not only or name in only}
+    groups = {name: group for name, group in find_sibling_convs(graph).items() if not only or name in only}
     if not groups:
         return graph
     constant = constant_names(graph)
     gone = {op.name for group in groups.values() for each in group for op in (each.convolution, each.relu) if op}
     users = graph.users()
     pieces: dict[str, Piece] = {}
-    new_ops = [op for op in graph.ops if op.name in constant]  # first, for a later sibling's weight is needed early
+    new_ops = [
+        op for op in graph.ops if op.name in constant
+    ]  # first: the merged convolution needs the weights of later siblings
     for op in graph.ops:
         if op.name in groups:
             made, found = _merged(graph, groups[op.name], users)
@@ -96,7 +97,7 @@ def merge_siblings(graph: Graph, only: Collection[str] = ()) -> Graph:
 
 
 def _reading(op: Op, pieces: dict[str, Piece]) -> Op:
-    """An operator that reads pieces: a concatenation where they lie, any other their dense copies."""
+    """Redirect reads of merged results: to slices in a concatenation, to dense copies in other operators."""
 
     def instead(ref: Ref) -> Ref:
         if ref.name not in pieces:
@@ -106,8 +107,10 @@ def _reading(op: Op, pieces: dict[str, Piece]) -> Op:
     return op.reading(instead)
 
 
-def _merged(graph: Graph, group: Sequence[Sibling], users: dict[str, list[Op]]) -> tuple[list[Op], dict[str, Piece]]:
-    """One convolution for a group, its ReLU, and a piece by the name of each sibling's result."""
+def _merged(
+    graph: Graph, group: Sequence[SiblingConv], users: dict[str, list[Op]]
+) -> tuple[list[Op], dict[str, Piece]]:
+    """Operators of the merged convolution and its ReLU; name of each sibling's result -> piece."""
     first = group[0].convolution
     emit = Emitter(graph, f"{first.name}.merged", _parent([each.convolution.module for each in group]))
     sizes = [each.convolution.type.shape[1] for each in group]
@@ -133,7 +136,7 @@ def _merged(graph: Graph, group: Sequence[Sibling], users: dict[str, list[Op]]) 
 
 
 def _joined(emit: Emitter, refs: Sequence[object]) -> Ref | None:
-    """Weights, or biases, behind one another; None where there are none."""
+    """Concatenation of weights or biases; None if there are none."""
     known = tuple(ref for ref in refs if isinstance(ref, Ref))
     if not known:
         return None
@@ -143,7 +146,7 @@ def _joined(emit: Emitter, refs: Sequence[object]) -> Ref | None:
 
 
 def _parent(modules: Sequence[str]) -> str:
-    """The module that holds all of some; the first of them, where only the model does."""
+    """Innermost module that contains all of some; the first of them if only the model does."""
     names = zip(*(module.split(".") for module in modules), strict=False)
     common = takewhile(lambda parts: len(set(parts)) == 1, names)
     return ".".join(parts[0] for parts in common) or modules[0]

@@ -1,10 +1,9 @@
-"""Epilogues of convolutions computed where their results are concatenated, so that they are written into it at once.
+"""Rewrite that sinks bias and ReLU of convolutions into the concatenation of their results.
 
-No kernel that ATen has writes a convolution with its bias and ReLU into a part of a larger tensor:
-`cudnn_convolution_relu.out` computes the result apart and copies it, and `cudnn_convolution.out`, which does write
-where it is told, knows neither bias nor ReLU. But the kernel that Inductor makes of a concatenation reads and writes
-the same bytes whether it adds a bias and takes a ReLU or not. So bias and ReLU leave the convolution and stand before
-the concatenation; the convolution is a bare library call, on a lane of its own where that is faster.
+ATen has no kernel that writes a convolution with bias and ReLU into a slice of a larger tensor:
+`cudnn_convolution_relu.out` computes a separate result and copies it, and `cudnn_convolution.out`, which does write in
+place, supports neither bias nor ReLU. Inductor's kernel for a concatenation reads and writes the same bytes with or
+without bias and ReLU. So these move in front of the concatenation, and the convolution becomes a bare library call.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from costmodel.ir.subgraph import RELU, is_fusible
 
 
 def find_epilogues(graph: Graph) -> dict[str, dict[str, Op]]:
-    """Concatenations of channels that Inductor computes in one kernel, and the convolutions before them.
+    """Find channel concatenations that Inductor compiles into one kernel, and the convolutions before them.
 
     Returns:
-        By the name of the concatenation, and by the name of the ReLU between: convolutions that it alone reads.
+        Name of the concatenation -> name of the ReLU between -> convolution whose only reader is that ReLU.
     """
     users = graph.users()
     returned = {ref.name for ref in graph.outputs}
@@ -45,14 +44,12 @@ def find_epilogues(graph: Graph) -> dict[str, dict[str, Op]]:
     return places
 
 
-def move_epilogues(graph: Graph, only: Collection[str] = ()) -> Graph:
-    """The graph with epilogues moved to concatenations: those that are named, or all.
-
-    relu(conv(x, w, b)) = relu(conv(x, w) + b), but for rounding between the two.
+def sink_epilogues_into_cat(graph: Graph, only: Collection[str] = ()) -> Graph:
+    """Move epilogues in front of concatenations: relu(conv(x, w, b)) = relu(conv(x, w) + b), up to rounding.
 
     Args:
-        graph: its batch norms folded, or few convolutions have an epilogue.
-        only: names as `find_epilogues` gives them; others are passed over.
+        graph: graph with folded batch norms, else few convolutions have an epilogue.
+        only: keys of `find_epilogues` to rewrite, others are ignored; empty for all.
     """
     places = {name: found for name, found in find_epilogues(graph).items() if not only or name in only}
     bare = {convolution.name for found in places.values() for convolution in found.values()}
@@ -79,7 +76,7 @@ def _epilogue(graph: Graph, convolution: Op, relu: Op) -> list[Op]:
 
 
 def bare_convolutions(graph: Graph) -> frozenset[str]:
-    """Convolutions whose epilogues have been moved: each is a unit apart from the concatenation that computes them."""
+    """Names of convolutions whose epilogues were sunk into a concatenation; each is a block of its own."""
     users = graph.users()
 
     def only_reader(op: Op, base: str) -> Op | None:

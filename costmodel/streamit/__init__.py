@@ -1,19 +1,19 @@
-"""Graph -> stream program in StreamIt's terms: rates, steady-state schedule, source text, and a run of it."""
+"""Graph -> StreamIt program: rates, steady-state schedule, source text, and an interpreter."""
 
 from costmodel.streamit.interpret import run
 from costmodel.streamit.lower import lower
 from costmodel.streamit.rates import Rates, rates
 from costmodel.streamit.schedule import Schedule, schedule
 from costmodel.streamit.source_text import streamit
-from costmodel.streamit.types import Filter, Pipeline, Separator, SplitJoin, Stream, filters
+from costmodel.streamit.types import Filter, FilterPipeline, FilterSplitJoin, Separator, Stream, filters
 
 __all__ = [
     "Filter",
-    "Pipeline",
+    "FilterPipeline",
+    "FilterSplitJoin",
     "Rates",
     "Schedule",
     "Separator",
-    "SplitJoin",
     "Stream",
     "filters",
     "lower",

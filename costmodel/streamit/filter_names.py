@@ -1,4 +1,4 @@
-"""What filters are called: names that modules have, with sizes as parameters: `conv2d(3, 64, 3, 3, 1, 1, 0, 0)`."""
+"""Names of filters: names of modules, with sizes as parameters, as in `conv2d(3, 64, 3, 3, 1, 1, 0, 0)`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _COMMUTATIVE = frozenset(("add", "mul", "maximum", "minimum", "logical_and", "lo
 
 
 def filter_name(graph: Graph, op: Op, window: Sequence[Ref]) -> str:
-    """An operator's name with its parameters.
+    """Name an operator with its parameters.
 
-    Where the operands do not come in the order of the operator's arguments, their places in the window are the last
-    parameter: `sub({1, 0})` takes the second item less the first.
+    If operands do not arrive in the order of the arguments, their places in the window are the last parameter:
+    `sub({1, 0})` subtracts the first item from the second.
 
     Args:
-        graph: the operator's graph.
-        op: the operator.
-        window: the values that come by the channel, in their order.
+        graph: graph of the operator.
+        op: operator to name.
+        window: values that arrive by the channel, in order.
     """
-    several = len(window) > 1 and op.base in ("addmm", "mm")  # a product of two values has no sizes of its own
+    several = len(window) > 1 and op.base in ("addmm", "mm")  # a matmul of two values has no sizes of its own
     name, parameters = ("matmul", []) if several else _NAMES.get(op.base, _plain)(graph, op)
     places = [window.index(ref) for ref in op.refs() if ref in window]
     swapped = op.base in _COMMUTATIVE and sorted(places) == list(range(len(window)))
@@ -31,13 +31,13 @@ def filter_name(graph: Graph, op: Op, window: Sequence[Ref]) -> str:
 
 
 def _plain(_: Graph, op: Op) -> tuple[str, list[Arg]]:
-    """The operator's own name and what it is given besides tensors."""
+    """Name of the operator, and its arguments other than tensors."""
     values = [value for _, value in op.args if value is not None and not any(refs_in(value))]
     return op.base.strip("_"), [value for value in values if not isinstance(value, str)]
 
 
 def _convolution(graph: Graph, op: Op) -> tuple[str, list[Arg]]:
-    """Channels in and out, sides, strides, padding; dilation and groups where they are not 1."""
+    """Channels in and out, kernel size, strides, padding; dilation and groups if not 1."""
     weight = _shape(graph, op, "weight")
     groups = op.arg("groups", 1)
     assert isinstance(groups, int)
@@ -61,7 +61,7 @@ def _layer_norm(_: Graph, op: Op) -> tuple[str, list[Arg]]:
 
 
 def _linear(graph: Graph, op: Op) -> tuple[str, list[Arg]]:
-    """Features in and out."""
+    """Input and output features."""
     return "linear", [*_shape(graph, op, "mat2")]
 
 
@@ -81,7 +81,7 @@ def _view(graph: Graph, op: Op) -> tuple[str, list[Arg]]:
 
 
 def _lstm(graph: Graph, op: Op) -> tuple[str, list[Arg]]:
-    """Features in, features of the state, layers."""
+    """Input features, hidden features, layers."""
     weight = next(refs_in(op.arg("params")))
     rows, columns = graph.type_of(weight).shape
     return "lstm", [columns, rows // 4, op.arg("num_layers", 1)]
@@ -113,7 +113,7 @@ def _ints(arg: Arg) -> tuple[int, ...]:
 
 
 def _text(value: Arg) -> str:
-    """A parameter as C++ writes it."""
+    """Parameter as C++ source."""
     if isinstance(value, tuple):
         return "{" + ", ".join(map(_text, value)) + "}"
     if value is None:

@@ -1,4 +1,4 @@
-"""Runs a stream program item by item, as its schedule says. Knows no torch: what a filter computes is a function."""
+"""Interpreter of a stream program, item by item in the order of its schedule. Does not depend on torch."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from itertools import islice
 from typing import TypeVar
 
 from costmodel.errors import GraphError
-from costmodel.streamit.network import INPUT, OUTPUT, Actor, Joiner, Splitter
+from costmodel.streamit.actors import INPUT, OUTPUT, Actor, Joiner, Splitter
 from costmodel.streamit.schedule import schedule
 from costmodel.streamit.types import Filter, Separator, Stream
 
 Item = TypeVar("Item")
 Work = Callable[[Filter, Sequence[Item]], Sequence[Item]]
-"""What a filter pushes, given the items that it may look at, the oldest first."""
+"""Function of a filter: items that it may peek at, the oldest first -> items to push."""
 
 
 def run(program: Stream, items: Iterable[Item], work: Work[Item]) -> list[Item]:
-    """What a program makes of items: the initial runs of its schedule, then as many steady passes as they last for.
+    """Run a program on items: the initial runs of its schedule, then as many steady passes as the items allow.
 
     Raises:
-        GraphError: the program has no steady state, or a filter did not push as much as it says.
+        GraphError: the program has no steady state, or a filter pushed another number of items than declared.
     """
     plan = schedule(program)
-    channels: list[deque[Item]] = [deque() for _ in range(plan.network.channels)]
+    channels: list[deque[Item]] = [deque() for _ in range(plan.actor_graph.channels)]
     channels[INPUT].extend(items)
-    actors = plan.network.actors
+    actors = plan.actor_graph.actors
     runs = plan.initial
     while _enough(actors, runs, channels):
         for actor, times in zip(actors, runs, strict=True):
@@ -41,7 +41,7 @@ def run(program: Stream, items: Iterable[Item], work: Work[Item]) -> list[Item]:
 
 
 def _enough(actors: Sequence[Actor], runs: Sequence[int], channels: Sequence[deque[Item]]) -> bool:
-    """Whether the input holds what a pass takes, and looks at in its last run."""
+    """Whether the input holds the items that a pass pops, and peeks at in its last run."""
     held = len(channels[INPUT])
     needed = [
         times * port.items + port.peek - port.items

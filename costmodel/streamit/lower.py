@@ -1,9 +1,9 @@
-"""Graph -> stream program. Every graph has one: what its tree cannot say in series and parallel, channels carry.
+"""Graph -> stream program. Graphs that are not series-parallel have one too: channels carry values past stages.
 
-A channel holds the values that are still needed, each once a forward pass, in a known order. A stage of the program
-runs some operators side by side; where other values must pass them by, they do so in a branch of their own. A general
-region of the tree is a pipeline of such stages, one for each of its levels: nothing is computed twice, and the branch
-that carries values is what StreamIt's split-joins have in place of a general join.
+A channel holds the values that are still needed, each once a forward pass, in a fixed order. A stage of the program
+runs some operators side by side; values that must pass them have a branch of their own. A general node of the tree
+becomes a pipeline of such stages, one a level, and nothing is computed twice. The branch that carries values replaces
+the general join that StreamIt lacks.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from costmodel.errors import GraphError
 from costmodel.ir import Graph, Op, Ref
 from costmodel.ir.passes import drop_dead_code
 from costmodel.streamit.filter_names import filter_name
-from costmodel.streamit.types import IDENTITY, Filter, Pipeline, Separator, SplitJoin, Stream
-from costmodel.streams import Leaf, Node, operator_tree
-from costmodel.streams import Pipeline as Series
-from costmodel.streams import SplitJoin as Parallel
+from costmodel.streamit.types import IDENTITY, Filter, FilterPipeline, FilterSplitJoin, Separator, Stream
+from costmodel.streams import Leaf, Node, Pipeline, SplitJoin, operator_tree
 
 ONE_RESULT = frozenset(
     (
@@ -27,16 +25,16 @@ ONE_RESULT = frozenset(
         *("native_group_norm", "native_dropout", "max_pool2d_with_indices", "max_pool3d_with_indices"),
     )
 )
-"""Operators whose modules return the first result alone; others (statistics for training, indices) come if read."""
+"""Operators whose modules return the first result alone; other results (statistics, indices) are pushed if read."""
 
 Layout = tuple[Ref, ...]
-"""The values that a channel holds in one forward pass, in order."""
+"""Values that a channel holds in one forward pass, in order."""
 
 
-def lower(graph: Graph) -> Pipeline:
-    """The stream program of a graph: it pops a forward pass's inputs and pushes its outputs.
+def lower(graph: Graph) -> FilterPipeline:
+    """Lower a graph to a stream program that pops the inputs of a forward pass and pushes its outputs.
 
-    Parameters, and what is computed of parameters alone, belong to the filters that read them.
+    Parameters, and values computed from parameters alone, belong to the filters that read them.
 
     Raises:
         GraphError: the graph returns a parameter, or takes no input.
@@ -48,11 +46,11 @@ def lower(graph: Graph) -> Pipeline:
     layout = tuple(Ref(value.name) for value in graph.inputs)
     streams, layout = lowering.chain(lowering.whole, layout)
     streams += _arrange(layout, graph.outputs)
-    return Pipeline(tuple(streams) or (IDENTITY,))
+    return FilterPipeline(tuple(streams) or (IDENTITY,))
 
 
 def constants(graph: Graph) -> tuple[Op, ...]:
-    """The operators that depend on no input: they run once, before the stream."""
+    """Operators that depend on no input; they run once, before the stream."""
     varying = {value.name for value in graph.inputs}
     found: list[Op] = []
     for op in graph.ops:
@@ -65,7 +63,7 @@ def constants(graph: Graph) -> tuple[Op, ...]:
 
 @dataclass(slots=True)
 class _Branch:
-    """A part of the tree: an operator, or stages of branches; it takes the places from `start` to before `end`."""
+    """Part of the tree: an operator, or stages of branches; it has the places from `start` to before `end`."""
 
     start: int
     end: int = 0
@@ -74,17 +72,17 @@ class _Branch:
 
 
 class _Lowering:
-    """Places of operators in the tree's order, and who reads what where.
+    """Places of operators in the order of the tree, and places of the readers of each value.
 
     Attributes:
-        whole: the tree, in stages.
+        whole: tree in stages.
     """
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._constants = {op.name for op in constants(graph)} | {v.name for v in graph.values if v.role == "param"}
         self._place: dict[str, int] = {value.name: -1 for value in graph.inputs}
-        self.whole = _Branch(-1)  # the inputs' place: they belong to it
+        self.whole = _Branch(-1)  # the place of the inputs, which belong to it
         self.whole.stages = self._stages(operator_tree(graph))
         self.whole.end = len(self._place)
         self._readers: dict[Ref, list[int]] = {}
@@ -101,9 +99,9 @@ class _Lowering:
     def _stages(self, node: Node[Op]) -> list[list[_Branch]]:
         if isinstance(node, Leaf):
             return [] if node.item.name in self._constants else [[self._leaf(node.item)]]
-        if isinstance(node, Series):
+        if isinstance(node, Pipeline):
             return [stage for child in node.children for stage in self._stages(child)]
-        if isinstance(node, Parallel):
+        if isinstance(node, SplitJoin):
             return [[self._branch(branch) for branch in node.branches]]
         return [[self._branch(node.children[index]) for index in level] for level in node.levels()]
 
@@ -118,7 +116,7 @@ class _Lowering:
         return branch
 
     def chain(self, branch: _Branch, layout: Layout) -> tuple[list[Stream], Layout]:
-        """The streams of a branch, given what its channel holds, and what the channel after it holds."""
+        """Streams of a branch for a layout of its input channel, and the layout of its output channel."""
         streams: list[Stream] = []
         for stage in branch.stages:
             added, layout = self._stage([part for part in stage if part.start < part.end], layout, branch)
@@ -126,7 +124,7 @@ class _Lowering:
         return streams, layout
 
     def _stage(self, parts: Sequence[_Branch], layout: Layout, scope: _Branch) -> tuple[list[Stream], Layout]:
-        """Operators or branches side by side, and beside them what passes by."""
+        """Operators or branches side by side, with a branch for values that pass them."""
         end = max(part.end for part in parts)
         past = tuple(ref for ref in layout if self._needed(ref, end, scope))
         wanted = [tuple(ref for ref in layout if self._read_in(ref, part)) for part in parts]
@@ -134,7 +132,7 @@ class _Lowering:
             streams, made = self._part(parts[0], wanted[0])
             return [*_select(layout, wanted[0]), *streams], made
         results = [self._part(part, taken) for part, taken in zip(parts, wanted, strict=True)]
-        if past:  # first, so that older values stand before newer ones, as in most operators' arguments
+        if past:  # first, so that older values precede newer ones, as in most operators' arguments
             wanted.insert(0, past)
             results.insert(0, ([], past))
         return [_split_join(layout, wanted, results)], tuple(ref for _, made in results for ref in made)
@@ -159,7 +157,7 @@ class _Lowering:
         return [stream, *_select(made, live)], live
 
     def _needed(self, ref: Ref, after: int, scope: _Branch) -> bool:
-        """Whether a value must be passed on: something further along reads it, in this branch if it came into it."""
+        """Whether a later operator reads a value, within this branch if the value came from outside."""
         places = self._readers.get(ref, [])
         index = bisect_left(places, after)
         return index < len(places) and (self._place[ref.name] >= scope.start or places[index] < scope.end)
@@ -171,30 +169,32 @@ class _Lowering:
 
 
 def _select(layout: Layout, wanted: Layout) -> list[Stream]:
-    """A separator that passes on some of the values; none where all pass."""
+    """Separator that passes some of the values; none if all pass."""
     return [] if wanted == layout else [Separator(tuple(wanted.count(ref) for ref in layout))]
 
 
-def _split_join(layout: Layout, wanted: Sequence[Layout], results: Sequence[tuple[list[Stream], Layout]]) -> SplitJoin:
-    """Branches that want parts of a layout: dealt out in turn if no value goes to two of them, else duplicated."""
-    dealt = tuple(ref for taken in wanted for ref in taken) == layout and len(layout) > 1
+def _split_join(
+    layout: Layout, wanted: Sequence[Layout], results: Sequence[tuple[list[Stream], Layout]]
+) -> FilterSplitJoin:
+    """Split-join of branches that read parts of a layout: round-robin if each value has one branch, else duplicate."""
+    round_robin = tuple(ref for taken in wanted for ref in taken) == layout and len(layout) > 1
     branches = []
     for taken, (streams, _) in zip(wanted, results, strict=True):
-        chosen = [] if dealt else _select(layout, taken)
-        branches.append(_joined([*chosen, *streams]))
+        chosen = [] if round_robin else _select(layout, taken)
+        branches.append(_in_sequence([*chosen, *streams]))
     joiner = tuple(len(made) for _, made in results)
-    return SplitJoin(tuple(branches), joiner, tuple(map(len, wanted)) if dealt else ())
+    return FilterSplitJoin(tuple(branches), joiner, tuple(map(len, wanted)) if round_robin else ())
 
 
-def _joined(streams: Sequence[Stream]) -> Stream:
-    return streams[0] if len(streams) == 1 else Pipeline(tuple(streams) or (IDENTITY,))
+def _in_sequence(streams: Sequence[Stream]) -> Stream:
+    return streams[0] if len(streams) == 1 else FilterPipeline(tuple(streams) or (IDENTITY,))
 
 
 def _arrange(layout: Layout, outputs: Layout) -> list[Stream]:
-    """Brings what is left into the order in which it is returned."""
+    """Streams that bring the remaining values into the order of the outputs."""
     if outputs == layout:
         return []
     if tuple(ref for ref in layout for _ in range(outputs.count(ref))) == outputs:
         return [Separator(tuple(outputs.count(ref) for ref in layout))]
     branches = tuple(Separator(tuple(int(ref == output) for ref in layout)) for output in outputs)
-    return [SplitJoin(branches, (1,) * len(outputs))]
+    return [FilterSplitJoin(branches, (1,) * len(outputs))]

@@ -1,8 +1,8 @@
-"""Makes a graph series-parallel by computing shared results anew, and tells what that costs.
+"""Replication of shared operators, which makes a graph series-parallel, and its cost.
 
-The fused instruction replication of Dighe (2024), section 4.3.5, kept to the regions that need it: inside a general
-region of the stream tree every use of a result gets an operator of its own, so that what is left are trees, which
-split-joins can say. The alternative, which `lower` takes, is to carry the result past what does not need it.
+Fused instruction replication after Dighe (2024), section 4.3.5, restricted to general nodes of the stream tree: inside
+one, every use of a result gets its own operator, so that trees remain, which split-joins express. The alternative, used
+by `lower`, carries the result past operators that do not need it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from costmodel.streamit.types import Separator
 from costmodel.streams import Dag, Leaf, Node, children_of, leaves, nodes, operator_tree
 
 LIMIT = 10_000
-"""Operators that a replicated graph may have; a dense block doubles with every layer."""
+"""Most operators of a replicated graph; a dense block doubles with every layer."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinCost:
-    """What the general regions of a graph cost in one forward pass, replicated or carried.
+    """Cost of the general nodes of a graph in one forward pass, replicated or carried.
 
     Attributes:
-        operators: runs of operators more than the graph has, if shared results are computed anew.
-        flops: arithmetic of those.
-        carried: tensors that separators and identities pass on, if shared results are carried; none is computed anew.
+        operators: additional operators if shared results are recomputed.
+        flops: FLOPs of the additional operators.
+        carried: tensors that separators and identities pass on if shared results are carried.
     """
 
     operators: int
@@ -47,19 +47,19 @@ class JoinCost:
 
 
 def join_cost(graph: Graph) -> JoinCost:
-    """The cost of replicating shared results of a graph against that of carrying them."""
+    """Compare the cost of replicating shared results of a graph with that of carrying them."""
     more = {name: runs - 1 for name, runs in executions(graph).items()}
     flops = sum(more[op.name] * operators_module.flops(graph, op) for op in graph.ops if op.name in more)
     plan = schedule(lower(graph))
-    actors = zip(plan.network.actors, plan.steady, strict=True)
+    actors = zip(plan.actor_graph.actors, plan.steady, strict=True)
     carried = sum(runs * actor.work.push for actor, runs in actors if isinstance(actor.work, Separator))
     return JoinCost(sum(more.values()), flops, carried)
 
 
 def executions(graph: Graph) -> dict[str, int]:
-    """How often each operator that depends on an input, and that a result depends on, would run if replicated.
+    """Count runs of each operator between inputs and outputs in the replicated graph.
 
-    Counted in the replicated graph; where that would have more than LIMIT operators, a bound from above.
+    The counts are an upper bound if the replicated graph would have more than LIMIT operators.
     """
     graph = drop_dead_code(graph)
     bound = _bound(graph)
@@ -71,14 +71,14 @@ def executions(graph: Graph) -> dict[str, int]:
 
 
 def _origin(name: str, known: set[str]) -> str:
-    """What a copy, or a copy of a copy, was made of."""
+    """Name of the operator that a copy, or a copy of a copy, was made from."""
     while name not in known:
         name = name.rpartition(".copy")[0]
     return name
 
 
 def _bound(graph: Graph) -> dict[str, int]:
-    """At most so often each operator runs: a result that a region in a region returns is counted for every copy."""
+    """Upper bound on the runs of each operator: results of nested regions are counted for every copy."""
     users = _users(graph)
     fixed = {op.name for op in constants(graph)}
     found: dict[str, int] = {}
@@ -94,12 +94,12 @@ def _bound(graph: Graph) -> dict[str, int]:
 
 
 def replicate_shared(graph: Graph, limit: int = LIMIT) -> Graph:
-    """The graph with an operator for every use of a shared result, so that its stream tree has no general node.
+    """Replicate operators for every use of a shared result, so that the stream tree has no general node.
 
     Copies are called `NAME.copy1`, and so on. Dead code is left out.
 
     Raises:
-        GraphError: it would have more operators than `limit`.
+        GraphError: the result would have more operators than `limit`.
     """
     graph = drop_dead_code(graph)
     number = sum(_bound(graph).values())
@@ -134,7 +134,7 @@ def _unfold_outermost(graph: Graph, fixed: set[str]) -> Graph:
 
 
 class _Unfolding:
-    """A general region as trees: one for each child that something outside reads. `taken` takes in new names."""
+    """General node as trees, one for each child that is read outside; new names are added to `taken`."""
 
     def __init__(self, region: Dag[Op], users: Mapping[str, set[str]], fixed: set[str], taken: set[str]) -> None:
         self._children = [[op for op in leaves(child) if op.name not in fixed] for child in region.children]
@@ -148,7 +148,7 @@ class _Unfolding:
             yield from self._tree(index, {}, keep=True)
 
     def _tree(self, index: int, names: dict[str, str], *, keep: bool) -> Iterator[Op]:
-        """A child after copies of its own of all that it reads; `names` takes in what the copies are called."""
+        """Child after its own copies of all that it reads; names of the copies are added to `names`."""
         inner: dict[str, str] = {}
         for source in self._before[index]:
             yield from self._tree(source, inner, keep=False)
@@ -158,7 +158,7 @@ class _Unfolding:
             yield replace(moved, name=inner[op.name])
 
     def _fresh(self, name: str) -> str:
-        """The name itself the first time, if nothing outside reads it, else that of a copy."""
+        """Name itself the first time, if nothing outside reads it, else the name of a copy."""
         if name not in self._used:
             self._used.add(name)
             return name
@@ -168,7 +168,7 @@ class _Unfolding:
 
 
 def _runs(region: Dag[Op], users: Mapping[str, set[str]]) -> list[int]:
-    """How often each child of a region runs if every use has its own: once for outside, and for each that reads it."""
+    """Runs of each child of a region with its own copy for each use: one for outside, and one for each reader."""
     runs = [int(read) for read in _read_outside(region, users)]
     before = _before(region)
     for index in reversed(range(len(runs))):
@@ -185,13 +185,13 @@ def _before(region: Dag[Op]) -> list[list[int]]:
 
 
 def _read_outside(region: Dag[Op], users: Mapping[str, set[str]]) -> Sequence[bool]:
-    """For each child whether anything but the region's own children reads it."""
+    """Whether each child is read outside the region."""
     inside = {op.name for op in leaves(region)}
     return [any(not users[op.name] <= inside for op in leaves(child)) for child in region.children]
 
 
 def _users(graph: Graph) -> dict[str, set[str]]:
-    """Operator -> those that read it; the empty name stands for whoever the graph returns it to."""
+    """Operator -> its readers; the empty name stands for the outputs of the graph."""
     users: dict[str, set[str]] = {op.name: set() for op in graph.ops}
     for op in graph.ops:
         for ref in op.refs():

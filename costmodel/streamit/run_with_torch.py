@@ -1,13 +1,13 @@
-"""Runs a graph's stream program on real tensors: each filter runs its ATen operator. The torch edge."""
+"""Run a graph's stream program on real tensors: each filter runs its ATen operator."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
+from costmodel.capture.aten_operators import constant, overload
 from costmodel.errors import GraphError
 from costmodel.ir import Arg, Graph, Op, Ref
 from costmodel.ir.passes import drop_dead_code
@@ -15,21 +15,19 @@ from costmodel.streamit.interpret import run
 from costmodel.streamit.lower import constants, lower
 from costmodel.streamit.types import Filter
 
-_TORCH_NAME = re.compile(r"torch\.(\w+)")
-
 
 def run_graph(
     graph: Graph, state: Mapping[str, torch.Tensor], inputs: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, ...]:
-    """What the stream program of a graph makes of inputs: the tensors that the captured module returns.
+    """Run the stream program of a graph; the result is that of the captured module.
 
     Args:
-        graph: as `capture` makes it, on the inputs' shapes.
-        state: the module's parameters and buffers by name.
-        inputs: the forward pass's tensors, in order; several passes may follow one another.
+        graph: from `capture`, for the shapes of the inputs.
+        state: parameters and buffers of the module by name.
+        inputs: input tensors of one or more forward passes, in order.
 
     Raises:
-        GraphError: the graph needs a tensor that is not in `state`, or an operator that torch does not have.
+        GraphError: a tensor is not in `state`, or torch lacks an operator.
     """
     values = {Ref(value.name): _state(graph, state, value.name) for value in graph.values if value.role == "param"}
     with torch.no_grad():
@@ -45,33 +43,23 @@ def run_graph(
 
 
 def call(op: Op, values: Mapping[Ref, torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """The results of one operator.
+    """Run one operator, and return its results.
 
     Raises:
         GraphError: torch has no such operator.
     """
-    base, _, overload = op.op.partition(".")
-    try:
-        target = getattr(getattr(torch.ops.aten, base), overload or "default")
-    except AttributeError as error:
-        raise GraphError(f"%{op.name}: torch has no operator aten::{op.op}") from error
-    kinds = {argument.name: str(argument.type) for argument in target._schema.arguments}
-    result = target(**{key: _real(value, kinds[key], values) for key, value in op.args})
+    result = overload(op.op)(**{key: _resolved(value, values) for key, value in op.args})
     return tuple(result) if isinstance(result, tuple | list) else (result,)
 
 
-def _real(arg: Arg, kind: str, values: Mapping[Ref, torch.Tensor]) -> Any:
-    """An argument as torch takes it: tensors for references, torch's own constants for their names."""
+def _resolved(arg: Arg, values: Mapping[Ref, torch.Tensor]) -> Any:
+    """Replace references by tensors, and names of torch's constants by these."""
     if isinstance(arg, Ref):
         return values[arg]
-    if isinstance(arg, tuple):
-        return [_real(item, kind, values) for item in arg]
-    if isinstance(arg, str) and "str" not in kind and (named := _TORCH_NAME.fullmatch(arg)):
-        return getattr(torch, named[1])
-    return arg
+    return [_resolved(item, values) for item in arg] if isinstance(arg, tuple) else constant(arg)
 
 
 def _state(graph: Graph, state: Mapping[str, torch.Tensor], name: str) -> torch.Tensor:
     if name not in state:
-        raise GraphError(f"{graph.name}: %{name} is no parameter or buffer of the module; its values are not known")
+        raise GraphError(f"{graph.name}: %{name} is not a parameter or buffer of the module, so its values are unknown")
     return state[name]

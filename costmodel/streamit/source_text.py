@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from costmodel.report.escape import terminal
-from costmodel.streamit.types import IDENTITY, Filter, Pipeline, Separator, SplitJoin, Stream
+from costmodel.streamit.types import IDENTITY, Filter, FilterPipeline, FilterSplitJoin, Separator, Stream
 
 _TENSORS = "<tensor_t, tensor_t>"
 
 
 def streamit(program: Stream) -> str:
-    """The source text of a program.
+    """Write the source text of a program.
 
-    A branch of a duplicate split-join is added with its weight in the joiner, one of a round-robin split-join with its
-    weights in the splitter and the joiner. A branch that passes values by is the filter `identity()`.
+    A branch of a duplicate split-join is added with its joiner weight; a branch of a round-robin split-join with its
+    splitter and joiner weights. A branch that only carries values is the filter `identity()`.
     """
-    whole = program if isinstance(program, Pipeline) else Pipeline((program,))
+    whole = program if isinstance(program, FilterPipeline) else FilterPipeline((program,))
     return "\n".join([*_pipeline(whole, "", ");"), ""])
 
 
-def _pipeline(stream: Pipeline, head: str, end: str) -> Iterator[str]:
+def _pipeline(stream: FilterPipeline, head: str, end: str) -> Iterator[str]:
     yield f"{head}pipeline{_TENSORS}([&](auto pipe) {{"
     for child in stream.children:
         yield from _indented(_added(child))
@@ -28,17 +28,17 @@ def _pipeline(stream: Pipeline, head: str, end: str) -> Iterator[str]:
 
 
 def _added(stream: Stream) -> Iterator[str]:
-    """A stream as a child of a pipeline."""
-    if isinstance(stream, SplitJoin):
+    """Stream as a child of a pipeline."""
+    if isinstance(stream, FilterSplitJoin):
         kind = "roundRobin" if stream.splitter else "duplicate"
         yield f"pipe->add({kind}SplitJoin{_TENSORS}([&](auto sj) {{"
         for index, branch in enumerate(stream.branches):
             weights = [str(stream.splitter[index])] if stream.splitter else []
-            inner = branch if isinstance(branch, Pipeline) else Pipeline((branch,))
+            inner = branch if isinstance(branch, FilterPipeline) else FilterPipeline((branch,))
             head = f"sj->add({', '.join([*weights, str(stream.joiner[index])])}, "
             yield from _indented(_pipeline(inner, head, "));"))
         yield "}));"
-    elif isinstance(stream, Pipeline):
+    elif isinstance(stream, FilterPipeline):
         yield from _pipeline(stream, "pipe->add(", "));")
     else:
         yield f"pipe->add({_name(stream)});"

@@ -1,8 +1,8 @@
-"""The stream program: filters joined by channels, in StreamIt's terms.
+"""Stream program: filters connected by channels, in StreamIt's terms.
 
 After Thies, Karczmarek and Amarasinghe, "StreamIt: a language for streaming applications" (CC 2002), and Dighe, "Fast
 multistage compilation of machine learning computation graphs" (MIT, 2024), chapters 2 and 4. An item on a channel is a
-tensor, whatever its size.
+tensor of any size.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from costmodel.ir import Op, Ref
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A computation: each time it runs it looks at `peek` items, takes `pop` of them and makes `push`.
+    """Computation that in each run peeks at `peek` items, pops `pop` of them and pushes `push`.
 
     Attributes:
-        name: what it computes, with its parameters: `conv2d(3, 64, 3, 3, 1, 1, 0, 0)`.
-        pop: items taken.
-        peek: items looked at, those taken among them.
-        push: items made.
-        op: the operator that it runs, if it is one of a graph's.
-        reads: the graph's values that it takes, in the order in which they come.
-        results: indices of the operator's results that it makes, in order.
+        name: name with parameters: `conv2d(3, 64, 3, 3, 1, 1, 0, 0)`.
+        pop: number of items popped.
+        peek: number of items peeked at, the popped ones included.
+        push: number of items pushed.
+        op: operator of a graph that it runs, if any.
+        reads: values of the graph that it pops, in order.
+        results: indices of the operator's results that it pushes, in order.
     """
 
     name: str
@@ -42,9 +42,9 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Separator:
-    """Takes an item for each weight and passes it on that many times: 0 for a value that nothing reads.
+    """Filter that pops one item for each weight and pushes it that many times; 0 drops it.
 
-    Of a single 1 it is StreamIt's identity filter.
+    With the single weight 1 it is StreamIt's identity filter.
     """
 
     weights: tuple[int, ...]
@@ -55,17 +55,17 @@ class Separator:
 
     @property
     def pop(self) -> int:
-        """Items taken."""
+        """Number of items popped."""
         return len(self.weights)
 
     @property
     def peek(self) -> int:
-        """Items looked at: those taken."""
+        """Number of items peeked at, which are those popped."""
         return len(self.weights)
 
     @property
     def push(self) -> int:
-        """Items made."""
+        """Number of items pushed."""
         return sum(self.weights)
 
 
@@ -73,24 +73,25 @@ IDENTITY = Separator((1,))
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
-    """Streams one after another, each reading what the one before it writes."""
+class FilterPipeline:
+    """Streams in sequence, each reading the output of the one before it."""
 
     children: tuple[Stream, ...]
 
     def __post_init__(self) -> None:
         if not self.children:
-            raise GraphError("a pipeline of no streams would pass nothing on; identity() passes every item")
+            raise GraphError("a pipeline needs at least one stream; identity() passes every item")
 
 
 @dataclass(frozen=True, slots=True)
-class SplitJoin:
+class FilterSplitJoin:
     """Streams side by side, between a splitter and a round-robin joiner.
 
     Attributes:
-        branches: the streams.
-        joiner: items taken from each branch in turn.
-        splitter: items given to each branch in turn; empty for a duplicate splitter, which gives every item to all.
+        branches: streams of the branches.
+        joiner: number of items popped from each branch in turn.
+        splitter: number of items pushed to each branch in turn; empty for a duplicate splitter, which copies every
+            item to all branches.
     """
 
     branches: tuple[Stream, ...]
@@ -100,20 +101,22 @@ class SplitJoin:
     def __post_init__(self) -> None:
         count = len(self.branches)
         if not count or len(self.joiner) != count or len(self.splitter) not in (0, count):
-            raise GraphError(f"a split-join of {count} branches has as many weights: {self.splitter}, {self.joiner}")
+            raise GraphError(
+                f"a split-join of {count} branches needs as many weights, not {self.splitter} and {self.joiner}"
+            )
 
 
-Stream = Filter | Separator | Pipeline | SplitJoin
+Stream = Filter | Separator | FilterPipeline | FilterSplitJoin
 
 
 def filters(stream: Stream) -> tuple[Filter, ...]:
-    """The filters of a stream that compute, in the order of the text."""
+    """Filters of a stream other than separators, in the order of the source text."""
     found: list[Filter] = []
     pending = [stream]
     while pending:
         stream = pending.pop()
         if isinstance(stream, Filter):
             found.append(stream)
-        elif isinstance(stream, Pipeline | SplitJoin):
-            pending.extend(reversed(stream.children if isinstance(stream, Pipeline) else stream.branches))
+        elif isinstance(stream, FilterPipeline | FilterSplitJoin):
+            pending.extend(reversed(stream.children if isinstance(stream, FilterPipeline) else stream.branches))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Items and what each depends on -> stream tree; operators and units are items."""
+"""Items and their dependencies -> stream tree; items are operators or units."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from costmodel.errors import GraphError
 from costmodel.ir import Graph, Op
 from costmodel.ir.topological_order import in_order
 from costmodel.prediction.layers import Unit
+from costmodel.streams.flow_graph import FlowGraph, Series, as_series
 from costmodel.streams.general_nodes import replace_regions
-from costmodel.streams.network import Network, Series, as_series
 from costmodel.streams.types import Leaf, Node
 
 T = TypeVar("T")
 _INPUT = -1
-"""What stands for the model's inputs among the units that a unit reads."""
+"""Index that stands for the model's inputs among the units that a unit reads."""
 
 
 def operator_tree(graph: Graph) -> Node[Op]:
-    """The stream tree of a graph's operators."""
+    """Build the stream tree of a graph's operators."""
     place = {op.name: index for index, op in enumerate(graph.ops)}
     inputs = {value.name for value in graph.inputs}
     before = [{place[ref.name] for ref in op.refs() if ref.name in place} for op in graph.ops]
@@ -30,7 +30,7 @@ def operator_tree(graph: Graph) -> Node[Op]:
 
 
 def unit_tree(graph: Graph, units: Sequence[Unit]) -> Node[Unit]:
-    """The stream tree of a graph's units, `units.find_units(graph)`.
+    """Build the stream tree of a graph's units.
 
     Raises:
         GraphError: two units depend on each other.
@@ -40,7 +40,7 @@ def unit_tree(graph: Graph, units: Sequence[Unit]) -> Node[Unit]:
 
 
 def unit_dependencies(graph: Graph, units: Sequence[Unit]) -> tuple[list[set[int]], list[int]]:
-    """For each unit the indices of those it reads, through views; and the indices of those that read an input."""
+    """Indices of the units that each unit reads, through views; and indices of the units that read an input."""
     home = {op.name: index for index, unit in enumerate(units) for op in unit.ops}
     sources = {value.name: frozenset((_INPUT,)) for value in graph.inputs}
     before: list[set[int]] = [set() for _ in units]
@@ -55,48 +55,47 @@ def unit_dependencies(graph: Graph, units: Sequence[Unit]) -> tuple[list[set[int
 
 
 def stream_tree(items: Sequence[T], before: Sequence[Collection[int]], fed: Collection[int] | None = None) -> Node[T]:
-    """The stream tree of items, in time near to linear in what they are and depend on.
+    """Build the stream tree of items, in nearly linear time.
 
-    Where series and parallel composition cannot express a region, it becomes a `Dag`. Items that depend on nothing fed
-    (casts of weights, constant masks) stand in a pipeline just before the one item that reads them or, if several do,
-    before everything.
+    A region that series and parallel composition cannot express becomes a `Dag`. Items that depend on no input (casts
+    of weights, constant masks) come in a pipeline just before their only reader or, with several readers, at the start.
 
     Args:
-        items: in any order.
-        before: for each item the indices of those it reads.
+        items: items in any order.
+        before: for each item, indices of the items that it reads.
         fed: indices of the items that read the model's inputs; None for those that read no other item.
 
     Raises:
-        GraphError: items depend on each other in a circle.
+        GraphError: dependencies are cyclic.
     """
     order = _dependence_order(before)
     roots = {index for index in order if not before[index]}
     reading = roots if fed is None else set(fed)
     varying = _reached(order, before, reading)
-    if not varying:  # nothing is fed: then nothing is apart from it either
+    if not varying:  # no item reads an input: treat all alike
         reading, varying = roots, order
     first, attached = _place_constants(order, before, set(varying))
     rank = {index: place for place, index in enumerate(order)}
-    network: Network[T] = Network()
-    for index, (tail, head) in _junctions(network, varying, before, reading).items():
+    flow_graph: FlowGraph[T] = FlowGraph()
+    for index, (tail, head) in _junctions(flow_graph, varying, before, reading).items():
         stream = [(rank[index], Leaf(items[other])) for other in (*attached.get(index, ()), index)]
-        network.connect(tail, head, Series(deque(stream)))
-    network.reduce(network.order())
-    replace_regions(network)
-    whole = as_series(network.out[network.source][network.sink]) if varying else Series()
+        flow_graph.connect(tail, head, Series(deque(stream)))
+    flow_graph.reduce(flow_graph.order())
+    replace_regions(flow_graph)
+    whole = as_series(flow_graph.out[flow_graph.source][flow_graph.sink]) if varying else Series()
     return Series(deque([(rank[index], Leaf(items[index])) for index in first])).then(whole).freeze()[1]
 
 
 def _dependence_order(before: Sequence[Collection[int]]) -> list[int]:
-    """Indices such that each comes after those it depends on, and as given where that leaves a choice."""
+    """Topological order of the items, ties in the given order."""
     try:
         return list(in_order(before))
     except CycleError as error:
-        raise GraphError(f"items depend on each other in a circle: {', '.join(map(str, error.args[1]))}") from error
+        raise GraphError(f"items depend on each other in a cycle: {', '.join(map(str, error.args[1]))}") from error
 
 
 def _reached(order: Sequence[int], before: Sequence[Collection[int]], reading: Collection[int]) -> list[int]:
-    """Those that depend on what is fed, in order."""
+    """Items that depend on an input, in order."""
     found: dict[int, None] = {}
     for index in order:
         if index in reading or any(source in found for source in before[index]):
@@ -107,7 +106,7 @@ def _reached(order: Sequence[int], before: Sequence[Collection[int]], reading: C
 def _place_constants(
     order: Sequence[int], before: Sequence[Collection[int]], varying: Collection[int]
 ) -> tuple[list[int], dict[int, list[int]]]:
-    """Where items go that depend on nothing fed: before everything, or before the one item that reads them."""
+    """Places of items that depend on no input: at the start, or before the only item that reads them."""
     readers: dict[int, set[int]] = {index: set() for index in order}
     for index in order:
         for source in before[index]:
@@ -127,11 +126,11 @@ def _place_constants(
 
 
 def _junctions(
-    network: Network[T], order: Sequence[int], before: Sequence[Collection[int]], reading: Collection[int]
+    flow_graph: FlowGraph[T], order: Sequence[int], before: Sequence[Collection[int]], reading: Collection[int]
 ) -> dict[int, tuple[int, int]]:
-    """For each item the junctions before and after it, joined by what depends on what.
+    """Junctions before and after each item, connected by the dependencies.
 
-    Where several items read the same several items and nothing else does, all of them meet in one junction.
+    If several items read the same items and nothing else reads these, all of them share one junction.
     """
     present = set(order)
     sources = {index: {source for source in before[index] if source in present} for index in order}
@@ -142,22 +141,22 @@ def _junctions(
     groups: dict[tuple[int, ...], list[int]] = {}
     for index in order:
         groups.setdefault(tuple(readers[index]), []).append(index)
-    head: dict[int, int] = {index: network.source for index in order if not sources[index]}
-    tail: dict[int, int] = {index: network.sink for index in order if not readers[index]}
+    head: dict[int, int] = {index: flow_graph.source for index in order if not sources[index]}
+    tail: dict[int, int] = {index: flow_graph.sink for index in order if not readers[index]}
     for users, group in groups.items():
         if users and all(len(sources[user]) == len(group) and user not in reading for user in users):
-            shared = network.junction()
+            shared = flow_graph.junction()
             head |= dict.fromkeys(users, shared)
             tail |= dict.fromkeys(group, shared)
-    ends = {index: (_end(network, head, index), _end(network, tail, index)) for index in order}
+    ends = {index: (_end(flow_graph, head, index), _end(flow_graph, tail, index)) for index in order}
     for index in order:
         if index in reading and sources[index]:
-            network.connect(network.source, ends[index][0], Series())
+            flow_graph.connect(flow_graph.source, ends[index][0], Series())
         for source in sources[index]:
             if ends[source][1] != ends[index][0]:
-                network.connect(ends[source][1], ends[index][0], Series())
+                flow_graph.connect(ends[source][1], ends[index][0], Series())
     return ends
 
 
-def _end(network: Network[T], known: dict[int, int], index: int) -> int:
-    return known[index] if index in known else network.junction()
+def _end(flow_graph: FlowGraph[T], known: dict[int, int], index: int) -> int:
+    return known[index] if index in known else flow_graph.junction()

@@ -1,4 +1,4 @@
-"""Dominator trees of acyclic networks."""
+"""Dominator trees of acyclic graphs."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 Links = Sequence[Mapping[int, object]]
-"""For each junction those that it is linked to."""
+"""Junctions that each junction is linked to."""
 
 
 class Dominators:
-    """The dominator tree of junctions: what every path from the root leads through. Of reversed links, post-dominators.
+    """Dominator tree of junctions; post-dominators if the links are reversed.
 
-    The parent of a junction is the nearest common ancestor of those that lead to it; in an order by dependence all of
-    these have their parents already, so that one pass is enough. Common ancestors are found by jumps of doubled length.
+    The parent of a junction is the nearest common ancestor of its predecessors. In topological order all of these have
+    their parents already, so one pass is enough. Binary lifting finds common ancestors.
 
     Attributes:
         parent: junction -> its immediate dominator; the root has none.
     """
 
     def __init__(self, order: Sequence[int], to_root: Links, from_root: Links) -> None:
-        """Makes the tree.
+        """Build the tree.
 
         Args:
-            order: the junctions, each after those that lead to it; the first is the root.
-            to_root: for each junction those that lead to it.
-            from_root: for each junction those that it leads to.
+            order: junctions in topological order; the first is the root.
+            to_root: predecessors of each junction.
+            from_root: successors of each junction.
         """
         self.parent: dict[int, int] = {}
         self._to_root = to_root
@@ -41,14 +41,14 @@ class Dominators:
         self._heads: dict[int, list[int]] = {}
 
     def dominates(self, one: int, other: int) -> bool:
-        """Whether every path from the root to `other` leads through `one`, or they are the same."""
+        """Whether every path from the root to `other` leads through `one`, or the two are equal."""
         return self._first[one] <= self._first[other] < self._end[one]
 
     def encloses(self, junction: int, other: int) -> bool:
-        """Whether what a junction strictly dominates leads only to itself, and to one other junction.
+        """Whether links out of the subtree below a junction lead to one other junction only.
 
         Both sides of the comparison count links that leave the subtree away from the root: all of them, and those
-        that end in `other`, which does not lie in the subtree.
+        that end in `other`, which is not in the subtree.
         """
         inner = self._surplus[self._end[junction]] - self._surplus[self._first[junction] + 1]
         return inner + len(self._from_root[junction]) == self._links_between(junction, other)
@@ -72,7 +72,7 @@ class Dominators:
         self._jumps[junction] = jumps
 
     def _common(self, one: int, other: int) -> int:
-        """The nearest common ancestor."""
+        """Nearest common ancestor."""
         if self._depth[one] < self._depth[other]:
             one, other = other, one
         while gap := self._depth[one] - self._depth[other]:
@@ -84,7 +84,7 @@ class Dominators:
         return one
 
     def _numbers(self, order: Sequence[int]) -> tuple[dict[int, int], dict[int, int]]:
-        """Each junction's number, parents first, and the number after the last of its subtree."""
+        """Preorder number of each junction, and the number after the last of its subtree."""
         size = dict.fromkeys(order, 1)
         for junction in reversed(order[1:]):
             size[self.parent[junction]] += size[junction]

@@ -1,8 +1,7 @@
-"""The stream tree: what depends on what in a graph, as series, parallel branches, and what is neither.
+"""Stream tree: dependencies of a graph as pipelines, split-joins, and general nodes.
 
-The tree is generic in what its leaves hold: operators, units, anything. Its order is exact: one leaf comes after
-another in the tree if and only if it depends on it in the graph that the tree was made from (`stream_tree` says where
-constants stand, which may run at any time).
+The tree is generic in the items of its leaves, such as operators or units. One leaf comes after another in the tree if
+and only if it depends on it in the graph. Constants, which may run at any time, are placed by `stream_tree`.
 """
 
 from __future__ import annotations
@@ -16,41 +15,41 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Leaf(Generic[T]):
-    """One item: an operator or a unit."""
+    """Single item, such as an operator or a unit."""
 
     item: T
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline(Generic[T]):
-    """Streams one after another; of none, a value that passes as it is."""
+    """Streams in sequence; an empty pipeline passes its value unchanged."""
 
     children: tuple[Node[T], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SplitJoin(Generic[T]):
-    """Branches that depend on the same things and meet again; a residual has an empty pipeline for a branch."""
+    """Branches that depend on the same items and meet again; a residual has an empty pipeline as a branch."""
 
     branches: tuple[Node[T], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Dag(Generic[T]):
-    """A region with one entry and one exit that series and parallel composition cannot express.
+    """General node: a region with one entry and one exit that is not series-parallel.
 
     Attributes:
-        children: in dependence order.
-        edges: (before, after), indices of children, sorted. A child without an edge to it reads the entry alone.
+        children: streams in topological order.
+        edges: (before, after), indices of children, sorted. A child without an incoming edge reads the entry alone.
     """
 
     children: tuple[Node[T], ...]
     edges: tuple[tuple[int, int], ...]
 
     def levels(self) -> tuple[tuple[int, ...], ...]:
-        """Indices of the children by the length of the longest path that leads to them."""
+        """Indices of the children, grouped by the length of the longest path to them."""
         depth = [0] * len(self.children)
-        for before, after in sorted(self.edges):  # children are in dependence order, and so are edges by their source
+        for before, after in sorted(self.edges):  # children are in topological order, and so are edges by their source
             depth[after] = max(depth[after], depth[before] + 1)
         levels: list[list[int]] = [[] for _ in range(max(depth, default=-1) + 1)]
         for index, level in enumerate(depth):
@@ -62,14 +61,14 @@ Node = Leaf[T] | Pipeline[T] | SplitJoin[T] | Dag[T]
 
 
 def children_of(node: Node[T]) -> tuple[Node[T], ...]:
-    """The streams that a stream is composed of; none for a leaf."""
+    """Streams that a stream is composed of; none for a leaf."""
     if isinstance(node, Leaf):
         return ()
     return node.branches if isinstance(node, SplitJoin) else node.children
 
 
 def nodes(node: Node[T]) -> Iterator[Node[T]]:
-    """A stream and all that it is composed of, parents first, in dependence order."""
+    """Iterate over a stream and all its parts, parents first, in topological order."""
     pending = [node]
     while pending:
         node = pending.pop()
@@ -78,14 +77,14 @@ def nodes(node: Node[T]) -> Iterator[Node[T]]:
 
 
 def leaves(node: Node[T]) -> Iterator[T]:
-    """What the leaves hold, in dependence order."""
+    """Iterate over the items of the leaves, in topological order."""
     return (inner.item for inner in nodes(node) if isinstance(inner, Leaf))
 
 
 def format_tree(node: Node[T], label: Callable[[T], str] = str) -> str:
-    """The tree as text, a line a node, indented by its depth; `-` is a branch that passes its value as it is.
+    """Format a tree as text, one line a node, indented by depth; `-` is a branch that passes its value unchanged.
 
-    The children of a `dag` are numbered, and each names those that it comes after.
+    The children of a `dag` are numbered, and each lists its predecessors.
     """
     lines: list[str] = []
     pending: list[tuple[Node[T], int, str]] = [(node, 0, "")]

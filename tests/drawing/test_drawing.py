@@ -1,4 +1,4 @@
-"""Drawings: every unit in its place and colour, well-formed, and nothing of a model's names taken for markup."""
+"""Drawings: every unit in its place and colour, well-formed, and names of a model never parsed as markup."""
 
 from __future__ import annotations
 

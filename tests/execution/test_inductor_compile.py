@@ -1,4 +1,4 @@
-"""Inductor's compilation of one graph: what it computes, and that its cache is used."""
+"""Inductor's compilation of one graph: its outputs, and use of the disk cache."""
 
 from __future__ import annotations
 

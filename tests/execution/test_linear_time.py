@@ -14,14 +14,14 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel.execution.regions import Program
+from costmodel.execution.regions import PlannedProgram
 from costmodel.execution.snapshot import Snapshot
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
 from costmodel.memory.checkpoint import checkpointed
 from costmodel.memory.checkpoint_plan import KIND, CheckpointPlan, parse_plan
 from costmodel.planning.plan import Plan, Region, fingerprint
 from costmodel.planning.stream_assignment import barriers
-from costmodel.rewrites.hoist_constants import freeze
+from costmodel.rewrites.hoist_constants import hoist_constants
 
 TYPE = TensorType("float32", (2, 4))
 FACTOR, MOST = 8, 28
@@ -47,12 +47,12 @@ def read_plan(count: int) -> Callable[[], object]:
 
 def check_plan(count: int) -> Callable[[], object]:
     plan, graph = plan_of(count), chain(count)
-    return lambda: plan.check(graph).check_regions(freeze(graph).main)
+    return lambda: plan.check(graph).check_regions(hoist_constants(graph).main)
 
 
 def make_program(count: int) -> Callable[[], object]:
     regions, graph, x = plan_of(count).regions, chain(count), torch.randn(2, 4)
-    return lambda: Program(graph, regions, {}, {}).run([x])
+    return lambda: PlannedProgram(graph, regions, {}, {}).run([x])
 
 
 def find_barriers(count: int) -> Callable[[], object]:
@@ -113,7 +113,7 @@ def test_time_grows_as_the_plan(work, count):
 
 @pytest.mark.slow
 def test_a_plan_of_100000_regions_is_checked():
-    """What was quadratic in this took minutes."""
+    """Quadratic steps took minutes here."""
     count = 100_000
     plan, graph = plan_of(count), chain(count)
     assert plan.check(graph).check_regions(graph) is plan

@@ -65,7 +65,7 @@ def made(kind: str, module: nn.Module) -> nn.Module:
 
 
 def ran_planned(module: nn.Module) -> bool:
-    """Whether the programs of an applied module are those of its present state."""
+    """Whether the programs of an applied module were made of its present state."""
     runner = module._runner()
     return bool(runner.ready) and not runner._snapshot.has_changed()
 
@@ -335,7 +335,7 @@ def test_casts_are_as_the_originals_or_refused_before_anything_changes(convert, 
     expected = original(X)
     module = made(kind, original)
     if kind == "applied":
-        with pytest.raises(PlanError, match=r"^a plan is for weights as they are, torch.float32 on cpu; convert"):
+        with pytest.raises(PlanError, match=r"^a plan is for weights in torch.float32 on cpu; convert"):
             getattr(module, convert)()
         same(module(X), expected)
         same(original(X), expected)
@@ -346,7 +346,7 @@ def test_casts_are_as_the_originals_or_refused_before_anything_changes(convert, 
         same(converted(X.to(dtype)), reference(X.to(dtype)))
 
 
-def test_moves_are_refused_and_conversions_to_the_same_are_not():
+def test_device_moves_are_refused_and_conversions_to_the_same_are_not():
     module = applied(ConvNet())
     for convert in (
         lambda: module.to("meta"),
@@ -468,7 +468,7 @@ def test_a_weight_that_a_hook_of_torch_computes_stays_current():
 def test_a_name_that_an_applied_module_needs_is_refused():
     net = ConvNet()
     net.plan = "mine"
-    with pytest.raises(PlanError, match="an attribute 'plan', as an applied module has; rename it"):
+    with pytest.raises(PlanError, match="an attribute 'plan', which an applied module needs itself; rename it"):
         applied(net)
 
 

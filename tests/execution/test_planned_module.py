@@ -1,4 +1,4 @@
-"""Plans carried out on the CPU: same results, the original untouched, and clear refusals."""
+"""Plans applied on the CPU: equal outputs, an unchanged original, and clear refusals."""
 
 import copy
 from dataclasses import replace
@@ -15,19 +15,19 @@ from costmodel import apply as public_apply
 from costmodel.execution import regions as regions_module
 from costmodel.planning.blocks import find_blocks
 from costmodel.planning.plan import Plan, Region, fingerprint
-from costmodel.rewrites.hoist_constants import freeze
-from costmodel.rewrites.registry import MOVES, rewrite
+from costmodel.rewrites.hoist_constants import hoist_constants
+from costmodel.rewrites.registry import REWRITES, apply_rewrites
 from tests.planning.test_blocks import Branches
 from tests.rewrites.test_merge_sibling_convs import Inception
 from tests.rewrites.test_registry import Net
 
 
-def plan_for(module: nn.Module, inputs, backend="eager", moves=tuple(MOVES), cuts=None) -> Plan:
-    """A plan that runs every block alike."""
+def plan_for(module: nn.Module, inputs, backend="eager", rewrites=tuple(REWRITES), cuts=None) -> Plan:
+    """Plan that runs every block by one backend."""
     exact = capture_exactly(module, inputs, "m")
-    main = freeze(rewrite(exact.graph, moves)).main
+    main = hoist_constants(apply_rewrites(exact.graph, rewrites)).main
     regions = tuple(Region(backend, block.ops, (), 1.0) for block in find_blocks(main))
-    return Plan("m", fingerprint(exact.graph), "cpu", "exact", moves, "graph", regions, {"plan": 1.0}, 0.0, "2.11")
+    return Plan("m", fingerprint(exact.graph), "cpu", "exact", rewrites, "graph", regions, {"plan": 1.0}, 0.0, "2.11")
 
 
 class Fork(nn.Module):
@@ -44,7 +44,7 @@ class Fork(nn.Module):
 
 
 class Nested(nn.Module):
-    """Several inputs, and a nested result with something that is no tensor."""
+    """Several inputs, and a nested result with an object that is not a tensor."""
 
     def forward(self, x, y):
         return {"sum": x + y, "both": [torch.relu(x), 3], "again": x + y}
@@ -66,7 +66,7 @@ class Overwrites(nn.Module):
 
 
 class Masked(nn.Module):
-    """Adds a mask that it writes piece by piece, and positions: both made of numbers alone, where its input lies."""
+    """Adds a mask that it fills slice by slice, and positions: both factory results on the input's device."""
 
     def forward(self, x):
         mask = x.new_zeros(x.shape[1:])
@@ -96,12 +96,12 @@ def close(got, expected):
 
 
 @pytest.mark.parametrize("module", [Net, Branches, Fork, Twice, Masked])
-@pytest.mark.parametrize("moves", [(), tuple(MOVES)])
-def test_a_plan_computes_what_its_model_does(module, moves):
+@pytest.mark.parametrize("rewrites", [(), tuple(REWRITES)])
+def test_a_plan_computes_what_its_model_does(module, rewrites):
     torch.manual_seed(0)
     net, x = module().eval(), torch.randn(2, 3, 6, 6)
     before = copy.deepcopy(net.state_dict())
-    fast = public_apply(net, plan_for(net, (x,), moves=moves), (x,))
+    fast = public_apply(net, plan_for(net, (x,), rewrites=rewrites), (x,))
     with torch.no_grad():
         close(fast(x), net(x))
     assert fast.replaced == ()
@@ -161,11 +161,11 @@ def test_what_is_made_of_numbers_alone_lies_where_the_plan_runs():
     """A CPU tensor could not be read while a GPU's graph is captured; here the device is one that holds no data."""
     module, x = Masked().eval(), torch.zeros(2, 3, 4)
     exact = capture_exactly(module, (x,), "masked")
-    frozen = freeze(exact.graph)
-    made = regions_module.prepare(frozen, exact, {}, torch.device("meta"))
+    hoisted = hoist_constants(exact.graph)
+    made = regions_module.prepare(hoisted, exact, {}, torch.device("meta"))
     assert len(made) >= 3  # 1, -3 and the positions
     assert all(tensor.is_meta for tensor in made.values())
-    assert all(op.refs() for op in frozen.main.ops)  # nothing else is made of numbers at each pass
+    assert all(op.refs() for op in hoisted.main.ops)  # nothing else is made of numbers at each pass
 
 
 def test_new_weights_are_taken_over_on_refresh():
@@ -213,13 +213,13 @@ def test_plans_that_do_not_fit_are_refused():
         public_apply(net, plan, (torch.randn(3, 3, 6, 6),))
     with pytest.raises(PlanError, match="plan for the CPU"):
         public_apply(net, replace(plan, regions=(replace(plan.regions[0], backend="cudnn"), *plan.regions[1:])), (x,))
-    with pytest.raises(PlanError, match="must lie on one device"):
+    with pytest.raises(PlanError, match="must be on one device"):
         public_apply(net.to("meta"), plan, (x,))
 
 
 def test_a_region_with_wrong_results_runs_eagerly_and_is_named(monkeypatch):
     net, x = Branches().eval(), torch.randn(1, 3, 8, 8)
-    plan = plan_for(net, (x,), moves=())
+    plan = plan_for(net, (x,), rewrites=())
     plan = replace(plan, regions=(plan.regions[0], replace(plan.regions[1], backend="inductor"), *plan.regions[2:]))
     wrong = lambda graph: lambda *args: [out * 1.01 for out in fx_module.build_module(graph)(*args)]  # noqa: E731
     monkeypatch.setattr(regions_module, "_Compiled", wrong)
@@ -234,7 +234,7 @@ def test_a_region_with_wrong_results_runs_eagerly_and_is_named(monkeypatch):
 
 def test_a_region_that_cannot_run_runs_eagerly_and_is_named(monkeypatch):
     net, x = Branches().eval(), torch.randn(1, 3, 8, 8)
-    plan = plan_for(net, (x,), moves=())
+    plan = plan_for(net, (x,), rewrites=())
     plan = replace(plan, regions=(plan.regions[0], replace(plan.regions[1], backend="inductor"), *plan.regions[2:]))
 
     def failing(_graph):
@@ -259,8 +259,8 @@ def test_a_plan_that_fails_throughout_is_refused_in_one_line(monkeypatch):
     def run(*_):
         raise RuntimeError("the device is gone\nand more")
 
-    monkeypatch.setattr(regions_module.Program, "run", run)
-    with pytest.raises(PlanError, match=r"^the plan fails \(the device is gone\) for \w+; make it anew") as caught:
+    monkeypatch.setattr(regions_module.PlannedProgram, "run", run)
+    with pytest.raises(PlanError, match=r"^the plan fails \(the device is gone\) for \w+; make it again") as caught:
         public_apply(net, plan, (x,))
     assert "\n" not in str(caught.value)
 
@@ -276,7 +276,7 @@ def test_where_eager_regions_fail_too_none_is_to_blame(monkeypatch):
         monkeypatch.setattr(regions_module, "build_module", lambda *_: failing)
         failing()
 
-    monkeypatch.setattr(regions_module.Program, "run", run)
+    monkeypatch.setattr(regions_module.PlannedProgram, "run", run)
     with pytest.raises(PlanError, match="the device is gone"):
         public_apply(net, plan, (x,))
 
@@ -287,7 +287,7 @@ def test_a_plan_that_is_wrong_throughout_is_refused(monkeypatch):
     prepare = regions_module.prepare
     halved = lambda *args: {name: tensor * 0.5 for name, tensor in prepare(*args).items()}  # noqa: E731
     monkeypatch.setattr(runner, "prepare", halved)
-    with pytest.raises(PlanError, match="computes something else"):
+    with pytest.raises(PlanError, match="computes other outputs"):
         public_apply(net, plan, (x,))
 
 
@@ -305,7 +305,7 @@ def test_relative_errors(got, expected, error):
     assert numerics.relative_error(torch.tensor(got), torch.tensor(expected)) == pytest.approx(error)
 
 
-def test_the_gate_allows_what_eager_execution_does_and_little_more():
+def test_the_numerical_check_allows_the_error_of_eager_execution_and_little_more():
     exact = [torch.ones(4, dtype=torch.float64)]
     eager = [torch.full((4,), 1.001)]
     assert numerics.passes(lambda: [torch.full((4,), 1.0039)], eager, exact)

@@ -1,4 +1,4 @@
-"""Layers measured in the running model: operators aligned by hand, and a model whose layers differ much."""
+"""Layers measured in a running model: operators aligned by hand, and a model with very different layers."""
 
 import json
 from types import SimpleNamespace
@@ -28,7 +28,7 @@ from tests.execution.test_planned_module import plan_for
 
 
 class Uneven(nn.Module):
-    """A large product and a small one, with views and an addition of its own between them."""
+    """A large matmul and a small one, with views and an addition between them."""
 
     def __init__(self):
         super().__init__()
@@ -82,7 +82,7 @@ def test_operators_that_only_the_pass_makes_cost_no_partner(names, data):
 
 
 def test_the_profilers_own_buffer_has_no_kernels():
-    """As PyTorch 2.11 tells the first convolution of a pass on an H200."""
+    """As PyTorch 2.11 reports the first convolution of a pass on an H200."""
 
     def event(number, *us, calls=()):
         launched = [SimpleNamespace(name="kernel", duration=took) for took in us]

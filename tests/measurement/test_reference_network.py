@@ -1,4 +1,4 @@
-"""The pass that tells how fast a host is: what it calls, and what it leaves alone."""
+"""Reference network of the host probe: its operators, and the state that it leaves unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measuring side by side, on the CPU."""
+"""Validation on the CPU."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from tests.execution.test_planned_module import plan_for
 
 
 class Slow(nn.Module):
-    """A product large enough to be timed."""
+    """Matmul that is large enough to time."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -15,18 +15,18 @@ from torch import nn
 from costmodel.capture.trace import capture
 from costmodel.ir import Graph, Op, Ref, TensorType, Value, parse
 from costmodel.measurement.peak_memory import StorageWatch, inference_peak_bytes, training_peak_bytes
-from costmodel.memory.alternatives import BUSES, alternatives
-from costmodel.memory.checkpoint_regions import choose_regions
+from costmodel.memory.alternatives import LINKS, alternatives
+from costmodel.memory.checkpoint_regions import choose_modules
 from costmodel.memory.peaks import Peak, inference_peak, live_bytes, training_peak
 from costmodel.memory.recompute import recompute
-from costmodel.memory.saved_tensors import feature_maps, needing_gradient, stashes, unknown_savers
+from costmodel.memory.saved_tensors import needing_gradient, saved_activations, saved_tensors, unknown_savers
 from costmodel.memory.state import state_of
 from costmodel.memory.storages import rounded, storages
 from costmodel.memory.workspace import (
     convolution_allowance_bytes,
     convolution_workspaces,
     graph_pool_bytes,
-    products_workspace_bytes,
+    matmul_workspace_bytes,
 )
 from costmodel.predictor.group_model import UNMEASURED, GroupModel, none_measured
 from costmodel.predictor.neighbours import in_steps
@@ -86,12 +86,12 @@ REAL: tuple[tuple[Callable[[], nn.Module], tuple[int, ...]], ...] = ((Residual, 
 
 
 def of_training(module: nn.Module, *shape: int) -> tuple[Graph, tuple, int, int]:
-    """The graph of a training step, what it stashes, its peak, and what is alive between the passes."""
+    """The graph of a training step, its saved tensors, its peak, and the bytes alive between the passes."""
     x = torch.empty(shape, device="meta")
     graph, state = capture(module, (x,), training=True), state_of(module, (x,))
-    stashed = stashes(graph, state.trainable)
-    peak, between = training_peak(graph, stashed, state.trainable, state.resident_bytes)
-    return graph, stashed, peak.nbytes, between
+    saved = saved_tensors(graph, state.trainable)
+    peak, between = training_peak(graph, saved, state.trainable, state.resident_bytes)
+    return graph, saved, peak.nbytes, between
 
 
 class TestBlocks:
@@ -152,18 +152,18 @@ JOINED = Joined().eval()
 class TestStash:
     def test_what_backward_needs_by_hand(self) -> None:
         graph = parse(ECHO)
-        stashed = stashes(graph, {"w"})
+        saved = saved_tensors(graph, {"w"})
         # mul keeps x for w's gradient and not w, for x needs none; tanh and exp keep their results
-        assert [(stash.op, stash.values) for stash in stashed] == [(0, (Ref("x"),)), (1, (Ref("1"),)), (2, (Ref("2"),))]
-        assert feature_maps(graph, stashed) == {Ref("1"): 4096, Ref("2"): 4096}
+        assert [(entry.op, entry.values) for entry in saved] == [(0, (Ref("x"),)), (1, (Ref("1"),)), (2, (Ref("2"),))]
+        assert saved_activations(graph, saved) == {Ref("1"): 4096, Ref("2"): 4096}
 
     def test_nothing_is_kept_where_nothing_is_trained(self) -> None:
-        assert stashes(parse(ECHO), set()) == ()
+        assert saved_tensors(parse(ECHO), set()) == ()
         assert needing_gradient(parse(ECHO), set()) == set()
 
     def test_an_unknown_operator_keeps_all_and_is_named(self) -> None:
         graph = parse(ECHO.replace("tanh", "strange"))
-        assert stashes(graph, {"w"})[1].values == (Ref("0"), Ref("1"))
+        assert saved_tensors(graph, {"w"})[1].values == (Ref("0"), Ref("1"))
         assert [op.base for op in unknown_savers(graph)] == ["strange"]
 
     @pytest.mark.parametrize(("make", "shape"), REAL)
@@ -179,9 +179,9 @@ class TestStash:
 
     def test_dropout_keeps_a_mask_of_a_byte_an_element(self) -> None:
         module = nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5))
-        graph, stashed, *_ = of_training(module, 8, 64)
+        graph, saved, *_ = of_training(module, 8, 64)
         assert [op.base for op in graph.ops] == ["t", "addmm", "native_dropout"]
-        assert feature_maps(graph, stashed) == {Ref(graph.ops[-1].name, 1): 512}  # 8 x 64 x 1
+        assert saved_activations(graph, saved) == {Ref(graph.ops[-1].name, 1): 512}  # 8 x 64 x 1
 
     def test_attention_keeps_a_logarithm_a_query(self) -> None:
         class Attend(nn.Module):
@@ -193,15 +193,15 @@ class TestStash:
                 y = self.mix(x)
                 return nn.functional.scaled_dot_product_attention(y, y, y)
 
-        _, stashed, *_ = of_training(Attend(), 2, 4, 64, 16)
+        _, saved, *_ = of_training(Attend(), 2, 4, 64, 16)
         # 2 x 4 x 64 float32 make 2048 bytes; seed and offset of the random numbers a block each
-        assert stashed[-1].extra_bytes == 2048 + 512 + 512
+        assert saved[-1].extra_bytes == 2048 + 512 + 512
 
 
 class TestTraining:
     def test_by_hand(self) -> None:
         graph = parse(ECHO)
-        peak, between = training_peak(graph, stashes(graph, {"w"}), {"w"}, 8192)
+        peak, between = training_peak(graph, saved_tensors(graph, {"w"}), {"w"}, 8192)
         # results of tanh and exp; then the gradient of exp's input beside the sum's single element
         assert between == 8192 + 2 * 4096
         # tanh's backward: its result and that of exp (the output, which the caller holds), two gradients
@@ -232,7 +232,7 @@ class TestRecompute:
           %3 = mv(self=%w, vec=%2) : float32[1024]
           return %3
         }""")
-        found = recompute(graph, stashes(graph, {"w"}), lambda op: 2.0)
+        found = recompute(graph, saved_tensors(graph, {"w"}), lambda op: 2.0)
         # 1 and 2 are kept: 8192. Instead 0 alone could be, or, with one operator less to run, 1: 4096
         assert (found.stashed_before, found.stashed_after, found.ops) == (8192, 4096, ("2",))
         assert found.added_us == 2.0
@@ -245,10 +245,10 @@ class TestRecompute:
           %1 = sigmoid(self=%0) : float32[1024]
           return %1
         }""")
-        found = recompute(graph, stashes(graph, {"w"}), lambda op: 1.0)
+        found = recompute(graph, saved_tensors(graph, {"w"}), lambda op: 1.0)
         assert (found.values, found.saved_bytes, found.added_us) == ((), 0, 0.0)
 
-    def test_feature_maps_of_a_shared_source_move_together(self) -> None:
+    def test_activations_with_a_common_source_are_chosen_together(self) -> None:
         """Two results of 4096 bytes from one source of 6144: each alone would cost more, both together less."""
         graph = parse("""graph shared {
           input %x: float32[1536]
@@ -261,14 +261,14 @@ class TestRecompute:
           %5 = add.Tensor(self=%3, other=%4) : float32[1024]
           return %5
         }""")
-        found = recompute(graph, stashes(graph, {"w"}), lambda op: 1.0)
+        found = recompute(graph, saved_tensors(graph, {"w"}), lambda op: 1.0)
         assert (found.stashed_before, found.stashed_after) == (8192, 6144)
         assert found.values == (Ref("3"), Ref("4"))
 
     @given(
         st.lists(st.sampled_from(["exp", "sigmoid", "neg", "mv", "gelu", "mul"]), min_size=1, max_size=12), st.data()
     )
-    def test_the_stash_never_grows(self, kinds: list[str], data: st.DataObject) -> None:
+    def test_saved_bytes_never_grow(self, kinds: list[str], data: st.DataObject) -> None:
         vector, matrix = TensorType("float32", (256,)), TensorType("float32", (256, 256))
         values, made, names = (Value("x", vector), Value("w", matrix, "param")), [], ["x"]
         for kind in ("mv", *kinds):
@@ -280,44 +280,44 @@ class TestRecompute:
             made.append(Op(str(len(made)), kind, args.get(kind, (("self", source),)), (vector,)))
             names.append(made[-1].name)
         graph = Graph("random", values, tuple(made), (Ref(made[-1].name),)).verify()
-        found = recompute(graph, stashes(graph, {"w"}), lambda op: 1.0)
+        found = recompute(graph, saved_tensors(graph, {"w"}), lambda op: 1.0)
         assert found.stashed_after <= found.stashed_before
         assert (found.saved_bytes > 0) == bool(found.values)
 
-    def test_regions_never_stash_more(self) -> None:
-        graph, stashed, *_ = of_training(Residual(), 4, 3, 16, 16)
-        chosen = choose_regions(graph, stashed, lambda op: 1.0)
+    def test_checkpointing_never_saves_more_bytes(self) -> None:
+        graph, saved, *_ = of_training(Residual(), 4, 3, 16, 16)
+        chosen = choose_modules(graph, saved, lambda op: 1.0)
         assert chosen.need_bytes <= chosen.stashed_before
 
 
 class TestAlternatives:
-    def test_offloading_is_priced_by_the_bus(self) -> None:
+    def test_offloading_takes_the_time_of_the_link(self) -> None:
         graph = parse(ECHO)
-        found = {item.name: item for item in alternatives(graph, stashes(graph, {"w"}), 0.1, 1e6)}
-        one_way = 8192 / BUSES["pcie"]  # 0.149 us; 0.1 us of it hide in the forward pass, all in the backward pass
+        found = {item.name: item for item in alternatives(graph, saved_tensors(graph, {"w"}), 0.1, 1e6)}
+        one_way = 8192 / LINKS["pcie"]  # 0.149 us; 0.1 us of it hide in the forward pass, all in the backward pass
         assert found["offload over pcie"].moved_bytes == 16384
         assert found["offload over pcie"].added_us == pytest.approx(one_way - 0.1)
-        assert found["float16 stashes"].saved_bytes == 4096
-        assert found["float16 stashes"].busy_us == pytest.approx(2 * (8192 + 4096) / 1e6)
+        assert found["float16 saved_tensors"].saved_bytes == 4096
+        assert found["float16 saved_tensors"].busy_us == pytest.approx(2 * (8192 + 4096) / 1e6)
 
     def test_only_what_a_relu_alone_keeps_becomes_a_mask(self) -> None:
         module = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Flatten(), nn.AvgPool1d(2))
-        graph, stashed, *_ = of_training(module, 32, 64)
-        found = {item.name: item for item in alternatives(graph, stashed, 1.0, 1e6)}
+        graph, saved, *_ = of_training(module, 32, 64)
+        found = {item.name: item for item in alternatives(graph, saved, 1.0, 1e6)}
         assert found["relu masks of 1 bit"].saved_bytes == 0  # the pooling keeps it as well
-        graph, stashed, *_ = of_training(module[:2], 32, 64)
-        found = {item.name: item for item in alternatives(graph, stashed, 1.0, 1e6)}
+        graph, saved, *_ = of_training(module[:2], 32, 64)
+        found = {item.name: item for item in alternatives(graph, saved, 1.0, 1e6)}
         assert found["relu masks of 1 bit"].saved_bytes == 4 * 32 * 64 - 512  # 2048 bits in a block
 
 
 class TestWorkspace:
     def test_cublas_has_one_a_thread(self) -> None:
         graph = parse(ECHO)
-        assert products_workspace_bytes(graph, "9.0", training=True) == 0  # no product
+        assert matmul_workspace_bytes(graph, "9.0", training=True) == 0  # no product
         product = parse(ECHO.replace("tanh(self=%0)", "mv(self=%0, vec=%0)"))
-        assert products_workspace_bytes(product, "9.0", training=False) == 32 * 2**20
-        assert products_workspace_bytes(product, "9.0", training=True) == 64 * 2**20
-        assert products_workspace_bytes(product, "8.0", training=False) == 4096 * 2 * 1024 + 16 * 8 * 1024
+        assert matmul_workspace_bytes(product, "9.0", training=False) == 32 * 2**20
+        assert matmul_workspace_bytes(product, "9.0", training=True) == 64 * 2**20
+        assert matmul_workspace_bytes(product, "8.0", training=False) == 4096 * 2 * 1024 + 16 * 8 * 1024
 
     def test_channels_last_convolutions_need_no_copies(self) -> None:
         module = nn.Conv2d(4, 8, 3, bias=False)

@@ -1,4 +1,4 @@
-"""Requests that no device's memory holds: said in the first line of every output."""
+"""Requests that exceed the device's memory: a warning in the first line of every output."""
 
 from __future__ import annotations
 

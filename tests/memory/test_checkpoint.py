@@ -1,4 +1,4 @@
-"""Checkpointing plans: the file, and that applying one keeps every number and fewer bytes."""
+"""Checkpointing plans: file format, equal outputs and gradients, and fewer bytes saved."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from costmodel.errors import CheckpointPlanError
 from costmodel.measurement.peak_memory import StorageWatch
 from costmodel.memory.checkpoint import checkpointed
 from costmodel.memory.checkpoint_plan import CheckpointPlan, make_plan, parse_plan
-from costmodel.memory.checkpoint_regions import choose_regions
-from costmodel.memory.saved_tensors import feature_maps, stashes
+from costmodel.memory.checkpoint_regions import choose_modules
+from costmodel.memory.saved_tensors import saved_activations, saved_tensors
 from costmodel.memory.state import state_of
 
 SHAPE = (8, 8, 16, 16)
@@ -50,7 +50,7 @@ def step(module: nn.Module, owner: nn.Module) -> tuple[list[torch.Tensor], list[
 
 
 class TestApply:
-    def test_gradients_and_buffers_are_equal_and_the_stash_is_smaller(self) -> None:
+    def test_gradients_and_buffers_are_equal_and_fewer_activations_are_saved(self) -> None:
         torch.manual_seed(0)
         original = nn.Sequential(block(), block(), block())
         other = copy.deepcopy(original)
@@ -91,9 +91,9 @@ class TestApply:
         module = nn.Sequential(*(block()[:3] for _ in range(4)), nn.Conv2d(8, 8, 1, bias=False))
         x = torch.empty(SHAPE, device="meta")
         graph, state = capture(module, (x,), training=True), state_of(module, (x,))
-        stashed = stashes(graph, state.trainable)
-        regions = choose_regions(graph, stashed, lambda op: 1.0)
-        assert regions.stashed_before == sum(feature_maps(graph, stashed).values())
+        saved = saved_tensors(graph, state.trainable)
+        regions = choose_modules(graph, saved, lambda op: 1.0)
+        assert regions.stashed_before == sum(saved_activations(graph, saved).values())
         assert regions.modules
         *_, plain = step(module, module)
         *_, lean = step(checkpointed(module, make_plan("net", regions)), module)

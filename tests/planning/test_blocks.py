@@ -1,4 +1,4 @@
-"""Blocks, regions and cuDNN's fused form, by hand."""
+"""Blocks, regions and fused convolutions of cuDNN, by hand."""
 
 import pytest
 import torch
@@ -8,8 +8,8 @@ from costmodel.capture.executable import capture_exactly
 from costmodel.ir import Ref, parse
 from costmodel.ir.subgraph import cut, fused_part
 from costmodel.planning.blocks import block_edges, find_blocks
-from costmodel.rewrites.hoist_constants import freeze
-from costmodel.rewrites.registry import rewrite
+from costmodel.rewrites.hoist_constants import hoist_constants
+from costmodel.rewrites.registry import apply_rewrites
 from tests.rewrites.test_registry import bases
 
 
@@ -29,7 +29,9 @@ class Branches(nn.Module):
 
 
 def main_graph():
-    return freeze(rewrite(capture_exactly(Branches().eval(), (torch.empty(1, 3, 8, 8),), "b").graph, ())).main
+    return hoist_constants(
+        apply_rewrites(capture_exactly(Branches().eval(), (torch.empty(1, 3, 8, 8),), "b").graph, ())
+    ).main
 
 
 def test_blocks_of_branches():
@@ -56,7 +58,7 @@ def test_a_part_reads_and_returns_what_crosses_its_border():
 
 def test_equal_parts_have_equal_graphs():
     net = nn.Sequential(*[layer for _ in range(2) for layer in (nn.Conv2d(4, 4, 1), nn.ReLU())]).eval()
-    graph = freeze(capture_exactly(net, (torch.empty(1, 4, 5, 5),), "n").graph).main
+    graph = hoist_constants(capture_exactly(net, (torch.empty(1, 4, 5, 5),), "n").graph).main
     first, second = (cut(graph, block.ops) for block in find_blocks(graph))
     assert str(first.graph) == str(second.graph)
     assert first.inputs != second.inputs
@@ -91,7 +93,7 @@ def test_what_cudnn_cannot_run_as_one(body):
         def forward(self, x):
             return body(self, x)
 
-    graph = freeze(capture_exactly(Body().eval(), (torch.empty(1, 4, 5, 5),), "n").graph).main
+    graph = hoist_constants(capture_exactly(Body().eval(), (torch.empty(1, 4, 5, 5),), "n").graph).main
     assert not any(block.fusible for block in find_blocks(graph))
     assert "relu" in bases(graph)
 
@@ -111,7 +113,7 @@ class Viewed(nn.Module):
 def test_views_stay_beside_the_fused_form():
     torch.manual_seed(0)
     net, x = Viewed().eval(), torch.randn(2, 4, 5, 5)
-    graph = freeze(capture_exactly(net, (x,), "n").graph).main
+    graph = hoist_constants(capture_exactly(net, (x,), "n").graph).main
     (block,) = find_blocks(graph)
     part = cut(graph, block.ops)
     fused = fused_part(part)

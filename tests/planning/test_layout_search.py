@@ -1,4 +1,4 @@
-"""Layout by unit: the copies that a plan makes, exact in float64, and the oracle's choice against brute force."""
+"""Layouts of convolutions: copies in the graph, equal outputs in float64, and the oracle against brute force."""
 
 import itertools
 import random
@@ -16,11 +16,11 @@ from costmodel.planning import planner
 from costmodel.planning.layout_search import LAYOUTS, LayoutCosts, choose_layouts
 from costmodel.planning.oracle import decide
 from costmodel.planning.planner import LAST, LEAST_GAIN, PLAIN, make_plan
-from costmodel.planning.region_costs import Prices
-from costmodel.planning.series_parallel import units_of
+from costmodel.planning.region_costs import RegionCosts
+from costmodel.planning.series_parallel import blocks_of
 from costmodel.profiles.profile import load_profile
-from costmodel.rewrites.hoist_constants import freeze
-from costmodel.rewrites.registry import rewrite
+from costmodel.rewrites.hoist_constants import hoist_constants
+from costmodel.rewrites.registry import apply_rewrites
 from tests.planning.test_oracle import brute_force, cost_by_definition, trees
 from tests.rewrites.test_merge_sibling_convs import Inception
 from tests.rewrites.test_registry import bases, run
@@ -52,8 +52,8 @@ def test_copies_stand_where_the_plan_says(chosen):
     graph, values = captured(net, x)
     names = [op.name for op in graph.ops if op.base == "convolution"]
     wanted = [name for name, last in zip(names, chosen, strict=True) if last]
-    mixed = rewrite(graph, (f"channels_last:{','.join(wanted)}",) if wanted else ())
-    main = freeze(mixed).main
+    mixed = apply_rewrites(graph, (f"channels_last:{','.join(wanted)}",) if wanted else ())
+    main = hoist_constants(mixed).main
     copies = sum(a != b for a, b in itertools.pairwise((False, *chosen)))  # the image lies in plain order
     assert bases(main).count("clone") == copies
     assert [op.type.layout for op in main.ops if op.base == "convolution"] == [LAYOUTS[last] for last in chosen]
@@ -66,9 +66,11 @@ def test_branches_of_two_layouts_compute_what_eager_does(keep):
     torch.manual_seed(0)
     net, x = Inception().double(), torch.randn(2, 6, 5, 5, dtype=torch.float64)
     graph, values = captured(net, x)
-    graph = rewrite(graph, PLAIN)
+    graph = apply_rewrites(graph, PLAIN)
     names = [op.name for op in graph.ops if op.base == "convolution"]
-    mixed = rewrite(graph, (f"channels_last:{','.join(names[keep::2])}", "merge_siblings", "epilogues_into_cat"))
+    mixed = apply_rewrites(
+        graph, (f"channels_last:{','.join(names[keep::2])}", "merge_sibling_convs", "sink_epilogues_into_cat")
+    )
     with torch.no_grad():
         torch.testing.assert_close(run(mixed, values), run(graph, values), rtol=1e-12, atol=1e-12)
 
@@ -94,10 +96,12 @@ class Standardised(nn.Module):
 
 
 def test_a_weight_that_is_a_view_of_what_is_computed_once():
-    """In plain order the view is taken at each pass, in the other the copied weight is computed once."""
+    """In nchw the view is made in each pass; in channels_last the copied weight is hoisted."""
     graph, _ = captured(Standardised(), torch.empty(2, 3, 8, 8))
     profile = load_profile("nvidia-h200")
-    plain, last = (Prices(freeze(rewrite(graph, moves)).main, profile) for moves in (PLAIN, LAST))
+    plain, last = (
+        RegionCosts(hoist_constants(apply_rewrites(graph, rewrites)).main, profile) for rewrites in (PLAIN, LAST)
+    )
     assert "view" in bases(plain.main)
     assert "view" not in bases(last.main)
     names = {op.name for op in graph.ops if op.base == "convolution"}
@@ -107,7 +111,7 @@ def test_a_weight_that_is_a_view_of_what_is_computed_once():
 
 @dataclass
 class Drawn:
-    """Costs of units in one layout, drawn by a seed, as `BlockCosts` has them."""
+    """Costs of blocks in one layout, drawn by a seed, with the interface of `BlockCosts`."""
 
     seed: int
     layout: str
@@ -137,7 +141,7 @@ class Drawn:
 @settings(max_examples=200, deadline=None)
 @given(trees(4), st.integers(0, 10**6), st.sampled_from([0.0, 0.5, 1.0]))
 def test_the_choice_of_backend_and_layout_is_what_brute_force_finds(tree, seed, overlap):
-    units = list(units_of(tree))
+    units = list(blocks_of(tree))
     generator = random.Random(seed)
     copies = {(a, b): generator.uniform(0, 5) for a in (-1, *units) for b in units if generator.random() < 0.8}
     costs = LayoutCosts({layout: Drawn(seed, layout, overlap) for layout in LAYOUTS}, copies)
@@ -156,8 +160,8 @@ def test_a_copy_is_paid_for_by_a_change_of_layout_and_by_nothing_else():
     assert costs.edge(-1, None, 0, ("cudnn", "nchw")) == 0.0
 
 
-class Fixed(Prices):
-    """Prices where channels-last order is worth it for wide convolutions only, and a copy costs what it is told."""
+class Fixed(RegionCosts):
+    """Region costs where channels_last pays for wide convolutions only, and each copy has a fixed cost."""
 
     copy_us = 1.0
 
@@ -171,10 +175,10 @@ class Fixed(Prices):
 
 @pytest.mark.parametrize(("copy_us", "expected"), [(1.0, 2), (20.0, 0)])
 def test_convolutions_are_chosen_by_hand(copy_us, expected):
-    """5 us where the order suits, else 10: 25 in plain order; 15, the last in plain order, and two copies."""
+    """5 us in the better layout, else 10: 25 in nchw; 15 with the last in nchw, plus two copies."""
     graph, _ = captured(Row(), torch.empty(2, 3, 8, 8))
     profile = load_profile("nvidia-h200")
-    plain, last = (Fixed(freeze(rewrite(graph, moves)).main, profile) for moves in (PLAIN, LAST))
+    plain, last = (Fixed(hoist_constants(apply_rewrites(graph, rewrites)).main, profile) for rewrites in (PLAIN, LAST))
     plain.copy_us = copy_us
     names = [op.name for op in graph.ops if op.base == "convolution"]
     assert choose_layouts(plain, last, cudnn=True, fork=False) == tuple(names[:expected])
@@ -183,8 +187,8 @@ def test_convolutions_are_chosen_by_hand(copy_us, expected):
 def test_a_model_in_channels_last_order_is_left_so():
     net, x = Row().to(memory_format=torch.channels_last), torch.empty(2, 3, 8, 8).to(memory_format=torch.channels_last)
     graph, _ = captured(net, x)
-    prices = Prices(freeze(rewrite(graph, PLAIN)).main, load_profile("nvidia-h200"))
-    assert choose_layouts(prices, prices, cudnn=True, fork=True) == ()
+    region_costs = RegionCosts(hoist_constants(apply_rewrites(graph, PLAIN)).main, load_profile("nvidia-h200"))
+    assert choose_layouts(region_costs, region_costs, cudnn=True, fork=True) == ()
 
 
 def test_a_plan_of_two_layouts_is_no_slower_than_of_one():
@@ -195,13 +199,13 @@ def test_a_plan_of_two_layouts_is_no_slower_than_of_one():
     profile = load_profile("nvidia-h200")
     plan = make_plan(graph, profile, {}, "2.11")
     single = make_plan(graph, profile, {}, "2.11", "published")
-    assert any(move.startswith("channels_last:") for move in plan.moves)
+    assert any(rewrite.startswith("channels_last:") for rewrite in plan.rewrites)
     assert plan.latency_ms["plan"] < single.latency_ms["plan"] * (1 - LEAST_GAIN)
 
 
 def test_what_gains_next_to_nothing_is_not_done(monkeypatch):
     graph, _ = captured(Inception(), torch.empty(1, 6, 28, 28))
     profile = load_profile("nvidia-h200")
-    assert "merge_siblings" in " ".join(make_plan(graph, profile, {}, "2.11").moves)
+    assert "merge_sibling_convs" in " ".join(make_plan(graph, profile, {}, "2.11").rewrites)
     monkeypatch.setattr(planner, "LEAST_GAIN", 0.9)
-    assert make_plan(graph, profile, {}, "2.11").moves in planner.MOVES
+    assert make_plan(graph, profile, {}, "2.11").rewrites in planner.BASE_SEQUENCES

@@ -11,12 +11,20 @@ from hypothesis import strategies as st
 
 from costmodel.planning import oracle
 from costmodel.planning.oracle import STRATEGIES, cost_of, decide
-from costmodel.planning.series_parallel import SOURCE, Leaf, Pipeline, SplitJoin, Tangle, stream_tree, units_of
+from costmodel.planning.series_parallel import (
+    SOURCE,
+    BlockDag,
+    BlockLeaf,
+    BlockPipeline,
+    BlockSplitJoin,
+    block_tree,
+    blocks_of,
+)
 
 
 @dataclass
 class Random:
-    """Costs drawn by a seed; `fork` is what starting branches side by side costs, infinite for never."""
+    """Costs drawn by a seed; `fork` is the cost of running branches side by side, infinite for never."""
 
     seed: int
     ways: int = 2
@@ -25,11 +33,11 @@ class Random:
     def draw(self, *what) -> float:
         return random.Random(f"{self.seed} {what}").uniform(0, 10)
 
-    def choices(self, unit):
-        return tuple("abc"[: self.ways]) if self.draw("ways", unit) > 2 else ("a",)
+    def choices(self, block):
+        return tuple("abc"[: self.ways]) if self.draw("ways", block) > 2 else ("a",)
 
-    def run(self, unit, choice):
-        return self.draw("run", unit, choice)
+    def run(self, block, choice):
+        return self.draw("run", block, choice)
 
     def edge(self, producer, before, consumer, after):
         return 0.0 if before in (None, after) else self.draw("edge", producer, before, consumer, after)
@@ -39,17 +47,17 @@ class Random:
 
 
 def cost_by_definition(tree, made, costs):
-    """A decision's cost, straight from the meaning of the tree."""
+    """Cost of a decision, computed directly from the definition of the tree."""
 
     def walk(pipeline, last, end):
         total = 0.0
         for element in pipeline.elements:
-            join = element if isinstance(element, Leaf) else element.join
-            target = end if join is None else join.unit
-            if isinstance(element, Leaf):
+            join = element if isinstance(element, BlockLeaf) else element.join
+            target = end if join is None else join.block
+            if isinstance(element, BlockLeaf):
                 total += passed(last, target)
-            elif isinstance(element, Tangle):
-                total += sum(costs.run(unit, made[unit]) for unit in element.units)
+            elif isinstance(element, BlockDag):
+                total += sum(costs.run(block, made[block]) for block in element.blocks)
                 total += sum(passed(last if a == SOURCE else a, b) for a, b in element.edges)
             else:
                 each = [walk(branch, last, target) for branch in element.branches]
@@ -67,10 +75,10 @@ def cost_by_definition(tree, made, costs):
 
 
 def brute_force(tree, costs):
-    units = list(units_of(tree))
+    blocks = list(blocks_of(tree))
     return min(
-        cost_by_definition(tree, dict(zip(units, made, strict=True)), costs)
-        for made in itertools.product(*map(costs.choices, units))
+        cost_by_definition(tree, dict(zip(blocks, made, strict=True)), costs)
+        for made in itertools.product(*map(costs.choices, blocks))
     )
 
 
@@ -79,18 +87,18 @@ def trees(draw, most=8):
     count = draw(st.integers(1, most))
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
     edges = [(i, i + 1) for i in range(count - 1) if draw(st.booleans())]
-    return stream_tree(count, edges + (draw(st.lists(st.sampled_from(pairs), max_size=8)) if pairs else []))
+    return block_tree(count, edges + (draw(st.lists(st.sampled_from(pairs), max_size=8)) if pairs else []))
 
 
 @settings(max_examples=400, deadline=None)
 @given(trees(), st.integers(0, 10**6), st.sampled_from([0.0, 1.0, 5.0, math.inf]), st.sampled_from([2, 3]))
 def test_the_program_finds_what_brute_force_finds(tree, seed, fork, ways):
-    costs = Random(seed, ways if sum(1 for _ in units_of(tree)) < 8 else 2, fork)
+    costs = Random(seed, ways if sum(1 for _ in blocks_of(tree)) < 8 else 2, fork)
     decision = decide(tree, costs)
     assert decision.cost == pytest.approx(brute_force(tree, costs))
     assert cost_by_definition(tree, decision.choices, costs) == pytest.approx(decision.cost)
     assert cost_of(tree, decision.choices, costs) == pytest.approx(decision.cost)
-    assert list(decision.choices) == sorted(units_of(tree))
+    assert list(decision.choices) == sorted(blocks_of(tree))
 
 
 @settings(max_examples=50, deadline=None)
@@ -104,17 +112,17 @@ def test_no_other_strategy_is_cheaper_and_the_bound_is_one(tree, seed):
 
 @dataclass
 class Table:
-    """Two ways of running each unit, and a price for every switch between them."""
+    """Two ways of running each block, and a cost for every switch between them."""
 
     eager: tuple[float, ...]
     compiled: tuple[float, ...]
     switch: float = 0.0
 
-    def choices(self, unit):
+    def choices(self, block):
         return ("eager", "compiled")
 
-    def run(self, unit, choice):
-        return (self.eager if choice == "eager" else self.compiled)[unit]
+    def run(self, block, choice):
+        return (self.eager if choice == "eager" else self.compiled)[block]
 
     def edge(self, producer, before, consumer, after):
         return self.switch if before not in (None, after) else 0.0
@@ -123,7 +131,7 @@ class Table:
         return math.inf
 
 
-ROW = Pipeline((Leaf(0), Leaf(1), Leaf(2)))
+ROW = BlockPipeline((BlockLeaf(0), BlockLeaf(1), BlockLeaf(2)))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +152,9 @@ def test_the_studys_oracles_by_hand(switch, theoretical, carried_out, exact):
 
 
 def test_branches_run_side_by_side_where_that_is_less():
-    tree = Pipeline((Leaf(0), SplitJoin((Pipeline((Leaf(1),)), Pipeline((Leaf(2),))), Leaf(3))))
+    tree = BlockPipeline(
+        (BlockLeaf(0), BlockSplitJoin((BlockPipeline((BlockLeaf(1),)), BlockPipeline((BlockLeaf(2),))), BlockLeaf(3)))
+    )
 
     @dataclass
     class Forking(Table):
@@ -157,10 +167,10 @@ def test_branches_run_side_by_side_where_that_is_less():
     assert decide(tree, Forking(short, short)).cost == 1 + 1.5 + 1 + 1  # 2.5 in turn, 3.5 together
 
 
-def test_a_large_tangle_is_searched_unit_by_unit(monkeypatch):
+def test_a_large_dag_is_searched_block_by_block(monkeypatch):
     count = 7
-    tree = stream_tree(count, [(i, j) for i in range(count) for j in range(i + 1, count)])
-    assert "Tangle" in repr(tree)
+    tree = block_tree(count, [(i, j) for i in range(count) for j in range(i + 1, count)])
+    assert "BlockDag" in repr(tree)
     costs = Table((1.0,) * count, (0.5,) * count, switch=4.0)
     monkeypatch.setattr(oracle, "MOST_COMBINATIONS", 1)
     assert decide(tree, costs).cost == pytest.approx(0.5 * count)  # compiled throughout; any switch costs 4
@@ -168,34 +178,34 @@ def test_a_large_tangle_is_searched_unit_by_unit(monkeypatch):
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10**6))
-def test_a_large_tangle_ends_with_the_best_of_plain_descents_from_every_choice(seed):
+def test_a_large_dag_gets_the_best_of_plain_descents_from_every_choice(seed):
     count = 6
-    tree = stream_tree(count, [(i, j) for i in range(count) for j in range(i + 1, count)])
+    tree = block_tree(count, [(i, j) for i in range(count) for j in range(i + 1, count)])
     ends, inside = (0, 5), (1, 2, 3, 4)
-    assert f"Tangle(units={inside}" in repr(tree)
+    assert f"BlockDag(blocks={inside}" in repr(tree)
     costs = Random(seed, ways=3, fork=math.inf)
 
     def descended(made):
-        """Sweeps over the tangle's units, each by the cost of the whole, until nothing changes."""
+        """Sweeps over the dag's blocks, each by the cost of the whole, until nothing changes."""
         while True:
             before = dict(made)
-            for unit in inside:
-                tried = {way: cost_by_definition(tree, made | {unit: way}, costs) for way in costs.choices(unit)}
+            for block in inside:
+                tried = {way: cost_by_definition(tree, made | {block: way}, costs) for way in costs.choices(block)}
                 best = min(tried, key=tried.__getitem__)
-                made |= {unit: best} if tried[best] < tried[made[unit]] - 1e-9 else {}
+                made |= {block: best} if tried[best] < tried[made[block]] - 1e-9 else {}
             if made == before:
                 return cost_by_definition(tree, made, costs)
 
     found = [
         descended(dict(zip(ends, outside, strict=True)) | {i: way if way in costs.choices(i) else "a" for i in inside})
         for outside in itertools.product(*map(costs.choices, ends))
-        for way in dict.fromkeys(way for unit in inside for way in costs.choices(unit))
+        for way in dict.fromkeys(way for block in inside for way in costs.choices(block))
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(oracle, "MOST_COMBINATIONS", 1)
         assert decide(tree, costs).cost == pytest.approx(min(found))
 
 
-def test_a_row_of_five_thousand_units():
-    tree = Pipeline(tuple(map(Leaf, range(5000))))
+def test_a_row_of_five_thousand_blocks():
+    tree = BlockPipeline(tuple(map(BlockLeaf, range(5000))))
     assert decide(tree, Table((2.0,) * 5000, (1.0,) * 5000, 1.0)).cost == 5000.0

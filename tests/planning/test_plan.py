@@ -1,4 +1,4 @@
-"""Plan files: what is written is read, and what is not a plan is refused by name."""
+"""Plan files: round trip, and refusal of files that are not plans."""
 
 import json
 import pickle
@@ -21,9 +21,9 @@ PLAN = Plan(
     graph=fingerprint(GRAPH),
     hardware="nvidia-h200",
     strategy="exact",
-    moves=("fold_batch_norm",),
+    rewrites=("fold_batch_norm",),
     launch="graph",
-    regions=(Region("eager", ("0",), ("a",), 1.5, "because"), Region("inductor", ("1",), (), 2.0, lane=1)),
+    regions=(Region("eager", ("0",), ("a",), 1.5, "because"), Region("inductor", ("1",), (), 2.0, stream=1)),
     latency_ms={"eager": 2.0, "plan": 1.0},
     build_s=3.0,
     torch="2.11.0",
@@ -74,7 +74,7 @@ def test_regions_that_do_not_fit(regions, message):
     assert PLAN.check_regions(GRAPH) is PLAN
 
 
-REGION = {"backend": "eager", "ops": ["0"], "layers": [], "us": 1, "why": "", "lane": 0}
+REGION = {"backend": "eager", "ops": ["0"], "layers": [], "us": 1, "why": "", "stream": 0}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ REGION = {"backend": "eager", "ops": ["0"], "layers": [], "us": 1, "why": "", "l
         ({"extra": 1}, "unknown field extra; make the plan again"),
         ({"launch": "rocket"}, "launch: "),
         ({"model": 3}, "model: "),
-        ({"moves": "fold"}, "moves: "),
+        ({"rewrites": "fold"}, "rewrites: "),
         ({"build_s": float("inf")}, "not a plan: Infinity is no number of JSON's"),
         ({"build_s": 10**400}, "not a plan: an integer of 401 digits"),
         ({"build_s": -0.5}, "build_s: "),
@@ -98,7 +98,7 @@ REGION = {"backend": "eager", "ops": ["0"], "layers": [], "us": 1, "why": "", "l
         ({"regions": [REGION | {"backend": "tvm"}]}, r"regions\[0\]\.backend: "),
         ({"regions": [REGION | {"ops": []}]}, r"regions\[0\]\.ops: "),
         ({"regions": [REGION | {"us": -1}]}, r"regions\[0\]\.us: "),
-        ({"regions": [REGION | {"lane": -1}]}, r"regions\[0\]\.lane: "),
+        ({"regions": [REGION | {"stream": -1}]}, r"regions\[0\]\.stream: "),
         ({"search": 1}, "search: "),
     ],
 )
@@ -110,7 +110,7 @@ def test_a_damaged_plan_is_refused_by_name(tmp_path, change, message):
 
 
 class Trap:
-    """What unpickling would run."""
+    """Function that unpickling would call."""
 
     def __reduce__(self):
         return (pytest.fail, ("the file was executed",))

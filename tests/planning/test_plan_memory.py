@@ -1,4 +1,4 @@
-"""Memory of plans: as a watch over storages counts it, by hand, and as a limit."""
+"""Memory of plans: against watched storages, by hand, and as a limit."""
 
 import itertools
 import math
@@ -12,17 +12,17 @@ from costmodel.capture.executable import capture_exactly
 from costmodel.cli import main as command
 from costmodel.cli.plan import parse_size
 from costmodel.errors import RequestError
-from costmodel.execution.regions import Program, prepare
+from costmodel.execution.regions import PlannedProgram, prepare
 from costmodel.ir import Graph, parse
 from costmodel.ir.subgraph import cut
 from costmodel.measurement.peak_memory import StorageWatch
 from costmodel.planning.blocks import find_blocks
 from costmodel.planning.plan import Region
-from costmodel.planning.plan_memory import lane_peaks, plan_bytes, region_bytes
+from costmodel.planning.plan_memory import plan_bytes, region_bytes, stream_peaks
 from costmodel.planning.planner import LEAST_GAIN, Objective, make_plan
 from costmodel.profiles.profile import load_profile
-from costmodel.rewrites.hoist_constants import freeze
-from costmodel.rewrites.registry import rewrite
+from costmodel.rewrites.hoist_constants import hoist_constants
+from costmodel.rewrites.registry import apply_rewrites
 from tests.execution.test_planned_module import Fork
 from tests.rewrites.test_merge_sibling_convs import Inception
 from tests.rewrites.test_registry import Net
@@ -31,33 +31,35 @@ from tests.rewrites.test_sink_epilogues_into_cat import Fire
 KIB = 1024
 
 
-def region(*ops: str, backend: str = "eager", lane: int = 0) -> Region:
-    return Region(backend, ops, (), 1.0, lane=lane)
+def region(*ops: str, backend: str = "eager", stream: int = 0) -> Region:
+    return Region(backend, ops, (), 1.0, stream=stream)
 
 
 @pytest.mark.parametrize("size", [(2, 3, 16, 16), (1, 3, 33, 17)])
 @pytest.mark.parametrize(
-    "moves", [(), ("fold_batch_norm",), ("fold_batch_norm", "merge_siblings", "epilogues_into_cat")]
+    "rewrites", [(), ("fold_batch_norm",), ("fold_batch_norm", "merge_sibling_convs", "sink_epilogues_into_cat")]
 )
 @pytest.mark.parametrize("module", [Net, Fork, Fire, Inception])
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_row_of_regions_holds_what_a_watch_counts(module, moves, size, whole):
+def test_a_row_of_regions_holds_what_a_watch_counts(module, rewrites, size, whole):
     size = (size[0], 6, *size[2:]) if module is Inception else size
     net, x = module().eval(), torch.randn(size)
     exact = capture_exactly(net, (x,), "net")
-    frozen = freeze(rewrite(exact.graph, moves))
-    blocks = [tuple(op.name for op in frozen.main.ops)] if whole else [block.ops for block in find_blocks(frozen.main)]
+    hoisted = hoist_constants(apply_rewrites(exact.graph, rewrites))
+    blocks = (
+        [tuple(op.name for op in hoisted.main.ops)] if whole else [block.ops for block in find_blocks(hoisted.main)]
+    )
     regions = [region(*ops) for ops in blocks]
     state = dict(net.named_parameters()) | dict(net.named_buffers())
-    params = prepare(frozen, exact, state, torch.device("cpu"))
-    program = Program(frozen.main, regions, params, {})
+    params = prepare(hoisted, exact, state, torch.device("cpu"))
+    program = PlannedProgram(hoisted.main, regions, params, {})
     watch = StorageWatch()
     watch.watch([*params.values(), x])
     before = watch.live_bytes
     with torch.no_grad(), watch:
         outputs = program.run([x])
     assert outputs
-    assert lane_peaks(frozen.main, regions) == {0: watch.peak_bytes - before}
+    assert stream_peaks(hoisted.main, regions) == {0: watch.peak_bytes - before}
 
 
 DIAMOND = parse("""graph g {
@@ -72,14 +74,14 @@ DIAMOND = parse("""graph g {
 }""")
 
 
-def test_lanes_share_no_memory_by_hand():
+def test_streams_share_no_memory_by_hand():
     # sizes in KiB: 0: 1, 1: 2, 2: 4, 3: 2, 4: 1, 5: 1
     row = [region(str(number)) for number in range(6)]
     # alive while each runs: 0; 0 1; 0 1 2 -> 7; 1 2 3 -> 8; 2 3 4 -> 7; 4 5
-    assert lane_peaks(DIAMOND, row) == {0: 8 * KIB}
-    forked = [region(str(number), lane=int(number == 2)) for number in range(6)]
-    # on lane 0 nothing dies before 4, beside which nothing runs: 0 1 3 4 -> 6, and 4 on lane 1
-    assert lane_peaks(DIAMOND, forked) == {0: 6 * KIB, 1: 4 * KIB}
+    assert stream_peaks(DIAMOND, row) == {0: 8 * KIB}
+    forked = [region(str(number), stream=int(number == 2)) for number in range(6)]
+    # on stream 0 nothing dies before 4, beside which nothing runs: 0 1 3 4 -> 6, and 4 on stream 1
+    assert stream_peaks(DIAMOND, forked) == {0: 6 * KIB, 1: 4 * KIB}
 
 
 def test_what_inductor_computes_in_passing_takes_no_memory():
@@ -101,7 +103,7 @@ def test_weights_copies_and_pool_by_hand():
   %2 = mm(self=%x, mat2=%1) : float32[1,256]
   return %2
 }""")
-    main = freeze(graph).main
+    main = hoist_constants(graph).main
     plan = [region("2")]
     given, prepared, result = 257 * KIB, 256 * KIB, 1 * KIB
     assert plan_bytes(graph, main, plan, on_graph=False) == given + prepared + result

@@ -1,4 +1,4 @@
-"""Plans made from the shipped profile's predictions: whole, checked, and no worse than what they are made of."""
+"""Plans by the shipped profile: complete, checked, and no slower than the decisions that they are chosen from."""
 
 import random
 from dataclasses import replace
@@ -17,10 +17,10 @@ from costmodel.planning.oracle import STRATEGIES
 from costmodel.planning.plan import Plan
 from costmodel.planning.plan_report import render_plan
 from costmodel.planning.planner import make_plan
-from costmodel.planning.region_costs import GRID_US, BlockCosts, Prices, kernels_of
+from costmodel.planning.region_costs import GRID_US, BlockCosts, RegionCosts, kernels_of
 from costmodel.profiles.profile import load_profile
-from costmodel.rewrites.hoist_constants import freeze
-from costmodel.rewrites.registry import rewrite
+from costmodel.rewrites.hoist_constants import hoist_constants
+from costmodel.rewrites.registry import apply_rewrites
 from tests.planning.test_blocks import Branches, main_graph
 
 
@@ -38,7 +38,7 @@ def plan(squeezenet):
 def test_a_plan_fits_its_model_and_beats_every_mode(squeezenet, plan):
     exact = capture_exactly(*squeezenet, "squeezenet1_1")
     plan.check(exact.graph)
-    plan.check_regions(freeze(rewrite(exact.graph, plan.moves)).main)
+    plan.check_regions(hoist_constants(apply_rewrites(exact.graph, plan.rewrites)).main)
     assert set(plan.latency_ms) == {"eager", "default", "reduce-overhead", "plan"}
     assert plan.latency_ms["plan"] == min(plan.latency_ms.values())
     assert {region.backend for region in plan.regions} >= {"cudnn", "inductor"}
@@ -50,23 +50,25 @@ def test_the_same_plan_is_made_again(squeezenet, plan):
 
 
 def test_rounding_decides_nothing(monkeypatch):
-    """Another CPU, or number of threads, predicts kernels with other last digits."""
+    """Noise in the last digits of predictions, as between CPUs or numbers of threads."""
     loaded = zoo.load("squeezenet1_1", batch_size=1)
 
     def made():
         plan = costmodel.plan(loaded.module, loaded.inputs, hardware="nvidia-h200")
-        return plan.moves, [(region.backend, region.ops, region.lane) for region in plan.regions]
+        return plan.rewrites, [(region.backend, region.ops, region.stream) for region in plan.regions]
 
     before = made()
-    predict = Prices._predict
+    predict = RegionCosts._predict
     for seed in range(3):
         noise = random.Random(seed)
 
-        def noisy(prices, new, noise=noise):
-            predict(prices, new)
-            prices._us.update((kernel.key, prices._us[kernel.key] * (1 + 1e-7 * noise.gauss(0, 1))) for kernel in new)
+        def noisy(region_costs, new, noise=noise):
+            predict(region_costs, new)
+            region_costs._us.update(
+                (kernel.key, region_costs._us[kernel.key] * (1 + 1e-7 * noise.gauss(0, 1))) for kernel in new
+            )
 
-        monkeypatch.setattr(Prices, "_predict", noisy)
+        monkeypatch.setattr(RegionCosts, "_predict", noisy)
         assert made() == before
 
 
@@ -102,10 +104,10 @@ def test_a_plan_for_a_cpu_has_neither_cudnn_nor_a_graph():
     assert (gpu.on_cpu, cpu.on_cpu) == (False, True)
 
 
-def test_prices_are_sums_over_kernels():
+def test_region_costs_are_sums_over_kernels():
     graph = main_graph()
     profile = load_profile("nvidia-h200")
-    prices = Prices(graph, profile)
+    region_costs = RegionCosts(graph, profile)
     first, *_ = find_blocks(graph)
     eager = kernels_of(graph, first.ops, "eager")
     assert [kernel.kind for kernel in eager] == ["conv2d", "relu"]
@@ -115,20 +117,20 @@ def test_prices_are_sums_over_kernels():
     assert fused.graph.ops[0].base == "cudnn_convolution_relu"
     launches = 2 * profile.costs("default_device")["launch"]
     expected = launches + sum(estimate.us for estimate in profile.predictor.predict(eager, (0.5, 0.5)))
-    assert prices.us("eager", first.ops) == pytest.approx(expected, abs=GRID_US)
+    assert region_costs.us("eager", first.ops) == pytest.approx(expected, abs=GRID_US)
     with pytest.raises(ValueError, match="cannot run"):
         kernels_of(graph, first.ops[:1], "cudnn")
 
 
 @pytest.mark.parametrize("first", ["eager", "inductor"])
-def test_an_operator_alone_is_priced_as_what_runs_it(first: str):
+def test_an_operator_alone_costs_what_its_kernel_costs(first: str):
     pool = nn.MaxPool2d(3, 1, 1)
     graph = capture_exactly(pool.eval(), (torch.empty(1, 64, 28, 28),), "pool").graph
     profile = load_profile("nvidia-h200")
-    prices = Prices(graph, profile)
+    region_costs = RegionCosts(graph, profile)
     names = [op.name for op in graph.ops]
-    prices.us(first, names)  # whichever is asked for first
-    found = {backend: prices.us(backend, names) for backend in ("eager", "inductor")}
+    region_costs.us(first, names)  # whichever is asked for first
+    found = {backend: region_costs.us(backend, names) for backend in ("eager", "inductor")}
     kernels = {backend: kernels_of(graph, names, backend) for backend in found}
     assert [str(kernel.graph) for kernel in kernels["eager"]] == [str(kernel.graph) for kernel in kernels["inductor"]]
     launch = profile.costs("default_device")["launch"]
@@ -138,20 +140,22 @@ def test_an_operator_alone_is_priced_as_what_runs_it(first: str):
     assert found["eager"] != found["inductor"]
 
 
-def test_sums_of_prices_are_exact_in_any_order():
+def test_sums_of_region_costs_are_exact_in_any_order():
     graph = main_graph()
-    prices = Prices(graph, load_profile("nvidia-h200"))
+    region_costs = RegionCosts(graph, load_profile("nvidia-h200"))
     blocks = find_blocks(graph)
-    each = [prices.us("eager", block.ops) for block in blocks]
-    assert sum(each) == sum(reversed(each)) == prices.us("eager", [name for block in blocks for name in block.ops])
+    each = [region_costs.us("eager", block.ops) for block in blocks]
+    assert (
+        sum(each) == sum(reversed(each)) == region_costs.us("eager", [name for block in blocks for name in block.ops])
+    )
     assert all(us % GRID_US == 0.0 < us for us in each)
-    costs = replace(BlockCosts.of(blocks, [], prices), overlap=1 / 3)
+    costs = replace(BlockCosts.of(blocks, [], region_costs), overlap=1 / 3)
     assert costs.together(each) % GRID_US == 0.0
 
 
 def test_of_ways_that_tie_eager_comes_before_inductor():
     graph = main_graph()
-    costs = BlockCosts.of(find_blocks(graph), [], Prices(graph, load_profile("nvidia-h200")))
+    costs = BlockCosts.of(find_blocks(graph), [], RegionCosts(graph, load_profile("nvidia-h200")))
     ways = [costs.choices(unit) for unit in range(len(costs.blocks))]
     assert set(ways) == {("cudnn", "eager", "inductor"), ("eager", "inductor")}
     assert replace(costs, cudnn=False, inductor=False).choices(0) == ("eager",)
@@ -160,9 +164,13 @@ def test_of_ways_that_tie_eager_comes_before_inductor():
 def test_fusion_across_blocks_is_a_negative_cost():
     graph = main_graph()
     blocks = find_blocks(graph)
-    prices = Prices(graph, load_profile("nvidia-h200"))
-    costs = BlockCosts.of(blocks, [(1, 2)], prices)
-    gain = prices.us("inductor", (*blocks[1].ops, *blocks[2].ops)) - costs.run(1, "inductor") - costs.run(2, "inductor")
+    region_costs = RegionCosts(graph, load_profile("nvidia-h200"))
+    costs = BlockCosts.of(blocks, [(1, 2)], region_costs)
+    gain = (
+        region_costs.us("inductor", (*blocks[1].ops, *blocks[2].ops))
+        - costs.run(1, "inductor")
+        - costs.run(2, "inductor")
+    )
     assert costs.edge(1, "inductor", 2, "inductor") == pytest.approx(gain)
     assert costs.edge(1, "cudnn", 2, "inductor") == 0.0
     assert costs.edge(0, "inductor", 2, "inductor") == 0.0  # not among the edges that were given

@@ -1,4 +1,4 @@
-"""The search of moves against brute force, where each place is worth what it is worth."""
+"""Search of rewrites against brute force, with an independent value for each place."""
 
 import itertools
 import random
@@ -11,43 +11,43 @@ from torch import nn
 
 from costmodel.capture.executable import capture_exactly
 from costmodel.planning import rewrite_search
-from costmodel.planning.rewrite_search import HOPELESS, PLACED, least, try_moves
-from costmodel.rewrites.registry import MOVES, rewrite
+from costmodel.planning.rewrite_search import HOPELESS, PLACED, least, try_rewrites
+from costmodel.rewrites.registry import REWRITES, apply_rewrites
 from tests.rewrites.test_conv1x1_to_matmul import Squeezed
 from tests.rewrites.test_merge_sibling_convs import Inception
 
 FOLD = ("fold_batch_norm",)
 GRAPH = capture_exactly(nn.Sequential(Squeezed(6, 3), Inception()).eval(), (torch.empty(2, 6, 5, 5),), "net").graph
-PLACES = {name: MOVES[name].places(rewrite(GRAPH, FOLD)) for name in PLACED}
+PLACES = {name: REWRITES[name].places(apply_rewrites(GRAPH, FOLD)) for name in PLACED}
 
 
-def chosen(moves):
-    """Which move is made at which place."""
+def chosen(rewrites):
+    """Pairs of a rewrite and a place where it is applied."""
     found = set()
-    for text in moves:
+    for text in rewrites:
         name, _, listed = text.partition(":")
-        known = MOVES[name].places(rewrite(GRAPH, FOLD))
+        known = REWRITES[name].places(apply_rewrites(GRAPH, FOLD))
         found |= {(name, place) for place in (listed.split(",") if listed else known)}
     return found
 
 
-def test_the_graph_has_places_for_every_move():
+def test_the_graph_has_places_for_every_rewrite():
     assert [len(PLACES[name]) for name in PLACED] == [2, 1, 2]
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10**6))
 def test_places_are_chosen_as_brute_force_does_where_they_are_independent(seed):
-    """Values of 100 and up to 1 more or less a place, so that nothing is hopeless."""
+    """Values of 100, plus or minus up to 1 for each place, so that no rewrite is hopeless."""
     pairs = [(name, place) for name in PLACED for place in PLACES[name]]
     gain = {pair: random.Random(f"{seed} {pair}").uniform(-1, 1) for pair in pairs}
 
-    def value(moves):
-        return 100 + sum(gain[pair] for pair in chosen(moves)) + 10 * (FOLD[0] not in moves)
+    def value(rewrites):
+        return 100 + sum(gain[pair] for pair in chosen(rewrites)) + 10 * (FOLD[0] not in rewrites)
 
-    tried = try_moves(GRAPH, (FOLD, ()), lambda moves: moves, value)
+    tried = try_rewrites(GRAPH, (FOLD, ()), lambda rewrites: rewrites, value)
     subsets = itertools.chain.from_iterable(itertools.combinations(pairs, size) for size in range(len(pairs) + 1))
-    assert min(value(moves) for moves, _ in tried) == pytest.approx(
+    assert min(value(rewrites) for rewrites, _ in tried) == pytest.approx(
         min(100 + sum(gain[pair] for pair in subset) for subset in subsets)
     )
     assert len(dict(tried)) == len(tried)
@@ -55,13 +55,13 @@ def test_places_are_chosen_as_brute_force_does_where_they_are_independent(seed):
 
 @pytest.mark.parametrize(("worse", "single"), [(HOPELESS - 0.01, True), (HOPELESS + 0.01, False)])
 def test_what_is_hopeless_everywhere_is_not_tried_place_by_place(worse, single):
-    tried = dict(try_moves(GRAPH, (FOLD,), len, lambda count: 1.0 if count == 1 else worse))
-    assert any(":" in move for moves in tried for move in moves) == single
+    tried = dict(try_rewrites(GRAPH, (FOLD,), len, lambda count: 1.0 if count == 1 else worse))
+    assert any(":" in rewrite for rewrites in tried for rewrite in rewrites) == single
 
 
 def test_many_places_are_taken_all_or_none(monkeypatch):
     monkeypatch.setattr(rewrite_search, "MOST_PLACES", 1)
-    tried = [moves for moves, _ in try_moves(GRAPH, (FOLD,), len, lambda count: 1.0 / count)]
+    tried = [rewrites for rewrites, _ in try_rewrites(GRAPH, (FOLD,), len, lambda count: 1.0 / count)]
     assert tried == [FOLD, (*FOLD, PLACED[0]), (*FOLD, *PLACED[:2]), (*FOLD, *PLACED)]
 
 
@@ -70,11 +70,11 @@ def test_of_values_that_differ_by_rounding_the_first_is_the_least():
     assert least(["a", "b"], {"a": 1.0 + 1e-5, "b": 1.0}.__getitem__) == "b"
 
 
-def test_a_move_that_changes_nothing_but_rounding_is_not_made():
+def test_a_rewrite_that_changes_nothing_but_rounding_is_not_applied():
     sizes: dict[tuple[str, ...], float] = {}
 
-    def value(moves):
-        return 100.0 - 1e-10 * sizes.setdefault(moves, len(sizes))
+    def value(rewrites):
+        return 100.0 - 1e-10 * sizes.setdefault(rewrites, len(sizes))
 
-    tried = try_moves(GRAPH, (FOLD,), lambda moves: moves, value)
-    assert least([moves for moves, _ in tried], value) == FOLD
+    tried = try_rewrites(GRAPH, (FOLD,), lambda rewrites: rewrites, value)
+    assert least([rewrites for rewrites, _ in tried], value) == FOLD

@@ -1,4 +1,4 @@
-"""Convolutions of one pixel as products: what is rewritten, by hand, and that it computes the same."""
+"""1x1 convolutions on 1x1 images as matmuls: rewritten operators by hand, and equal outputs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch import nn
 import costmodel
 from costmodel.capture.executable import capture_exactly
 from costmodel.ir import Graph, parse
-from costmodel.rewrites.conv1x1_to_matmul import find_pixels, pixels_as_products
-from costmodel.rewrites.registry import MOVES, rewrite
+from costmodel.rewrites.conv1x1_to_matmul import conv1x1_to_matmul, find_conv1x1
+from costmodel.rewrites.registry import REWRITES, apply_rewrites
 from tests.execution.test_planned_module import plan_for
 from tests.rewrites.test_registry import bases, run
 
@@ -26,7 +26,7 @@ output_padding=[0, 0], groups=1) : float16[4,8,1,1]
 
 
 class Squeezed(nn.Module):
-    """Squeeze-and-excitation: channels scaled by what two convolutions make of their means."""
+    """Squeeze-and-excitation: channels scaled by two convolutions of their means."""
 
     def __init__(self, channels: int, inner: int, bias: bool = True) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ def captured(net: nn.Module, x: torch.Tensor) -> Graph:
 
 
 def test_the_product_by_hand():
-    graph = rewrite(parse(ONE), ["pixels_as_products"])
+    graph = apply_rewrites(parse(ONE), ["conv1x1_to_matmul"])
     assert str(graph).splitlines()[4:] == [
         "  %0.product.0 = view(self=%x, size=[4, 6]) : float16[4,6]",
         "  %0.product.1 = view(self=%w, size=[8, 6]) : float16[8,6]",
@@ -57,7 +57,7 @@ def test_the_product_by_hand():
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (("[4,6,1,1]", "[4,6,2,2]"), "an image of four pixels"),
+        (("[4,6,1,1]", "[4,6,2,2]"), "2x2 images"),
         (("[8,6,1,1]", "[8,6,3,3]"), "a kernel of nine"),
         (("[8,6,1,1]", "[8,3,1,1]"), "two groups"),
         (("param %w", "input %w"), "a weight that is known at run time only"),
@@ -68,18 +68,18 @@ def test_the_product_by_hand():
 def test_what_stays_a_convolution(change: tuple[str, str], why: str):
     text = ONE.replace(*change)
     text = text.replace("groups=1", "groups=2") if "groups" in why else text
-    assert find_pixels(parse(text)) == {}, why
-    assert pixels_as_products(parse(text)) == parse(text), why
+    assert find_conv1x1(parse(text)) == {}, why
+    assert conv1x1_to_matmul(parse(text)) == parse(text), why
 
 
 def test_those_of_one_size_are_one_place():
     net = nn.Sequential(Squeezed(8, 4), Squeezed(8, 4), Squeezed(8, 2)).eval()
     graph = captured(net, torch.empty(2, 8, 5, 5))
-    places = find_pixels(graph)
+    places = find_conv1x1(graph)
     assert [len(names) for names in places.values()] == [2, 2, 1, 1]
     first = next(iter(places))
-    assert MOVES["pixels_as_products"].places(graph) == tuple(places)
-    assert bases(rewrite(graph, [f"pixels_as_products:{first}"])).count("convolution") == 4
+    assert REWRITES["conv1x1_to_matmul"].places(graph) == tuple(places)
+    assert bases(apply_rewrites(graph, [f"conv1x1_to_matmul:{first}"])).count("convolution") == 4
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -87,7 +87,7 @@ def test_those_of_one_size_are_one_place():
 def test_products_compute_the_same(before: tuple[str, ...], bias: bool):
     torch.manual_seed(0)
     net, x = Squeezed(8, 4, bias).eval(), torch.randn(3, 8, 5, 5)
-    graph = rewrite(captured(net, x), (*before, "pixels_as_products"))
+    graph = apply_rewrites(captured(net, x), (*before, "conv1x1_to_matmul"))
     assert "convolution" not in bases(graph)
     assert ("addmm" if bias else "mm") in bases(graph)
     values = dict(net.named_parameters()) | {"x": x}
@@ -99,7 +99,7 @@ def test_products_compute_the_same(before: tuple[str, ...], bias: bool):
 def test_a_plan_with_products_is_applied(batch: int):
     torch.manual_seed(0)
     net, x = nn.Sequential(nn.Conv2d(3, 8, 3), Squeezed(8, 4)).eval(), torch.randn(batch, 3, 7, 7)
-    fast = costmodel.apply(net, plan_for(net, (x,), moves=("channels_last", "pixels_as_products")), (x,))
+    fast = costmodel.apply(net, plan_for(net, (x,), rewrites=("channels_last", "conv1x1_to_matmul")), (x,))
     assert fast.replaced == ()
     with torch.no_grad():
         torch.testing.assert_close(fast(x), net(x), rtol=1e-5, atol=1e-5)

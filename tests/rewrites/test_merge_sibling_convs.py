@@ -1,4 +1,4 @@
-"""Sibling convolutions merged: exact in float64, by hand, with every copy in the graph, and only where it pays."""
+"""Merged sibling convolutions: exact in float64, by hand, with every copy in the graph, and only if it pays."""
 
 from dataclasses import replace
 
@@ -15,11 +15,11 @@ from costmodel.execution.fx_module import build_module
 from costmodel.ir import Graph, Ref, TensorType, parse
 from costmodel.ir.strides import layout_of_channels
 from costmodel.planning.planner import make_plan
-from costmodel.planning.region_costs import Prices, kernels_of
+from costmodel.planning.region_costs import RegionCosts, kernels_of
 from costmodel.profiles.profile import load_profile
-from costmodel.rewrites.hoist_constants import freeze
-from costmodel.rewrites.merge_sibling_convs import find_siblings, merge_siblings
-from costmodel.rewrites.registry import rewrite
+from costmodel.rewrites.hoist_constants import hoist_constants
+from costmodel.rewrites.merge_sibling_convs import find_sibling_convs, merge_sibling_convs
+from costmodel.rewrites.registry import apply_rewrites
 from tests.rewrites.test_registry import bases, run
 
 TWO = """graph g {
@@ -77,20 +77,20 @@ def test_merged_siblings_compute_what_eager_does_in_float64(batch, bias, before)
     torch.manual_seed(0)
     net, x = Inception(bias).double(), torch.randn(batch, 6, 5, 5, dtype=torch.float64)
     graph, values = captured(net, x)
-    merged = rewrite(graph, (*before, "merge_siblings"))
-    assert len(find_siblings(rewrite(graph, before))) == 2
-    assert bases(freeze(merged).main).count("convolution") == 8 - 3
+    merged = apply_rewrites(graph, (*before, "merge_sibling_convs"))
+    assert len(find_sibling_convs(apply_rewrites(graph, before))) == 2
+    assert bases(hoist_constants(merged).main).count("convolution") == 8 - 3
     with torch.no_grad():
         torch.testing.assert_close(run(merged, values), net(x)[0], rtol=1e-12, atol=1e-12)
 
 
 def test_merging_by_hand():
-    frozen = freeze(merge_siblings(two()))
+    hoisted = hoist_constants(merge_sibling_convs(two()))
     v, w = torch.randn(3, 2, 1, 1), torch.randn(5, 2, 1, 1)
-    (weight,) = build_module(frozen.preparation)(v, w)
+    (weight,) = build_module(hoisted.preparation)(v, w)
     torch.testing.assert_close(weight, torch.cat([v, w]), rtol=0, atol=0)
-    assert bases(frozen.main) == ["convolution", "relu", "slice", "slice", "clone", "cat", "neg"]
-    convolution, relu, first, second, copy, cat, neg = frozen.main.ops
+    assert bases(hoisted.main) == ["convolution", "relu", "slice", "slice", "clone", "cat", "neg"]
+    convolution, relu, first, second, copy, cat, neg = hoisted.main.ops
     assert (convolution.type.shape, convolution.module, relu.type.shape) == ((2, 8, 4, 4), "m", (2, 8, 4, 4))
     assert [part.arg("start") for part in (first, second)] == [0, 3]
     assert [part.arg("end") for part in (first, second)] == [3, 8]
@@ -100,9 +100,9 @@ def test_merging_by_hand():
 
 
 def test_pieces_of_one_image_in_plain_order_are_dense():
-    main = freeze(merge_siblings(two(batch=1))).main
+    main = hoist_constants(merge_sibling_convs(two(batch=1))).main
     assert bases(main) == ["convolution", "relu", "slice", "slice", "cat", "neg"]
-    last = freeze(rewrite(two(batch=1), ("channels_last", "merge_siblings"))).main
+    last = hoist_constants(apply_rewrites(two(batch=1), ("channels_last", "merge_sibling_convs"))).main
     assert bases(last) == ["clone", "convolution", "relu", "slice", "slice", "clone", "cat", "neg"]
     assert [op.type.layout for op in last.ops if op.base in ("slice", "clone")] == [
         "nhwc",
@@ -134,21 +134,21 @@ def test_what_is_not_merged(change):
     changed = (head + tail.replace(*change)) if change[0] in tail else text.replace(*change)
     assert changed != str(two())
     graph = parse(changed)
-    assert find_siblings(graph) == {}
-    assert merge_siblings(graph) is graph
+    assert find_sibling_convs(graph) == {}
+    assert merge_sibling_convs(graph) is graph
 
 
 def test_a_place_is_named_and_another_is_left():
     graph, _ = captured(Inception(), torch.empty(2, 6, 5, 5))
-    graph = rewrite(graph, (FOLD,))
-    first, second = find_siblings(graph)
-    assert merge_siblings(graph, (first, second)) == merge_siblings(graph)
-    assert list(find_siblings(rewrite(graph, (f"merge_siblings:{first}",)))) == [second]
-    assert list(find_siblings(rewrite(graph, (f"merge_siblings:{second}",)))) == [first]
-    with pytest.raises(PlanError, match="merge_siblings cannot be made at 999"):
-        rewrite(graph, ("merge_siblings:999",))
-    with pytest.raises(PlanError, match="no move is called 'luck'"):
-        rewrite(graph, ("luck",))
+    graph = apply_rewrites(graph, (FOLD,))
+    first, second = find_sibling_convs(graph)
+    assert merge_sibling_convs(graph, (first, second)) == merge_sibling_convs(graph)
+    assert list(find_sibling_convs(apply_rewrites(graph, (f"merge_sibling_convs:{first}",)))) == [second]
+    assert list(find_sibling_convs(apply_rewrites(graph, (f"merge_sibling_convs:{second}",)))) == [first]
+    with pytest.raises(PlanError, match="merge_sibling_convs does not apply at 999"):
+        apply_rewrites(graph, ("merge_sibling_convs:999",))
+    with pytest.raises(PlanError, match="there is no graph rewrite 'luck'"):
+        apply_rewrites(graph, ("luck",))
 
 
 @given(st.lists(st.integers(1, 4), min_size=4, max_size=4), st.integers(1, 4), st.sampled_from(["nchw", "nhwc"]))
@@ -161,13 +161,13 @@ def test_layouts_of_pieces_are_those_of_torch(shape, count, layout):
     assert layout_of_channels(replace(kind, layout="strided"), count) == "strided"
 
 
-def test_copies_are_priced():
-    """Each piece that a library call reads is a kernel of its own that reads rows of its channels."""
-    main = freeze(rewrite(two(batch=32), ("channels_last", "merge_siblings"))).main
+def test_copies_have_a_cost():
+    """Each piece that a library call reads is copied by a kernel of its own."""
+    main = hoist_constants(apply_rewrites(two(batch=32), ("channels_last", "merge_sibling_convs"))).main
     copy = [op.name for op in main.ops if op.base in ("slice", "clone") and op.type.shape[1] == 5]
     (kernel,) = kernels_of(main, copy, "eager")
     assert (kernel.kind, kernel.graph.type_of(Ref(kernel.graph.values[0].name)).shape) == ("copy", (32, 8, 4, 4))
-    assert Prices(main, load_profile("nvidia-h200")).us("eager", copy) > 1.0
+    assert RegionCosts(main, load_profile("nvidia-h200")).us("eager", copy) > 1.0
 
 
 class Wide(nn.Module):
@@ -189,7 +189,7 @@ class Wide(nn.Module):
 def test_siblings_are_merged_where_that_is_predicted_faster(net, shape, merged):
     graph = capture_exactly(net.eval(), (torch.empty(shape),), "net").graph
     plan = make_plan(graph, load_profile("nvidia-h200"), {}, "2.11")
-    assert any(move.startswith("merge_siblings") for move in plan.moves) == merged
+    assert any(rewrite.startswith("merge_sibling_convs") for rewrite in plan.rewrites) == merged
     published = make_plan(graph, load_profile("nvidia-h200"), {}, "2.11", "published")
-    assert not any(move.startswith("merge_siblings") for move in published.moves)
+    assert not any(rewrite.startswith("merge_sibling_convs") for rewrite in published.rewrites)
     assert plan.latency_ms["plan"] <= published.latency_ms["plan"]

@@ -1,4 +1,4 @@
-"""Moves and freezing: what they rewrite, by hand, and that they compute the same."""
+"""Graph rewrites and hoisting of constants: rewritten operators by hand, and equal outputs."""
 
 import pytest
 import torch
@@ -10,8 +10,8 @@ from costmodel.ir import Graph, parse
 from costmodel.ir.op_table import Role
 from costmodel.ir.operators import lookup
 from costmodel.rewrites.fold_batch_norm import fold_batch_norm
-from costmodel.rewrites.hoist_constants import freeze
-from costmodel.rewrites.registry import MOVES, rewrite
+from costmodel.rewrites.hoist_constants import hoist_constants
+from costmodel.rewrites.registry import REWRITES, apply_rewrites
 
 FOLDABLE = """graph g {
   input %x: float32[1,2,4,4]
@@ -38,17 +38,17 @@ def computing(graph: Graph) -> list[str]:
 
 
 def run(graph: Graph, values: dict[str, torch.Tensor]) -> torch.Tensor:
-    """A graph's first output, its constant part computed first."""
-    frozen = freeze(graph)
-    given = build_module(frozen.preparation)(*[values[value.name] for value in frozen.preparation.values])
-    new = [value.name for value in frozen.main.values if value.role == "param" and value.name not in values]
+    """First output of a graph, after its hoisted part."""
+    hoisted = hoist_constants(graph)
+    given = build_module(hoisted.preparation)(*[values[value.name] for value in hoisted.preparation.values])
+    new = [value.name for value in hoisted.main.values if value.role == "param" and value.name not in values]
     known = values | dict(zip(new, given, strict=True))
-    return build_module(frozen.main)(*[known[value.name] for value in frozen.main.values])[0]
+    return build_module(hoisted.main)(*[known[value.name] for value in hoisted.main.values])[0]
 
 
 def test_folding_by_hand():
     # one weight of 2 a channel, gamma 3, var 4: weight' = 2 * 3/2 = 3; bias' = beta - mean * 3/2 = 1 - 2 * 1.5 = -2
-    frozen = freeze(fold_batch_norm(parse(FOLDABLE)))
+    hoisted = hoist_constants(fold_batch_norm(parse(FOLDABLE)))
     values = {
         "w": torch.full((3, 2, 1, 1), 2.0),
         "gamma": torch.full((3,), 3.0),
@@ -56,8 +56,8 @@ def test_folding_by_hand():
         "mean": torch.full((3,), 2.0),
         "var": torch.full((3,), 4.0),
     }
-    weight, bias = build_module(frozen.preparation)(*[values[v.name] for v in frozen.preparation.values])
-    assert bases(frozen.main) == ["convolution", "relu"]
+    weight, bias = build_module(hoisted.preparation)(*[values[v.name] for v in hoisted.preparation.values])
+    assert bases(hoisted.main) == ["convolution", "relu"]
     torch.testing.assert_close(weight, torch.full((3, 2, 1, 1), 3.0))
     torch.testing.assert_close(bias, torch.full((3,), -2.0))
 
@@ -98,20 +98,22 @@ class Net(nn.Module):
         return self.fc(z.mean((2, 3)) * table)
 
 
-@pytest.mark.parametrize("moves", [(), ("fold_batch_norm",), ("channels_last",), ("fold_batch_norm", "channels_last")])
+@pytest.mark.parametrize(
+    "rewrites", [(), ("fold_batch_norm",), ("channels_last",), ("fold_batch_norm", "channels_last")]
+)
 @pytest.mark.parametrize("bias", [False, True])
-def test_moves_compute_the_same(moves, bias):
+def test_rewrites_compute_the_same(rewrites, bias):
     torch.manual_seed(0)
     net, x = Net(bias).eval(), torch.randn(2, 3, 6, 6)
     exact = capture_exactly(net, (x,), "net")
     values = dict(net.named_parameters()) | dict(net.named_buffers()) | dict(exact.constants) | {"x": x}
     with torch.no_grad():
-        torch.testing.assert_close(run(rewrite(exact.graph, moves), values), net(x), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(run(apply_rewrites(exact.graph, rewrites), values), net(x), rtol=1e-5, atol=1e-5)
 
 
 def test_both_batch_norms_are_folded_and_the_table_is_made_once():
     exact = capture_exactly(Net().eval(), (torch.empty(2, 3, 6, 6),), "net")
-    main = freeze(rewrite(exact.graph, tuple(MOVES))).main
+    main = hoist_constants(apply_rewrites(exact.graph, tuple(REWRITES))).main
     assert computing(main) == ["clone", *["convolution", "relu", "convolution", "add", "relu", "mean", "mul", "addmm"]]
     weights = [value.type for value in main.values if len(value.type.shape) == 4 and value.role == "param"]
     assert [kind.layout for kind in weights] == ["nhwc", "nchw"]  # a pointwise weight lies the same either way
@@ -119,7 +121,7 @@ def test_both_batch_norms_are_folded_and_the_table_is_made_once():
 
 def test_half_precision_is_folded_in_single():
     half = parse(FOLDABLE.replace("float32", "float16"))
-    prepared = freeze(fold_batch_norm(half)).preparation
+    prepared = hoist_constants(fold_batch_norm(half)).preparation
     assert {op.type.dtype for op in prepared.ops if op.base in ("mul", "rsqrt", "sub", "add")} == {"float32"}
     assert [prepared.type_of(ref).dtype for ref in prepared.outputs] == ["float16", "float16"]
 
@@ -129,6 +131,6 @@ def test_random_numbers_are_not_frozen():
         "graph g {\n  input %x: float32[2]\n  %0 = rand(size=[2]) : float32[2]\n"
         "  %1 = add.Tensor(self=%x, other=%0) : float32[2]\n  return %1\n}"
     )
-    frozen = freeze(graph)
-    assert bases(frozen.main) == ["rand", "add"]
-    assert not frozen.preparation.ops
+    hoisted = hoist_constants(graph)
+    assert bases(hoisted.main) == ["rand", "add"]
+    assert not hoisted.preparation.ops

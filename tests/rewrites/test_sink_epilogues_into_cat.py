@@ -1,17 +1,17 @@
-"""Epilogues computed by a concatenation: exact in float64, one kernel for all, priced so, and only where it pays."""
+"""Epilogues sunk into a concatenation: exact in float64, one kernel, with its cost, and only if it pays."""
 
 import pytest
 import torch
 from torch import nn
 
+from costmodel.capture.aten_operators import overload
 from costmodel.capture.executable import capture_exactly
-from costmodel.execution.fx_module import overload
 from costmodel.planning.blocks import find_blocks
-from costmodel.planning.region_costs import Prices, kernels_of
+from costmodel.planning.region_costs import RegionCosts, kernels_of
 from costmodel.profiles.profile import load_profile
-from costmodel.rewrites.hoist_constants import freeze
-from costmodel.rewrites.registry import rewrite
-from costmodel.rewrites.sink_epilogues_into_cat import bare_convolutions, find_epilogues, move_epilogues
+from costmodel.rewrites.hoist_constants import hoist_constants
+from costmodel.rewrites.registry import apply_rewrites
+from costmodel.rewrites.sink_epilogues_into_cat import bare_convolutions, find_epilogues, sink_epilogues_into_cat
 from tests.rewrites.test_registry import bases, run
 
 
@@ -36,15 +36,15 @@ def captured(net: nn.Module, x: torch.Tensor):
     return exact.graph, dict(net.named_parameters()) | dict(exact.constants) | {"x": x}
 
 
-@pytest.mark.parametrize("before", [(), ("channels_last",), ("channels_last", "merge_siblings")])
+@pytest.mark.parametrize("before", [(), ("channels_last",), ("channels_last", "merge_sibling_convs")])
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_moved_epilogues_compute_what_eager_does_in_float64(before, count):
+def test_sunk_epilogues_compute_what_eager_does_in_float64(before, count):
     torch.manual_seed(0)
     net, x = Fire().double(), torch.randn(2, 3, 7, 7, dtype=torch.float64)
     graph, values = captured(net, x)
-    graph = rewrite(graph, before)
+    graph = apply_rewrites(graph, before)
     places = tuple(find_epilogues(graph))[:count]
-    moved = rewrite(graph, (f"epilogues_into_cat:{','.join(places)}",) if places else ())
+    moved = apply_rewrites(graph, (f"sink_epilogues_into_cat:{','.join(places)}",) if places else ())
     assert sum(op.arg("bias") is None for op in moved.ops if op.base == "convolution") == 2 * count
     assert len(bare_convolutions(moved)) == 2 * count
     with torch.no_grad():
@@ -53,7 +53,7 @@ def test_moved_epilogues_compute_what_eager_does_in_float64(before, count):
 
 def test_blocks_and_kernels_by_hand():
     graph, _ = captured(Fire(), torch.empty(2, 3, 7, 7))
-    main = freeze(rewrite(graph, ("channels_last", "epilogues_into_cat"))).main
+    main = hoist_constants(apply_rewrites(graph, ("channels_last", "sink_epilogues_into_cat"))).main
     kinds = {op.name: op.base for op in main.ops}
     computing = [
         [kinds[name] for name in block.ops if kinds[name] not in ("view", "clone")] for block in find_blocks(main)
@@ -71,17 +71,17 @@ def test_blocks_and_kernels_by_hand():
     assert kernel.backend == "triton"
 
 
-def test_the_price_of_a_concatenation_hardly_knows_of_epilogues():
+def test_epilogues_hardly_change_the_cost_of_a_concatenation():
     """The same bytes are read and written: one kernel with the epilogues takes what the concatenation alone does."""
     graph, _ = captured(Fire(), torch.empty(32, 3, 56, 56))
-    plain = freeze(rewrite(graph, ("channels_last",))).main
-    moved = freeze(rewrite(graph, ("channels_last", "epilogues_into_cat"))).main
+    plain = hoist_constants(apply_rewrites(graph, ("channels_last",))).main
+    moved = hoist_constants(apply_rewrites(graph, ("channels_last", "sink_epilogues_into_cat"))).main
     profile = load_profile("nvidia-h200")
 
     def us(main):
         kinds = {op.name: op.base for op in main.ops}
         block = next(block for block in find_blocks(main) if "cat" in {kinds[name] for name in block.ops})
-        return Prices(main, profile).us("inductor", block.ops)
+        return RegionCosts(main, profile).us("inductor", block.ops)
 
     assert us(moved) == pytest.approx(us(plain), rel=0.25)
 
@@ -97,7 +97,7 @@ def test_the_price_of_a_concatenation_hardly_knows_of_epilogues():
         pytest.param(lambda m, y: torch.cat([torch.relu(m.one(y)), *[y] * 8], 1), id="more than eight"),
     ],
 )
-def test_what_is_not_moved(body):
+def test_epilogues_that_are_not_sunk(body):
     class Body(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -108,11 +108,11 @@ def test_what_is_not_moved(body):
 
     graph, _ = captured(Body(), torch.empty(1, 4, 5, 5))
     assert find_epilogues(graph) == {}
-    assert bases(move_epilogues(graph)) == bases(graph)
+    assert bases(sink_epilogues_into_cat(graph)) == bases(graph)
 
 
 def test_atens_fused_kernel_cannot_write_into_a_part():
-    """Why the move is made as it is: only the bare convolution has a kernel that writes where it is told."""
+    """Reason for the rewrite: only the bare convolution has a kernel that writes into a given tensor."""
     for name, copies in (("cudnn_convolution_relu.out", True), ("cudnn_convolution.out", False)):
         overload(name)
         generated = torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CompositeExplicitAutograd")

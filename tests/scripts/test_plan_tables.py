@@ -148,5 +148,5 @@ def test_a_case_is_measured_again_if_its_plan_is_another():
     made = plan(loaded.module, loaded.inputs, hardware="nvidia-h200", model_name="resnet18")
     told = {"case": ["resnet18", 1, "float32"], **json.loads(json.dumps(script.made_of(made)))}
     assert not script.is_planned_otherwise(told, "nvidia-h200")
-    assert script.is_planned_otherwise(told | {"lanes": made.lanes + 1}, "nvidia-h200")
+    assert script.is_planned_otherwise(told | {"streams": made.streams + 1}, "nvidia-h200")
     assert script.is_planned_otherwise({"case": told["case"], "error": "it burnt"}, "nvidia-h200")

@@ -18,10 +18,10 @@ from costmodel.ir import Graph, parse
 from costmodel.ir.passes import merge_common_subexpressions
 from costmodel.streamit import (
     Filter,
-    Pipeline,
+    FilterPipeline,
+    FilterSplitJoin,
     Rates,
     Separator,
-    SplitJoin,
     Stream,
     filters,
     lower,
@@ -30,7 +30,7 @@ from costmodel.streamit import (
     schedule,
     streamit,
 )
-from costmodel.streamit.network import INPUT, OUTPUT
+from costmodel.streamit.actors import INPUT, OUTPUT
 from costmodel.streamit.rates import pipeline_rates
 from costmodel.streamit.replicate import executions, join_cost, replicate_shared
 from costmodel.streamit.run_with_torch import run_graph
@@ -44,24 +44,24 @@ def rated(pop: int, push: int, peek: int | None = None) -> Filter:
 
 ADDER = rated(2, 1)
 AVERAGE = Filter("average(3)", 1, 3, 1)
-SPREAD = SplitJoin((rated(2, 1), rated(3, 1)), (3, 2))
+SPREAD = FilterSplitJoin((rated(2, 1), rated(3, 1)), (3, 2))
 
 
 def work(stream: Filter, window: Sequence[float]) -> list[float]:
-    """Sums of what is looked at, as often as wanted; the study's adder (figure 2.5) and its moving average (2.6)."""
+    """Filter that pushes the sum of its window; the study's adder (figure 2.5) and its moving average (2.6)."""
     return [sum(window) / (3 if stream is AVERAGE else 1)] * stream.push
 
 
 class TestRates:
     def test_the_thesis_example(self) -> None:
         """S1 pops 2 and pushes 5, S2 pops 4 and pushes 7: 4 runs make 20 items for 5 runs."""
-        program = Pipeline((rated(2, 5, peek=3), rated(4, 7)))
+        program = FilterPipeline((rated(2, 5, peek=3), rated(4, 7)))
         assert schedule(program).steady == (4, 5)
         assert rates(program) == Rates(pop=8, peek=9, push=35)  # 4 * 2; one more to look at; 5 * 7
 
     def test_common_multiples_where_the_thesis_multiplies(self) -> None:
         """2 -> 4, 6 -> 3, 3 -> 1: 3, 2 and 2 runs pop 6; equation 2.1 would take 2 * 6 * 3 = 36."""
-        program = Pipeline((rated(2, 4), rated(6, 3), rated(3, 1)))
+        program = FilterPipeline((rated(2, 4), rated(6, 3), rated(3, 1)))
         assert schedule(program).steady == (3, 2, 2)
         assert rates(program) == Rates(6, 6, 2)
 
@@ -72,16 +72,16 @@ class TestRates:
 
     def test_a_round_robin_split_join(self) -> None:
         """Weights 2 and 1 (figure 2.12): the second branch needs 3 items, so 3 rounds of 3; 3 and 1 items made."""
-        program = SplitJoin((rated(2, 1), rated(3, 1)), (3, 1), (2, 1))
+        program = FilterSplitJoin((rated(2, 1), rated(3, 1)), (3, 1), (2, 1))
         assert rates(program) == Rates(9, 9, 4)
         assert schedule(program).steady == (3, 3, 1, 1)
 
     @pytest.mark.parametrize(
         "program",
         [
-            SplitJoin((rated(1, 1), rated(1, 2)), (1, 1)),
-            Pipeline((rated(1, 0), rated(1, 1))),
-            Pipeline((rated(1, 1), rated(0, 1))),
+            FilterSplitJoin((rated(1, 1), rated(1, 2)), (1, 1)),
+            FilterPipeline((rated(1, 0), rated(1, 1))),
+            FilterPipeline((rated(1, 1), rated(0, 1))),
         ],
     )
     def test_what_does_not_balance_is_refused(self, program: Stream) -> None:
@@ -102,19 +102,19 @@ class TestRates:
 
 @st.composite
 def programs(draw: st.DrawFn, depth: int = 3) -> Stream:
-    """Programs that balance: a joiner's weights are what its branches make of one round."""
+    """Programs with a steady state: joiner weights equal the items that branches push in one round."""
     kind = draw(st.sampled_from(("filter", "pipeline", "split-join"))) if depth else "filter"
     if kind == "filter":
         pop = draw(st.integers(1, 3))
         return rated(pop, draw(st.integers(1, 3)), pop + draw(st.integers(0, 2)))
     parts = tuple(draw(programs(depth - 1)) for _ in range(draw(st.integers(1, 3))))
     if kind == "pipeline":
-        return Pipeline(parts)
+        return FilterPipeline(parts)
     found = [rates(part) for part in parts]
     if draw(st.booleans()):
         times = math.lcm(*(rate.pop for rate in found))
-        return SplitJoin(parts, tuple(times // rate.pop * rate.push for rate in found))
-    return SplitJoin(parts, tuple(rate.push for rate in found), tuple(rate.pop for rate in found))
+        return FilterSplitJoin(parts, tuple(times // rate.pop * rate.push for rate in found))
+    return FilterSplitJoin(parts, tuple(rate.push for rate in found), tuple(rate.pop for rate in found))
 
 
 class TestSchedule:
@@ -134,18 +134,21 @@ class TestSchedule:
         plan = schedule(program)
         first = sum(
             runs * port.items
-            for actor, runs in zip(plan.network.actors, plan.initial, strict=True)
+            for actor, runs in zip(plan.actor_graph.actors, plan.initial, strict=True)
             for port in actor.inputs
             if port.channel == INPUT
         )
         found = rates(program)
         window = max(
-            port.peek - port.items for actor in plan.network.actors for port in actor.inputs if port.channel == INPUT
+            port.peek - port.items
+            for actor in plan.actor_graph.actors
+            for port in actor.inputs
+            if port.channel == INPUT
         )
         made = run(program, range(first + 2 * found.pop + window), work)
         initial = sum(
             runs * port.items
-            for actor, runs in zip(plan.network.actors, plan.initial, strict=True)
+            for actor, runs in zip(plan.actor_graph.actors, plan.initial, strict=True)
             for port in actor.outputs
             if port.channel == OUTPUT
         )
@@ -153,7 +156,7 @@ class TestSchedule:
 
     def test_a_window_is_filled_by_initial_runs(self) -> None:
         """The average of 3 sums needs 2 of them beforehand: 2 runs of the adder."""
-        program = Pipeline((ADDER, AVERAGE))
+        program = FilterPipeline((ADDER, AVERAGE))
         plan = schedule(program)
         assert (plan.initial, plan.steady) == ((2, 0), (1, 1))
         assert plan.buffers[2] == 3  # channels 0 and 1 are the program's own
@@ -173,9 +176,9 @@ class TestSchedule:
             lambda: Filter("f", 2, 1, 1),
             lambda: Separator(()),
             lambda: Separator((1, -1)),
-            lambda: Pipeline(()),
-            lambda: SplitJoin((ADDER,), (1, 1)),
-            lambda: SplitJoin((ADDER, ADDER), (1, 1), (1,)),
+            lambda: FilterPipeline(()),
+            lambda: FilterSplitJoin((ADDER,), (1, 1)),
+            lambda: FilterSplitJoin((ADDER, ADDER), (1, 1), (1,)),
         ],
     )
     def test_impossible_streams_are_refused(self, make: Callable[[], Stream]) -> None:
@@ -460,12 +463,12 @@ class TestRefusals:
     def test_a_tensor_whose_values_are_not_known(self) -> None:
         values = "input %x: float32[4]\n  param %w: float32[4]"
         graph = parse(f"graph g {{\n  {values}\n  %a = mul.Tensor(self=%x, other=%w) : float32[4]\n  return %a\n}}")
-        with pytest.raises(GraphError, match="%w is no parameter or buffer of the module"):
+        with pytest.raises(GraphError, match="%w is not a parameter or buffer of the module"):
             run_graph(graph, {}, (torch.ones(4),))
 
     def test_an_operator_that_torch_lacks(self) -> None:
         graph = parse("graph g {\n  input %x: float32[4]\n  %a = no_such(self=%x) : float32[4]\n  return %a\n}")
-        with pytest.raises(GraphError, match="torch has no operator aten::no_such"):
+        with pytest.raises(GraphError, match=r"has no operator aten\.no_such"):
             run_graph(graph, {}, (torch.ones(4),))
 
     def test_a_parameter_that_is_returned(self) -> None:

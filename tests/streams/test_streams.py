@@ -1,4 +1,4 @@
-"""The stream tree: exact order, nothing lost, nothing general where series and parallel are enough."""
+"""Stream trees: exact order, all items, and no general node in series-parallel graphs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Pairs = set[tuple[int, int]]
 
 
 def tree_order(node: Node[int]) -> Pairs:
-    """Which leaf comes before which, by the meaning of the nodes."""
+    """Pairs of leaves in order, by the definition of the nodes."""
     below = children_of(node)
     found: Pairs = set().union(*map(tree_order, below))
     if isinstance(node, Pipeline):
@@ -57,7 +57,7 @@ def tree_order(node: Node[int]) -> Pairs:
 
 
 def closure(before: Before) -> Pairs:
-    """All (i, j) such that j depends on i; sources stand before what reads them."""
+    """All (i, j) such that j depends on i; sources come before their readers."""
     found: list[set[int]] = []
     for sources in before:
         found.append(set(sources).union(*(found[source] for source in sources)))
@@ -154,8 +154,8 @@ class TestDecomposition:
     def test_items_may_come_in_any_order(self) -> None:
         assert list(leaves(stream_tree("cab", [[2], [], [1]]))) == ["a", "b", "c"]
 
-    def test_a_circle_is_refused(self) -> None:
-        with pytest.raises(GraphError, match="items depend on each other in a circle: 1, 2, 1"):
+    def test_a_cycle_is_refused(self) -> None:
+        with pytest.raises(GraphError, match="items depend on each other in a cycle: 1, 2, 1"):
             stream_tree("abc", [[], [2], [1]])
 
     def test_nothing_is_an_empty_pipeline(self) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from costmodel.ir import Ref
 from costmodel.measurement.validation_report import LayerResult, ModeResult, Validation, render_validation
 from costmodel.memory.alternatives import Alternative
-from costmodel.memory.checkpoint_regions import Regions
+from costmodel.memory.checkpoint_regions import CheckpointedModules
 from costmodel.memory.recompute import Recomputation
-from costmodel.memory.report import FeatureMaps, Inference, MemoryReport, Training, render_memory
+from costmodel.memory.report import Inference, MemoryReport, SavedActivations, Training, render_memory
 from costmodel.planning.plan import Plan, Region
 from costmodel.planning.plan_report import render_plan
 from costmodel.report import LayerPrediction, ModePrediction, Reason, Report, Unsupported, render
@@ -57,7 +57,7 @@ def plan(name: Name = as_it_is) -> Plan:
         graph="0123456789abcdef",
         hardware=name("some-gpu"),
         strategy="exact",
-        moves=("merge_siblings:0,3", name("fold_bias")),
+        rewrites=("merge_sibling_convs:0,3", name("fold_bias")),
         launch="graph",
         regions=(
             Region("cudnn", ("0", "1"), (name("features.0"), name("features.1")), 12.5, name("fused in cuDNN"), 0),
@@ -104,9 +104,9 @@ def memory(name: Name = as_it_is) -> MemoryReport:
         optimizer_bytes=23 * million,
         between_bytes=70 * million,
         forward_us=1500.0,
-        feature_maps=(FeatureMaps(name("conv2d"), 3, 31 * million), FeatureMaps("relu", 2, 9 * million)),
+        feature_maps=(SavedActivations(name("conv2d"), 3, 31 * million), SavedActivations("relu", 2, 9 * million)),
         recomputation=Recomputation((Ref(name("4")), Ref("5")), ("4", "5"), 40 * million, 27 * million, 125.0),
-        checkpointing=Regions(
+        checkpointing=CheckpointedModules(
             tuple(map(name, ("stage1", "stage2", "stage3", "stage4", "stage5"))), 40 * million, 16 * million, 7, 250.0
         ),
         alternatives=(

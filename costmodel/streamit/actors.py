@@ -1,32 +1,32 @@
-"""A stream program as actors joined by channels: what balance equations and the interpreter work on."""
+"""Stream program -> actors connected by channels, for the balance equations and the interpreter."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costmodel.streamit.types import Filter, Pipeline, Separator, SplitJoin, Stream
+from costmodel.streamit.types import Filter, FilterPipeline, FilterSplitJoin, Separator, Stream
 
 INPUT, OUTPUT = 0, 1
-"""The channels by which a program is given items and gives them back."""
+"""Channels of a program's input and output items."""
 
 
 @dataclass(frozen=True, slots=True)
 class Splitter:
-    """Gives items to channels: to each its weight in turn or, without weights, every item to all."""
+    """Actor that distributes items: to each channel its weight in turn or, without weights, every item to all."""
 
     weights: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Joiner:
-    """Takes items from channels, from each its weight in turn."""
+    """Actor that collects items: from each channel its weight in turn."""
 
     weights: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An end of a channel at an actor: items that pass each time it runs, and for a reader those it looks at."""
+    """End of a channel at an actor: items that pass in each run, and items that a reader peeks at."""
 
     channel: int
     items: int
@@ -35,7 +35,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """A filter, splitter or joiner with its channels."""
+    """Filter, splitter or joiner with its channels."""
 
     work: Filter | Separator | Splitter | Joiner
     inputs: tuple[Port, ...]
@@ -43,18 +43,18 @@ class Actor:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
-    """Actors, each after those whose channels it reads, and how many channels there are."""
+class ActorGraph:
+    """Actors in topological order, and the number of channels."""
 
     actors: tuple[Actor, ...]
     channels: int
 
 
-def flatten(program: Stream) -> Network:
-    """The actors and channels of a program; it reads the channel INPUT and writes the channel OUTPUT."""
+def flatten(program: Stream) -> ActorGraph:
+    """Flatten a program into actors; it reads channel INPUT and writes channel OUTPUT."""
     flattening = _Flattening()
     flattening.add(program, INPUT, OUTPUT)
-    return Network(tuple(flattening.actors), flattening.channels)
+    return ActorGraph(tuple(flattening.actors), flattening.channels)
 
 
 class _Flattening:
@@ -66,14 +66,14 @@ class _Flattening:
         if isinstance(stream, Filter | Separator):
             taken, made = Port(source, stream.pop, stream.peek), Port(target, stream.push)
             self.actors.append(Actor(stream, (taken,), (made,)))
-        elif isinstance(stream, Pipeline):
+        elif isinstance(stream, FilterPipeline):
             ends = [source, *(self._channel() for _ in stream.children[1:]), target]
             for child, before, after in zip(stream.children, ends, ends[1:], strict=False):
                 self.add(child, before, after)
         else:
             self._add_split_join(stream, source, target)
 
-    def _add_split_join(self, stream: SplitJoin, source: int, target: int) -> None:
+    def _add_split_join(self, stream: FilterSplitJoin, source: int, target: int) -> None:
         heads = [self._channel() for _ in stream.branches]
         tails = [self._channel() for _ in stream.branches]
         weights = stream.splitter or (1,) * len(heads)

@@ -1,7 +1,7 @@
-"""A two-terminal network whose edges carry streams, and the reductions that make one stream of series-parallel parts.
+"""Flow graph with a source and a sink whose edges are streams, and its series and parallel reductions.
 
-Two edges in series become one, and so do two in parallel, until neither is left; the order makes no difference to the
-result (Valdes, Tarjan and Lawler, "The recognition of series parallel digraphs", SIAM J. Computing 11, 1982).
+Two edges in series become one, and two parallel edges become one, until none is left; the result does not depend on the
+order (Valdes, Tarjan and Lawler, "The recognition of series parallel digraphs", SIAM J. Computing 11, 1982).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from costmodel.streams.types import Node, Pipeline, SplitJoin
 
 T = TypeVar("T")
 _LAST = 1 << 62
-"""Where the empty branch stands among the branches of a split-join."""
+"""Place of the empty branch among the branches of a split-join."""
 
 
 @dataclass(slots=True)
 class Series(Generic[T]):
-    """A pipeline that still grows, at both ends; each part with the place of its first item, by which branches sort."""
+    """Growing pipeline; each part has the place of its first item, which orders branches."""
 
     parts: deque[tuple[int, Node[T]]] = field(default_factory=deque)
 
     def then(self, other: Series[T]) -> Series[T]:
-        """This one and another after it; the longer takes the shorter in, so that n steps cost n log n."""
+        """Append another series; the shorter is merged into the longer, so that n steps cost n log n."""
         if len(self.parts) >= len(other.parts):
             self.parts.extend(other.parts)
             return self
@@ -33,11 +33,11 @@ class Series(Generic[T]):
         return other
 
     def is_empty(self) -> bool:
-        """Whether a value passes as it is."""
+        """Whether values pass unchanged."""
         return not self.parts
 
     def freeze(self) -> tuple[int, Node[T]]:
-        """The stream, and the place of its first item."""
+        """Place of the first item, and the finished stream."""
         if len(self.parts) == 1:
             return self.parts[0]
         place = self.parts[0][0] if self.parts else _LAST
@@ -46,16 +46,16 @@ class Series(Generic[T]):
 
 @dataclass(slots=True)
 class Parallel(Generic[T]):
-    """A split-join that still grows."""
+    """Growing split-join."""
 
     branches: list[tuple[int, Node[T]]]
 
     def is_empty(self) -> bool:
-        """Never: branches that are all empty are one."""
+        """Whether values pass unchanged: never, for empty branches are merged into a `Series`."""
         return False
 
     def freeze(self) -> tuple[int, Node[T]]:
-        """The stream, and the place of its first item; branches stand in the order of their first items."""
+        """Place of the first item, and the finished stream with branches in the order of their first items."""
         ordered = sorted(self.branches, key=lambda branch: branch[0])
         return ordered[0][0], SplitJoin(tuple(node for _, node in ordered))
 
@@ -64,7 +64,7 @@ Stream = Series[T] | Parallel[T]
 
 
 def as_series(stream: Stream[T]) -> Series[T]:
-    """A stream as a pipeline, of one part if it is a split-join."""
+    """Convert a stream to a pipeline; a split-join becomes its only part."""
     return stream if isinstance(stream, Series) else Series(deque([stream.freeze()]))
 
 
@@ -73,7 +73,7 @@ def _branches(stream: Stream[T]) -> list[tuple[int, Node[T]]]:
 
 
 def beside(one: Stream[T], other: Stream[T]) -> Stream[T]:
-    """Two streams in parallel; a value passes by itself once, however many empty branches there are."""
+    """Combine two streams in parallel; several empty branches become one."""
     longer, shorter = sorted((_branches(one), _branches(other)), key=len, reverse=True)
     longer.extend(shorter)
     empty = [branch for branch in longer if branch[0] == _LAST]
@@ -83,14 +83,14 @@ def beside(one: Stream[T], other: Stream[T]) -> Stream[T]:
     return Parallel([*kept, empty[0]]) if kept else Series()
 
 
-class Network(Generic[T]):
-    """Junctions joined by streams.
+class FlowGraph(Generic[T]):
+    """Junctions connected by streams.
 
     Attributes:
-        out: for each junction those that its streams lead to, and the streams.
-        into: for each junction those that streams lead from.
-        source: the junction before everything.
-        sink: the junction after everything.
+        out: for each junction, successor -> stream.
+        into: predecessors of each junction.
+        source: first junction.
+        sink: last junction.
     """
 
     def __init__(self) -> None:
@@ -100,31 +100,31 @@ class Network(Generic[T]):
         self.sink = 1
 
     def junction(self) -> int:
-        """A new junction."""
+        """Add a junction, and return its index."""
         self.out.append({})
         self.into.append({})
         return len(self.out) - 1
 
     def connect(self, tail: int, head: int, stream: Stream[T]) -> None:
-        """Adds a stream, in parallel to what joins these two junctions already."""
+        """Add a stream between two junctions, in parallel to an existing one."""
         other = self.out[tail].get(head)
         self.out[tail][head] = stream if other is None else beside(other, stream)
         self.into[head][tail] = None
 
     def disconnect(self, tail: int, head: int) -> Stream[T]:
-        """Takes a stream away."""
+        """Remove a stream, and return it."""
         del self.into[head][tail]
         return self.out[tail].pop(head)
 
     def isolate(self, junction: int) -> None:
-        """Takes all streams of a junction away."""
+        """Remove all streams of a junction."""
         for head in tuple(self.out[junction]):
             self.disconnect(junction, head)
         for tail in tuple(self.into[junction]):
             self.disconnect(tail, junction)
 
     def reduce(self, junctions: Iterable[int]) -> None:
-        """Joins the streams before and after a junction that has one of each, these first and what follows from it."""
+        """Merge the two streams of each junction with one predecessor and one successor, as long as there are any."""
         pending = list(junctions)
         while pending:
             junction = pending.pop()
@@ -136,7 +136,7 @@ class Network(Generic[T]):
             pending += (tail, head)
 
     def order(self) -> list[int]:
-        """Junctions that streams lead from the source to, each before those that come after it."""
+        """Junctions reachable from the source, in topological order."""
         waiting = [len(tails) for tails in self.into]
         found = [self.source]
         for junction in found:

@@ -1,0 +1,57 @@
+"""Trial of a program: its outputs on random inputs beside those of the module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from costmodel.capture.inputs import Arguments
+from costmodel.capture.trace import tensors_in
+from costmodel.errors import first_line, text_of
+from costmodel.execution import numerics
+from costmodel.execution.cuda_graph import Replay
+from costmodel.execution.regions import Call, PlannedProgram
+from costmodel.ir import Graph
+from costmodel.planning.plan import Region
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSource:
+    """Graph, parameters and example inputs for programs of one input signature."""
+
+    main: Graph
+    params: Mapping[str, torch.Tensor]
+    calls: dict[str, Call]
+    tensors: Sequence[torch.Tensor]
+
+    def program(self, regions: Sequence[Region]) -> PlannedProgram:
+        """Make the program of some regions."""
+        return PlannedProgram(self.main, regions, self.params, self.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Reference outputs of a module: eager, and in float64 if the module can run in it."""
+
+    eager: list[torch.Tensor]
+    exact: list[torch.Tensor] | None = field(default=None)
+
+    @classmethod
+    def of(cls, module: nn.Module, example: Arguments) -> Trial:
+        """Run a module on example inputs."""
+        return cls(list(tensors_in(example.passed_to(module))), numerics.reference(module, example))
+
+    def is_passed_by(self, program: PlannedProgram | Replay, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether a program's outputs pass the numerical check."""
+        return numerics.passes(lambda: program.run(tensors), self.eager, self.exact)
+
+
+def fault_of(program: PlannedProgram, tensors: Sequence[torch.Tensor], trial: Trial) -> str:
+    """Fault of a program in words; empty if its outputs may be used."""
+    try:
+        return "" if trial.is_passed_by(program, tensors) else "computes other outputs than"
+    except Exception as error:  # noqa: BLE001 - a compiler may raise anything; the faulty region is searched next
+        return f"fails ({first_line(text_of(error))}) for"
