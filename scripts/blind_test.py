@@ -24,7 +24,7 @@ from markdown_tables import markdown_table, percent, replace_section
 from tqdm import tqdm
 
 from costmodel.calibration.evaluation import MODES, calibration_cases, evaluate_case, programs, score
-from costmodel.calibration.records import read_measured
+from costmodel.calibration.models_file import read_measured
 from costmodel.profiles.profile import Profile
 
 HEAD = ("mode", "models", "cases", "mean error", "median", "within 10 %", "constant")
@@ -51,7 +51,7 @@ def predict_new(before: Path, records: Path) -> pd.DataFrame:
         here = replace(case, host_speed=usual_us / case.probe_us if case.probe_us else 1.0)
         issued = programs(here)
         (predicted,) = calibration_cases([here], [issued], profile.predictor)
-        later = [profile.discrepancy] if hasattr(profile, "discrepancy") else []
+        later = [profile.residual_model] if hasattr(profile, "residual_model") else []
         rows.append(evaluate_case(here, predicted, card["costs"], *later))
     return pd.DataFrame(rows)
 

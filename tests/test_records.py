@@ -25,7 +25,7 @@ from safetensors.numpy import load_file, save_file
 from collectors.sweep.ledger import Ledger
 from collectors.workloads.cases import Case, read_cases
 from collectors.workloads.convolution_space import ConvUnit, unit_graph
-from costmodel.calibration.records import read_measured
+from costmodel.calibration.models_file import read_measured
 from costmodel.errors import CheckpointPlanError, CostmodelError, DatasetError, PlanError, ProfileError
 from costmodel.memory.checkpoint_plan import CheckpointPlan
 from costmodel.planning.plan import Plan, Region
@@ -37,7 +37,7 @@ from costmodel.profiles.predictor_file import load_predictor, save_predictor
 from costmodel.profiles.profile import WHOLE_MODELS, Profile, load_profile, shipped_directory
 from costmodel.records import parse_json
 from costmodel.report.types import Report
-from costmodel.timeline.residual_gp import Discrepancy
+from costmodel.timeline.residual_gp import ResidualModel
 from costmodel.training.dataset import read_frame, units_frame, write_frame
 from tests.support.predictors import KERNELS, POSITIONS, conv, one_leaf, small_predictor
 
@@ -482,7 +482,7 @@ READERS: Mapping[str, tuple[Callable[[Path], object], type[CostmodelError]]] = {
     "plan.json": (Plan.load, PlanError),
     "checkpoint.json": (CheckpointPlan.load, CheckpointPlanError),
     "predictor.safetensors": (load_predictor, ProfileError),
-    "whole_models.safetensors": (Discrepancy.load, ProfileError),
+    "whole_models.safetensors": (ResidualModel.load, ProfileError),
     "models.jsonl": (read_measured, DatasetError),
     "units.parquet": (read_frame, DatasetError),
     "ledger.sqlite": (lambda path: Ledger(path, HERE), DatasetError),

@@ -11,21 +11,21 @@ import numpy as np
 import pandas as pd
 
 from costmodel.calibration import host_costs, residual_fit, residuals
-from costmodel.calibration.record import COLUMNS, REPLAYED, WALLS, Measured
+from costmodel.calibration.measured_model import COLUMNS, REPLAYED, WALLS, MeasuredModel
 from costmodel.features import group_of
 from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.predictor import Predictor
 from costmodel.timeline import residual_gp
-from costmodel.timeline.issue_trace import Program, compiled_program, eager_program
-from costmodel.timeline.residual_gp import Discrepancy
-from costmodel.timeline.timed_program import TimedProgram
+from costmodel.timeline.issue_trace import IssueTrace, compiled_trace, eager_trace
+from costmodel.timeline.residual_gp import ResidualModel
+from costmodel.timeline.timed_trace import TimedTrace
 from costmodel.training.families import family_of
 from costmodel.training.folds import Origin
-from costmodel.training.kernel_models import Settings, fit_group
+from costmodel.training.kernel_models import TrainingSettings, fit_group
 from costmodel.training.tables import Table
 
 MODES = tuple(WALLS)
-UNTOLD = "host not told: "
+UNCALIBRATED = "host not told: "
 """Begins the names of sets of cases that are predicted for the profile's own host, not for the one that measured."""
 ALONE = "timeline alone: "
 """Begins those that are predicted without what other models tell of them."""
@@ -35,7 +35,7 @@ RELATED = "relatives known: "
 """Begins those of which other models of the family may tell: only their kernels and costs are left out by family."""
 
 
-def programs(case: Measured, on_cpu: bool = False) -> tuple[Program, Program]:
+def issue_traces(case: MeasuredModel, on_cpu: bool = False) -> tuple[IssueTrace, IssueTrace]:
     """What eager execution and torch.compile issue for a case."""
     from costmodel.capture.trace import capture
     from costmodel.zoo import load
@@ -49,13 +49,13 @@ def programs(case: Measured, on_cpu: bool = False) -> tuple[Program, Program]:
         channels_last=case.layout == "nhwc",
     )
     graph = capture(loaded.module, loaded.inputs, case.model, partial=True)
-    return eager_program(graph, on_cpu), compiled_program(graph, on_cpu)
+    return eager_trace(graph, on_cpu), compiled_trace(graph, on_cpu)
 
 
 def leave_families_out(
-    cases: Sequence[Measured],
-    issued: Sequence[tuple[Program, Program]],
-    known: Sequence[host_costs.Case],
+    cases: Sequence[MeasuredModel],
+    issued: Sequence[tuple[IssueTrace, IssueTrace]],
+    known: Sequence[host_costs.CalibrationCase],
     predictors: Mapping[int, Predictor],
     on_cpu: bool = False,
     jobs: int = 2,
@@ -94,12 +94,12 @@ def leave_families_out(
 
 
 def banned_kernels(
-    cases: Sequence[Measured], issued: Sequence[tuple[Program, Program]]
+    cases: Sequence[MeasuredModel], issued: Sequence[tuple[IssueTrace, IssueTrace]]
 ) -> dict[int, set[tuple[str, str]]]:
     """Keys of the kernels that the cases of each fold issue."""
     banned: dict[int, set[tuple[str, str]]] = {}
     for case, pair in zip(cases, issued, strict=True):
-        keys = (kernel.key for program in pair for kernel in program.kernels)
+        keys = (kernel.key for trace in pair for kernel in trace.kernels)
         banned.setdefault(case.fold, set()).update(keys)
     return banned
 
@@ -110,7 +110,7 @@ def fit_without(
     tables: Mapping[str, Table],
     origins: Mapping[str, Sequence[Origin]],
     base: Predictor,
-    settings: Settings,
+    settings: TrainingSettings,
 ) -> Predictor:
     """A predictor that has seen neither some kernels, by key, nor anything of some families of models.
 
@@ -131,31 +131,29 @@ def fit_without(
 
 
 def calibration_cases(
-    cases: Sequence[Measured], issued: Sequence[tuple[Program, Program]], predictor: Predictor
-) -> list[host_costs.Case]:
+    cases: Sequence[MeasuredModel], issued: Sequence[tuple[IssueTrace, IssueTrace]], predictor: Predictor
+) -> list[host_costs.CalibrationCase]:
     """Measured cases with their kernels' predicted times; what many of them issue is predicted once."""
-    distinct = {id(program): program for pair in issued for program in pair}
-    keys = {name: [kernel.key for kernel in program.kernels] for name, program in distinct.items()}
+    distinct = {id(trace): trace for pair in issued for trace in pair}
+    keys = {name: [kernel.key for kernel in trace.kernels] for name, trace in distinct.items()}
     kernels = {
-        key: kernel
-        for name, program in distinct.items()
-        for key, kernel in zip(keys[name], program.kernels, strict=True)
+        key: kernel for name, trace in distinct.items() for key, kernel in zip(keys[name], trace.kernels, strict=True)
     }
     estimates = predictor.predict(list(kernels.values()), [0.5] * len(kernels))
     known = dict(zip(kernels, estimates, strict=True))
-    timed = {name: TimedProgram.of(program, [known[key] for key in keys[name]]) for name, program in distinct.items()}
+    timed = {name: TimedTrace.of(trace, [known[key] for key in keys[name]]) for name, trace in distinct.items()}
     return [
-        host_costs.Case(timed[id(eager)], timed[id(compiled)], case.medians, case.host_speed)
+        host_costs.CalibrationCase(timed[id(eager)], timed[id(compiled)], case.medians, case.host_speed)
         for case, (eager, compiled) in zip(cases, issued, strict=True)
     ]
 
 
 def evaluate_case(
-    case: Measured,
-    known: host_costs.Case,
+    case: MeasuredModel,
+    known: host_costs.CalibrationCase,
     tables: Mapping[str, Mapping[str, float]],
-    others: Discrepancy | None = None,
-    related: Discrepancy | None = None,
+    others: ResidualModel | None = None,
+    related: ResidualModel | None = None,
 ) -> dict[str, Any]:
     """Measured beside predicted: latencies, host and device times in microseconds, speedups.
 
@@ -169,7 +167,7 @@ def evaluate_case(
         others: what models tell that are none of its relatives; None for nothing.
         related: what its relatives tell too; None if nobody asks.
     """
-    others = others or residual_gp.none_found()
+    others = others or residual_gp.no_residuals()
     alone = residuals.timings_there(known, tables)
     untold = residuals.timings_there(replace(known, host_speed=1.0), tables)
     timings, probed = (others.correct(found, known.eager, known.compiled) for found in (untold, alone))
@@ -264,7 +262,7 @@ def score_table(frame: pd.DataFrame, on_cpu: bool = False) -> list[dict[str, Any
     """Scores by mode and set of cases: batch 1 and 32 in float32, other batch sizes, float16, all; and by machine.
 
     Every case is predicted for the host that measured it, as a probe found it; where there are several machines, also
-    for the profile's own host (`UNTOLD`). The first set is also there as the timeline alone has it (`ALONE`), and with
+    for the profile's own host (`UNCALIBRATED`). The first set is also there as the timeline alone has it (`ALONE`), and with
     relatives known (`RELATED`). A case counts once, with the middle of its processes (`merge_processes`), but where
     the host is not told: there every process counts, as hosts differ. The first set is there so too (`SINGLY`). On a
     CPU batch 8 takes the place of 32.
@@ -291,13 +289,13 @@ def score_table(frame: pd.DataFrame, on_cpu: bool = False) -> list[dict[str, Any
         for number, one in enumerate(machines, 1):
             here = common & (frame["environment"] == one)
             sets.append((f"machine {number}: {subsets[0][0]}", here, "probed_speedup"))
-        sets += [(UNTOLD + name, mask, "speedup") for name, mask in subsets]
+        sets += [(UNCALIBRATED + name, mask, "speedup") for name, mask in subsets]
     rows = []
     for mode in MODES:
         for name, mask, predicted in sets:
             chosen = frame[mask]
             if f"measured_speedup/{mode}" in frame and chosen[f"measured_speedup/{mode}"].notna().any():
-                singly = name.startswith((SINGLY, UNTOLD))
+                singly = name.startswith((SINGLY, UNCALIBRATED))
                 counted = chosen if singly else merge_processes(chosen, mode, predicted)
                 rows.append({"mode": mode, "cases_of": name, **score(counted, mode, predicted)})
     return rows

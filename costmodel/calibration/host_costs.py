@@ -18,7 +18,7 @@ from costmodel.timeline import gpu, host_counts
 from costmodel.timeline.cost_tables import LAUNCHES, PRIORS, WALL
 from costmodel.timeline.cpu import BETWEEN, SERIAL_MODES, kernel_counts
 from costmodel.timeline.issue_trace import compile_counts
-from costmodel.timeline.timed_program import TimedProgram
+from costmodel.timeline.timed_trace import TimedTrace
 
 OUTLIER = 0.08
 STRENGTH = {
@@ -33,14 +33,14 @@ STRENGTH = {
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CalibrationCase:
     """One measured model: what it issues with the kernels' times alone, and what was measured, microseconds.
 
     `host_speed` is how fast the host was then, against the sweep's median (its speed drifts); 1 where unknown.
     """
 
-    eager: TimedProgram
-    compiled: TimedProgram
+    eager: TimedTrace
+    compiled: TimedTrace
     measured: Mapping[str, float]
     host_speed: float = 1.0
 
@@ -75,7 +75,7 @@ def ridge(
     return dict(zip(names, (solution * scale).tolist(), strict=True))
 
 
-def fit_tables(cases: Sequence[Case], on_cpu: bool = False) -> dict[str, dict[str, float]]:
+def fit_tables(cases: Sequence[CalibrationCase], on_cpu: bool = False) -> dict[str, dict[str, float]]:
     """Every table of costs that the timeline needs, from measured cases; a CPU's are those of `SERIAL_MODES`."""
     if on_cpu:
         return {table: _fit_serial(cases, way) for way, table in SERIAL_MODES.items()}
@@ -91,32 +91,34 @@ def fit_tables(cases: Sequence[Case], on_cpu: bool = False) -> dict[str, dict[st
     return tables
 
 
-def _fit_serial(cases: Sequence[Case], way: str) -> dict[str, float]:
+def _fit_serial(cases: Sequence[CalibrationCase], way: str) -> dict[str, float]:
     """Factors of kernels and costs between them that a CPU's wall times are sums of."""
     name = SERIAL_MODES[way]
     chosen = [(_issued(case, way), case) for case in cases if f"{way}_us" in case.measured]
-    rows = [kernel_counts(one.program, one.device_us) | BETWEEN[name](one.program) for one, _ in chosen]
+    rows = [kernel_counts(one.trace, one.device_us) | BETWEEN[name](one.trace) for one, _ in chosen]
     return ridge(rows, [case.measured[f"{way}_us"] for _, case in chosen], PRIORS[name], STRENGTH[name])
 
 
-def _issued(case: Case, way: str) -> TimedProgram:
+def _issued(case: CalibrationCase, way: str) -> TimedTrace:
     return case.eager if way == "eager" else case.compiled
 
 
-def _fit_launches(cases: Sequence[Case], way: str) -> dict[str, float]:
+def _fit_launches(cases: Sequence[CalibrationCase], way: str) -> dict[str, float]:
     """What a model's launches take beyond their kernels alone, from the models whose device time was measured."""
     rows, given, target = [], [], []
     for case in cases:
         issued, measured = _issued(case, way), case.measured.get(f"{way}_device_us")
         if measured:
-            rows.append({"launch": sum(kernel.launches for kernel in issued.program.kernels)})
+            rows.append({"launch": sum(kernel.launches for kernel in issued.trace.kernels)})
             given.append(sum(issued.device_us))
             target.append(measured)
     found = ridge(rows, target, LAUNCHES, STRENGTH["launches"], given)
     return {name: float(np.clip(us, 0.0, 1.5)) for name, us in found.items()}
 
 
-def _fit_wall(cases: Sequence[Case], way: str, tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+def _fit_wall(
+    cases: Sequence[CalibrationCase], way: str, tables: Mapping[str, Mapping[str, float]]
+) -> dict[str, float]:
     """The gap between kernels that explains wall times best, host and device times being as measured."""
     queue = gpu.eager_queue if way == "eager" else gpu.default_queue
     known = []
@@ -135,14 +137,14 @@ def _fit_wall(cases: Sequence[Case], way: str, tables: Mapping[str, Mapping[str,
     return {"gap": min(tried)[1]}
 
 
-def _fit_graph(cases: Sequence[Case]) -> dict[str, float]:
+def _fit_graph(cases: Sequence[CalibrationCase]) -> dict[str, float]:
     """What a replay adds to device time, from the cases where both were measured."""
     rows, rest = [], []
     for case in cases:
         wall, device = case.measured.get("graph_us", 0.0), case.measured.get("default_device_us")
-        whole = case.compiled.program.fragments == 1
+        whole = case.compiled.trace.subgraphs == 1
         if whole and wall and device and wall - device > 30.0 and device < 6000.0:
-            rows.append(host_counts.graph_counts(case.compiled.program))
+            rows.append(host_counts.graph_counts(case.compiled.trace))
             rest.append((wall - device) * case.host_speed)
     if len(rows) < 5:
         return dict(PRIORS["graph_host"])
@@ -150,7 +152,7 @@ def _fit_graph(cases: Sequence[Case]) -> dict[str, float]:
 
 
 def fit_compile(
-    cases: Sequence[Case], contended_s: Sequence[float | None], cold_s: Sequence[float | None]
+    cases: Sequence[CalibrationCase], contended_s: Sequence[float | None], cold_s: Sequence[float | None]
 ) -> dict[str, float]:
     """Compile time by cause, microseconds, from many cases compiled at once and a few compiled alone.
 
@@ -162,7 +164,7 @@ def fit_compile(
     known = [(case, busy) for case, busy in zip(cases, contended_s, strict=True) if busy]
     if len(known) < 5:
         return dict(PRIORS["compile"])
-    rows = [compile_counts(case.compiled.program.kernels) for case, _ in known]
+    rows = [compile_counts(case.compiled.trace.kernels) for case, _ in known]
     return ridge(rows, [busy * scale * 1e6 for _, busy in known], PRIORS["compile"], STRENGTH["compile"])
 
 

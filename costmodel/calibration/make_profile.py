@@ -14,23 +14,23 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from costmodel.calibration import evaluation, host_costs, residuals
+from costmodel.calibration.measured_model import COLUMNS, MeasuredModel
+from costmodel.calibration.models_file import machine_probes_us, noise, read_measured, spread, usual_probe_us
 from costmodel.calibration.outliers import unstable
-from costmodel.calibration.record import COLUMNS, Measured
-from costmodel.calibration.records import machine_probes_us, noise, read_measured, spread, usual_probe_us
 from costmodel.errors import DatasetError
 from costmodel.features import OPTIONAL, Roofline
 from costmodel.files import write_whole
 from costmodel.profiles.predictor_file import save_predictor
-from costmodel.profiles.profile import CARD_SCHEMA, PREDICTOR, TOLD, WHOLE_MODELS
+from costmodel.profiles.profile import CALIBRATED, CARD_SCHEMA, PREDICTOR, WHOLE_MODELS
 from costmodel.timeline import cost_tables, residual_gp
-from costmodel.timeline.issue_trace import Program
-from costmodel.timeline.residual_gp import Discrepancy
+from costmodel.timeline.issue_trace import IssueTrace
+from costmodel.timeline.residual_gp import ResidualModel
 from costmodel.training.baselines import BASELINES, cross_validate, score_group
 from costmodel.training.cross_fit import CrossFit, cross_fit
 from costmodel.training.dataset import kernel_of, read_frame
 from costmodel.training.families import FOLDS
 from costmodel.training.folds import Folds, by_family
-from costmodel.training.kernel_models import Settings
+from costmodel.training.kernel_models import TrainingSettings
 from costmodel.training.roofline_fit import fit_roofline
 from costmodel.training.tables import Table, drop, tabulate, trusted
 
@@ -42,7 +42,7 @@ DEFAULT_WIDTHS = {"eager": 0.3, "default": 0.3, "reduce-overhead": 0.3}
 """Half-widths of log latency and log speedup where no whole model was measured."""
 
 
-def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs: int = 2) -> dict[str, Any]:
+def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Say, jobs: int = 2) -> dict[str, Any]:
     """Trains on `units.parquet` and, if it is there, `models.jsonl`; writes the predictor and the card beside them.
 
     Returns:
@@ -66,8 +66,8 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
     tables = {group: drop(table, OPTIONAL) for group, table in everything.items()}
     cases, counts, host = _stable_cases(directory / "models.jsonl", settings.most_cases, say)
     distinct = {case.key: case for case in cases}  # some were measured in several processes
-    programs = Parallel(n_jobs=jobs)(delayed(evaluation.programs)(case, on_cpu) for case in distinct.values())
-    by_key = dict(zip(distinct, programs, strict=True))
+    traces = Parallel(n_jobs=jobs)(delayed(evaluation.issue_traces)(case, on_cpu) for case in distinct.values())
+    by_key = dict(zip(distinct, traces, strict=True))
     issued = [by_key[case.key] for case in cases]
     origins = evaluation.table_origins(kernels, kept["source"].tolist())
     banned = evaluation.banned_kernels(cases, issued)
@@ -102,7 +102,7 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
     return card
 
 
-def _stable_cases(path: Path, most: int, say: Say) -> tuple[list[Measured], dict[str, int], dict[str, Any]]:
+def _stable_cases(path: Path, most: int, say: Say) -> tuple[list[MeasuredModel], dict[str, int], dict[str, Any]]:
     """The whole-model cases to learn from, how many there are, and what the card says of hosts."""
     everything = read_measured(path)[0] if path.exists() else []
     stable = [case for case in everything if not unstable(case)]
@@ -157,13 +157,13 @@ def _score_groups(
 
 def _whole_models(
     directory: Path,
-    cases: Sequence[Measured],
-    issued: Sequence[tuple[Program, Program]],
+    cases: Sequence[MeasuredModel],
+    issued: Sequence[tuple[IssueTrace, IssueTrace]],
     fit: CrossFit,
     on_cpu: bool,
     say: Say,
     jobs: int,
-) -> tuple[dict[str, Any], Discrepancy]:
+) -> tuple[dict[str, Any], ResidualModel]:
     """Costs, intervals and scores from the measured models, and what those tell of others.
 
     Priors, wide intervals and nothing where there are none.
@@ -172,7 +172,7 @@ def _whole_models(
         say("no whole model was measured: host costs are priors, intervals are wide")
         costs = host_costs.fit_tables([], on_cpu) | {"compile": dict(cost_tables.PRIORS["compile"])}
         wide = {"latency": DEFAULT_WIDTHS, "speedup": DEFAULT_WIDTHS}
-        return {"costs": costs, "intervals": wide, "scores": {}}, residual_gp.none_found()
+        return {"costs": costs, "intervals": wide, "scores": {}}, residual_gp.no_residuals()
     known = evaluation.calibration_cases(cases, issued, fit.predictor)
     frame = pd.DataFrame(evaluation.leave_families_out(cases, issued, known, fit.by_fold, on_cpu, jobs))
     frame.to_csv(directory / "validation.csv", index=False, float_format="%.5g")
@@ -192,7 +192,7 @@ def _whole_models(
     )
     card = {
         "costs": costs,
-        "discrepancy": others.describe(),
+        "residual_model": others.describe(),
         "intervals": intervals(frame),
         "scores": {"models": scores, "latency": latencies, "coverage": coverage(frame)},
     }
@@ -203,11 +203,11 @@ def intervals(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
     """Half-widths of log latency and log speedup that hold 90 % of the left-out cases, by mode.
 
     They are of predictions for the profile's own host; where several machines measured, there are also those for the
-    host that each case was measured with (`TOLD`). A mode that was never measured is left out.
+    host that each case was measured with (`CALIBRATED`). A mode that was never measured is left out.
     """
     found = _intervals(frame, "")
     if frame["environment"].nunique() > 1:
-        found |= {name + TOLD: widths for name, widths in _intervals(frame, "probed_").items()}
+        found |= {name + CALIBRATED: widths for name, widths in _intervals(frame, "probed_").items()}
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from costmodel.calibration.record import EAGER_ALONE, HOST_TIMES, PROBES, REPLAYED, WALLS, Measured
+from costmodel.calibration.measured_model import EAGER_ALONE, HOST_TIMES, PROBES, REPLAYED, WALLS, MeasuredModel
 
 UNSTABLE = 1.25
 """A round that took longer than a call's fastest by more was disturbed: it counts neither in scores nor in training. So
@@ -28,7 +28,7 @@ HOST_BOUND = 0.8
 """If the host takes more than this part of a call's latency, it decides how long that is."""
 
 
-def _without_disturbed(cases: Sequence[Measured]) -> list[Measured]:
+def _without_disturbed(cases: Sequence[MeasuredModel]) -> list[MeasuredModel]:
     """The cases but for those of processes that probed their host and never found it nearly as quiet as others did."""
     found: dict[object, list[float]] = {}
     for case in cases:
@@ -38,13 +38,13 @@ def _without_disturbed(cases: Sequence[Measured]) -> list[Measured]:
     return [case for case in cases if PROBES not in case.record or case.record["probe_us"] <= slowest_us[case.session]]
 
 
-def _without_slow(cases: Sequence[Measured]) -> list[Measured]:
+def _without_slow(cases: Sequence[MeasuredModel]) -> list[MeasuredModel]:
     """The cases without the calls that took much longer than on another machine whose host is as fast.
 
     The host was disturbed all along then, or a call was made at an unlucky depth of the stack (`python_stack`), as one
     in ten is that has no room there.
     """
-    alike: dict[tuple[object, ...], list[Measured]] = {}
+    alike: dict[tuple[object, ...], list[MeasuredModel]] = {}
     for case in cases:
         alike.setdefault(case.key, []).append(case)
     found = []
@@ -56,7 +56,7 @@ def _without_slow(cases: Sequence[Measured]) -> list[Measured]:
     return found
 
 
-def _slow(case: Measured, name: str, alike: Sequence[Measured]) -> bool:
+def _slow(case: MeasuredModel, name: str, alike: Sequence[MeasuredModel]) -> bool:
     """Whether a call took much longer than elsewhere; at equal speed of the hosts, where the host decides."""
     others = [other for other in alike if name in other.medians]
     by_host = any(_host_bound(other, name) for other in others)
@@ -64,7 +64,7 @@ def _slow(case: Measured, name: str, alike: Sequence[Measured]) -> bool:
     return took[0] > UNSTABLE * min(took)
 
 
-def _host_bound(case: Measured, name: str) -> bool:
+def _host_bound(case: MeasuredModel, name: str) -> bool:
     """Whether the host decided how long a call took; a graph's replay it hardly does."""
     if name == WALLS[REPLAYED]:
         return False
@@ -72,7 +72,7 @@ def _host_bound(case: Measured, name: str) -> bool:
     return name in HOST_TIMES.values() or case.medians.get(host, 0.0) > HOST_BOUND * case.medians[name]
 
 
-def _without(case: Measured, modes: Collection[str], names: Collection[str]) -> Measured:
+def _without(case: MeasuredModel, modes: Collection[str], names: Collection[str]) -> MeasuredModel:
     """A case as if some modes and some calls of it had not been timed."""
     gone = {*names, *(name for mode in modes for name in (WALLS[mode], f"eager_us/{mode}"))}
     beside = {"eager_us"} if _eager_us(case.medians) else set()  # is told anew by the modes that are left
@@ -138,7 +138,7 @@ def _near(rounds: Sequence[float], alike: Sequence[float]) -> list[float]:
     return [us for us in rounds if us <= UNSTABLE * min(alike)]
 
 
-def unstable(case: Measured) -> bool:
+def unstable(case: MeasuredModel) -> bool:
     """Whether it was timed, and the host was disturbed in every mode."""
     latency_us = case.record.get("latency_us", {})
     steady = _undisturbed(latency_us, case.record.get("disturbed", ())) or _eager_alone_us(latency_us)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.predictor.network import Array, scaled
-from costmodel.timeline.residual_gp import Discrepancy, Process, squares
+from costmodel.timeline.residual_gp import GaussianProcess, ResidualModel, squares
 
 LEAST_MODELS = 30
 """Fewer measured cases of a mode tell nothing of others."""
@@ -65,7 +65,7 @@ def _middle(logs: npt.NDArray[np.float64]) -> float:
     return float(np.median(known)) if len(known) else math.nan
 
 
-def fit(cases: Unexplained) -> Discrepancy:
+def fit(cases: Unexplained) -> ResidualModel:
     """The discrepancy that makes the cases likeliest; modes of fewer than LEAST_MODELS cases are left as they are.
 
     Hyperparameters are those of the largest marginal likelihood (Rasmussen and Williams, "Gaussian Processes for
@@ -76,7 +76,7 @@ def fit(cases: Unexplained) -> Discrepancy:
     return condition(cases, {mode: process for mode, process in found.items() if process is not None})
 
 
-def _likeliest(cases: Unexplained, logs: npt.NDArray[np.float64]) -> Process | None:
+def _likeliest(cases: Unexplained, logs: npt.NDArray[np.float64]) -> GaussianProcess | None:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -89,10 +89,12 @@ def _likeliest(cases: Unexplained, logs: npt.NDArray[np.float64]) -> Process | N
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # at a bound there is nothing to learn
         kernel = GaussianProcessRegressor(start, alpha=0.0).fit(x, logs[known]).kernel_
-    return Process(math.sqrt(kernel.k1.k1.constant_value), kernel.k1.k2.length_scale, math.sqrt(kernel.k2.noise_level))
+    return GaussianProcess(
+        math.sqrt(kernel.k1.k1.constant_value), kernel.k1.k2.length_scale, math.sqrt(kernel.k2.noise_level)
+    )
 
 
-def condition(cases: Unexplained, processes: Mapping[str, Process]) -> Discrepancy:
+def condition(cases: Unexplained, processes: Mapping[str, GaussianProcess]) -> ResidualModel:
     """The processes, given what was measured of the cases.
 
     Args:
@@ -110,4 +112,4 @@ def condition(cases: Unexplained, processes: Mapping[str, Process]) -> Discrepan
         weights = np.zeros(len(models), dtype=np.float32)
         weights[known] = np.linalg.solve(covariance, cases.logs[mode][known])
         conditioned[mode] = replace(process, weights=weights)
-    return Discrepancy(mean, scale, models, conditioned)
+    return ResidualModel(mean, scale, models, conditioned)

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.calibration import host_costs, residual_fit
-from costmodel.calibration.record import COLUMNS, Measured
+from costmodel.calibration.measured_model import COLUMNS, MeasuredModel
 from costmodel.calibration.residual_fit import Unexplained
 from costmodel.profiles.profile import at_speed
 from costmodel.timeline import gpu, queue, residual_gp
-from costmodel.timeline.residual_gp import Discrepancy
+from costmodel.timeline.residual_gp import ResidualModel
 
 Tables = Mapping[str, Mapping[str, float]]
 
@@ -33,13 +33,13 @@ class Fitted:
     """
 
     costs: dict[str, dict[str, float]]
-    others: Discrepancy
+    others: ResidualModel
     unexplained: Unexplained
 
 
 def fit(
-    cases: Sequence[Measured],
-    known: Sequence[host_costs.Case],
+    cases: Sequence[MeasuredModel],
+    known: Sequence[host_costs.CalibrationCase],
     learns: npt.NDArray[np.bool_],
     on_cpu: bool = False,
 ) -> Fitted:
@@ -56,7 +56,7 @@ def fit(
     return Fitted(costs, residual_fit.fit(left.take(learns)), left)
 
 
-def timings_there(case: host_costs.Case, tables: Tables) -> dict[str, queue.Timing]:
+def timings_there(case: host_costs.CalibrationCase, tables: Tables) -> dict[str, queue.Timing]:
     """A measured case's predicted times in every mode on the host that measured it, without residuals."""
     return gpu.timings(case.eager, case.compiled, tables_at(tables, case.host_speed))
 
@@ -66,7 +66,9 @@ def tables_at(tables: Tables, host_speed: float) -> dict[str, Mapping[str, float
     return {name: at_speed(name, table, host_speed) for name, table in tables.items()}
 
 
-def unexplained(cases: Sequence[Measured], known: Sequence[host_costs.Case], tables: Tables) -> Unexplained:
+def unexplained(
+    cases: Sequence[MeasuredModel], known: Sequence[host_costs.CalibrationCase], tables: Tables
+) -> Unexplained:
     """Logarithms of measured over predicted latency, each case predicted for the host that measured it."""
     properties, logs = [], []
     for case, one in zip(cases, known, strict=True):

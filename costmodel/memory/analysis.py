@@ -27,7 +27,7 @@ from costmodel.memory.workspace import (
 )
 from costmodel.profiles.profile import Profile, load_profile, resolve_default
 from costmodel.report.types import Unsupported
-from costmodel.timeline.issue_trace import eager_program, layout_of, main_input
+from costmodel.timeline.issue_trace import eager_trace, layout_of, main_input
 
 if TYPE_CHECKING:
     from torch import nn
@@ -174,7 +174,7 @@ def operator_times(graph: Graph, profile: Profile) -> Mapping[str, float]:
     Raises:
         ProfileError: the profile's predictor is damaged or of another version.
     """
-    program = eager_program(graph)
+    program = eager_trace(graph)
     estimates = profile.predictor.predict(program.kernels, program.positions)
     return {kernel.ops[0]: estimate.us for kernel, estimate in zip(program.kernels, estimates, strict=True)}
 

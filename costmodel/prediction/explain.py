@@ -17,7 +17,7 @@ from costmodel.prediction.recompilation import recompilations
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.profile import Profile
 from costmodel.report.types import ModePrediction, Reason, Report
-from costmodel.timeline.issue_trace import Program, compiled_program, eager_program, origin_of
+from costmodel.timeline.issue_trace import IssueTrace, compiled_trace, eager_trace, origin_of
 
 if TYPE_CHECKING:
     from costmodel.capture.frontends import Fragment
@@ -46,8 +46,8 @@ def explain(
         shapes: of its main input that the model will meet after the first.
         fragments: what torch.compile compiles by itself, where Dynamo has said so.
     """
-    eager, compiled = eager_program(graph, profile.on_cpu), compiled_program(graph, profile.on_cpu)
-    before, after = (profile.predictor.predict(program.kernels, program.positions) for program in (eager, compiled))
+    eager, compiled = eager_trace(graph, profile.on_cpu), compiled_trace(graph, profile.on_cpu)
+    before, after = (profile.predictor.predict(trace.kernels, trace.positions) for trace in (eager, compiled))
     return (
         *_bounds(report.modes, profile.on_cpu),
         *_breaks(graph),
@@ -98,7 +98,7 @@ def _fragments(fragments: Sequence[Fragment]) -> list[Reason]:
     ]
 
 
-def _fallbacks(compiled: Program, estimates: Sequence[Estimate]) -> list[Reason]:
+def _fallbacks(compiled: IssueTrace, estimates: Sequence[Estimate]) -> list[Reason]:
     """Library calls that Inductor makes not for speed, but because it generates no code for the operator."""
     found: dict[str, list[float]] = {}
     for kernel, estimate in zip(compiled.kernels, estimates, strict=True):
@@ -157,8 +157,8 @@ class _Loss:
 
 def _losses(
     graph: Graph,
-    eager: Program,
-    compiled: Program,
+    eager: IssueTrace,
+    compiled: IssueTrace,
     eager_us: Sequence[Estimate],
     compiled_us: Sequence[Estimate],
     profile: Profile,

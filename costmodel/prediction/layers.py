@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from costmodel.ir import Graph, Op, operators
 from costmodel.ir.op_table import Role
 from costmodel.kernels.kernel import Kernel
-from costmodel.timeline.issue_trace import compiled_program, origin_of
+from costmodel.timeline.issue_trace import compiled_trace, origin_of
 
 _NAMED_LIKE_CONCAT = "batch_norm"
 """Pointwise, but what users call the layer: of a concatenation and a batch norm the later one names the unit."""
@@ -44,7 +44,7 @@ class Unit:
 
 def find_units(graph: Graph) -> tuple[Unit, ...]:
     """The units of a captured graph, in execution order."""
-    return group_units(graph, compiled_program(graph).kernels)
+    return group_units(graph, compiled_trace(graph).kernels)
 
 
 def group_units(graph: Graph, kernels: Sequence[Kernel]) -> tuple[Unit, ...]:
@@ -56,7 +56,7 @@ def group_units(graph: Graph, kernels: Sequence[Kernel]) -> tuple[Unit, ...]:
 
     Args:
         graph: the captured graph.
-        kernels: `compiled_program(graph).kernels`.
+        kernels: `compiled_trace(graph).kernels`.
     """
     if not kernels:
         return ()

@@ -23,16 +23,16 @@ from costmodel.report.types import LayerPrediction, ModePrediction, Report, Unsu
 from costmodel.timeline import gpu, host_counts, queue
 from costmodel.timeline.cost_tables import COSTS, CPU_COSTS
 from costmodel.timeline.issue_trace import (
-    Program,
+    IssueTrace,
     compile_counts,
-    compiled_program,
-    eager_program,
-    fragments_of,
+    compiled_trace,
+    eager_trace,
     layout_of,
     main_input,
     origin_of,
+    subgraph_count,
 )
-from costmodel.timeline.timed_program import TimedProgram
+from costmodel.timeline.timed_trace import TimedTrace
 
 if TYPE_CHECKING:
     from torch import nn
@@ -95,7 +95,7 @@ def predict(
 
     profile = load_profile(resolve_default()[0] if hardware is None else hardware)
     chosen = resolve_host(None if host is None else str(host), profile)
-    profile = replace(profile, host_speed=chosen.speed, host_told=host is not None)
+    profile = replace(profile, host_speed=chosen.speed, host_calibrated=host is not None)
     name = model_name or type(module).__name__
     cuts: tuple[Break, ...] = ()
     fragments: tuple[Fragment, ...] = ()
@@ -137,7 +137,7 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
         CaptureError: the graph has no operator that computes anything.
         ProfileError: the profile is damaged or of another version.
     """
-    eager, compiled = eager_program(graph, profile.on_cpu), compiled_program(graph, profile.on_cpu)
+    eager, compiled = eager_trace(graph, profile.on_cpu), compiled_trace(graph, profile.on_cpu)
     if not eager.kernels:
         raise CaptureError(f"{graph.name}: the model has no operator to run, so there is nothing to predict")
     needed = CPU_COSTS if profile.on_cpu else COSTS
@@ -177,16 +177,16 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
 
 def _modes(
     graph: Graph,
-    eager: Program,
-    compiled: Program,
+    eager: IssueTrace,
+    compiled: IssueTrace,
     eager_kernels: Sequence[Estimate],
     compiled_kernels: Sequence[Estimate],
     tables: Mapping[str, Mapping[str, float]],
     profile: Profile,
     unknown: float,
 ) -> dict[str, ModePrediction]:
-    timed = TimedProgram.of(eager, eager_kernels), TimedProgram.of(compiled, compiled_kernels)
-    timings = profile.discrepancy.correct(gpu.timings(*timed, tables), *timed)
+    timed = TimedTrace.of(eager, eager_kernels), TimedTrace.of(compiled, compiled_kernels)
+    timings = profile.residual_model.correct(gpu.timings(*timed, tables), *timed)
     _check_timings(timings, profile)
     latency_widths, speedup_widths = profile.intervals("latency"), profile.intervals("speedup")
     if "eager" not in latency_widths:
@@ -238,8 +238,8 @@ def _range_width(*groups: Sequence[Estimate]) -> float:
 
 def _layers(
     graph: Graph,
-    eager: Program,
-    compiled: Program,
+    eager: IssueTrace,
+    compiled: IssueTrace,
     eager_kernels: Sequence[Estimate],
     compiled_kernels: Sequence[Estimate],
 ) -> tuple[LayerPrediction, ...]:
@@ -319,7 +319,7 @@ def _warnings(graph: Graph, estimates: Sequence[Estimate]) -> tuple[str, ...]:
         found.append(f"results whose size depends on data are counted at their largest: {', '.join(sizes)}")
     cuts = [item for item in graph.breaks if item.kind == "cut"]
     if cuts:
-        pieces = f"{len(cuts)} places, into {fragments_of(graph)} graphs or so"
+        pieces = f"{len(cuts)} places, into {subgraph_count(graph)} graphs or so"
         found.append(f"torch.compile cuts the graph at {pieces}; what that costs beyond entering each is in no figure")
     if len(cuts) < len(graph.breaks):
         found.append("torch.compile breaks the graph where data decides; what that costs is in no figure")

@@ -10,7 +10,7 @@ import numpy as np
 from costmodel.errors import ProfileError
 from costmodel.features import OPTIONAL
 from costmodel.predictor.neighbours import STEP32, distances, places_of, portions, recall, usual, weigh
-from costmodel.predictor.network import Array, Network, Steps, scaled
+from costmodel.predictor.network import Array, NeuralNetwork, Steps, scaled
 from costmodel.predictor.trees import Trees
 
 TREES_SHARE = 0.4
@@ -68,7 +68,7 @@ class GroupModel:
     names: tuple[str, ...]
     mean: Array
     scale: Array
-    networks: tuple[Network, ...]
+    networks: tuple[NeuralNetwork, ...]
     memory: Steps
     residual: Array
     reach: float

@@ -15,7 +15,7 @@ OUTLYING = 6.0
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class NeuralNetwork:
     """A multilayer perceptron with rectified linear units: weights[i] is (inputs, outputs), biases[i] (outputs,)."""
 
     weights: tuple[Array, ...]

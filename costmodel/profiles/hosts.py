@@ -86,7 +86,7 @@ def speed_of(probe_us: float, profile: Profile) -> float:
     Raises:
         ProfileError: the profile does not tell how long the probe took on its own host.
     """
-    own = profile.facts.host.probe_us
+    own = profile.summary.host.probe_us
     if own is None:
         raise ProfileError(f"{profile.path / 'card.json'}: its host's speed is not told; train the profile again")
     speed = own / probe_us
@@ -98,7 +98,7 @@ def speed_of(probe_us: float, profile: Profile) -> float:
 
 
 def _own_name(profile: Profile) -> str:
-    machines = profile.facts.host.machines_us
+    machines = profile.summary.host.machines_us
     if len(machines) > 1:
         return f"the middle one of {len(machines)} machines"
     taken_on = profile.environment

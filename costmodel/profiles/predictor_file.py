@@ -15,7 +15,7 @@ from costmodel.errors import ProfileError
 from costmodel.features import Roofline
 from costmodel.predictor.group_model import TREES_SHARE, GroupModel, none_measured
 from costmodel.predictor.neighbours import in_steps
-from costmodel.predictor.network import OUTLYING, Array, Network, Steps
+from costmodel.predictor.network import OUTLYING, Array, NeuralNetwork, Steps
 from costmodel.predictor.predictor import Predictor
 from costmodel.predictor.trees import Trees
 from costmodel.records import convert
@@ -182,7 +182,7 @@ def _parse_trees(prefix: str, tensors: Mapping[str, Any], width: int) -> Trees |
     return Trees(number=tensors[f"{prefix}/{NUMBER}"], **places).verify(width)
 
 
-def _parse_network(prefix: str, tensors: Mapping[str, Array]) -> Network:
+def _parse_network(prefix: str, tensors: Mapping[str, Array]) -> NeuralNetwork:
     weights: list[Array] = []
     biases: list[Array] = []
     while f"{prefix}/{len(weights)}/weight" in tensors:
@@ -193,4 +193,4 @@ def _parse_network(prefix: str, tensors: Mapping[str, Array]) -> Network:
     biases_fit = all(bias.shape == weight.shape[1:] for weight, bias in zip(weights, biases, strict=True))
     if not weights or not widths_fit or not biases_fit:
         raise ProfileError(f"the layers of network {prefix} do not fit together")
-    return Network(tuple(weights), tuple(biases))
+    return NeuralNetwork(tuple(weights), tuple(biases))

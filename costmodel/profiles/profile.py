@@ -24,7 +24,7 @@ from costmodel.errors import ProfileError, UnknownHardwareError
 from costmodel.predictor.predictor import Predictor
 from costmodel.profiles.predictor_file import load_predictor
 from costmodel.records import Duration, Format, Shallow, Text
-from costmodel.timeline.residual_gp import Discrepancy, none_found
+from costmodel.timeline.residual_gp import ResidualModel, no_residuals
 
 CARD_SCHEMA = 1
 PREDICTOR, WHOLE_MODELS = "predictor.safetensors", "whole_models.safetensors"
@@ -33,7 +33,7 @@ DEFAULT = "nvidia-h200"
 HOST_COSTS = frozenset({"eager_host", "default_host", "graph_host", "compile"})
 """Tables of costs that are the host's; the rest is the device's, or relative to these."""
 
-TOLD = "_told"
+CALIBRATED = "_calibrated"
 """Ends the names of intervals for a host whose speed is known."""
 Cost = Annotated[float, Meta(ge=-1e8, le=1e8)]
 """A fitted coefficient, microseconds or a factor; one of several may be negative, as their sum is what was measured."""
@@ -43,7 +43,7 @@ HalfWidth = Annotated[float, Meta(ge=0, le=20)]
 """Of the prediction interval of a logarithm: at most a factor of 10^8."""
 
 
-class HostFacts(msgspec.Struct, frozen=True):
+class HostSummary(msgspec.Struct, frozen=True):
     """Speed of the hosts that a profile was measured on; empty for a CPU's profile.
 
     Attributes:
@@ -70,7 +70,7 @@ class CostTables(msgspec.Struct, frozen=True):
     compile: dict[str, Cost] = {}
 
 
-class Card(msgspec.Struct, frozen=True):
+class ProfileSummary(msgspec.Struct, frozen=True):
     """The fields of a card that predictions use; others are only shown.
 
     Attributes:
@@ -87,14 +87,14 @@ class Card(msgspec.Struct, frozen=True):
     environment: dict[str, Text] = {}
     predictor_sha256: Text = ""
     whole_models_sha256: Text | msgspec.UnsetType = msgspec.UNSET
-    host: HostFacts = HostFacts()
+    host: HostSummary = HostSummary()
     costs: CostTables = CostTables()
     intervals: dict[str, dict[str, HalfWidth]] = {}
 
 
 SHOWN = Format(dict[str, Shallow], "a card", ProfileError, "train the profile again", (CARD_SCHEMA,), 16 << 20)
 """A card as it is shown, whatever is in it."""
-USED = Format(Card, "a card", ProfileError, "train the profile again", (CARD_SCHEMA,))
+USED = Format(ProfileSummary, "a card", ProfileError, "train the profile again", (CARD_SCHEMA,))
 """A card as it is used."""
 
 
@@ -107,17 +107,17 @@ class Profile:
         path: the folder that it lies in.
         card: what its card says.
         host_speed: of the host that is predicted for, against the profile's own; its costs are scaled by it.
-        host_told: whether that is known of the host, and not only the best guess.
+        host_calibrated: whether that is known of the host, and not only the best guess.
     """
 
     name: str
     path: Path
     card: Mapping[str, Any]
     host_speed: float = 1.0
-    host_told: bool = False
+    host_calibrated: bool = False
 
     @cached_property
-    def facts(self) -> Card:
+    def summary(self) -> ProfileSummary:
         """The fields of the card that predictions use.
 
         Raises:
@@ -132,17 +132,17 @@ class Profile:
         Raises:
             ProfileError: its file is not the one that the card was written with, or is damaged.
         """
-        return load_predictor(self.path / PREDICTOR, self.facts.predictor_sha256)
+        return load_predictor(self.path / PREDICTOR, self.summary.predictor_sha256)
 
     @cached_property
-    def discrepancy(self) -> Discrepancy:
+    def residual_model(self) -> ResidualModel:
         """What measured models tell of others; nothing in profiles that were made before this was learnt.
 
         Raises:
             ProfileError: its file is not the one that the card was written with, or is damaged.
         """
-        sha256 = self.facts.whole_models_sha256
-        return none_found() if sha256 is msgspec.UNSET else Discrepancy.load(self.path / WHOLE_MODELS, sha256)
+        sha256 = self.summary.whole_models_sha256
+        return no_residuals() if sha256 is msgspec.UNSET else ResidualModel.load(self.path / WHOLE_MODELS, sha256)
 
     def using(self, predictor: Predictor) -> Profile:
         """The profile with another predictor in place of its own."""
@@ -153,7 +153,7 @@ class Profile:
     @property
     def environment(self) -> Mapping[str, str]:
         """What the profile was measured in; empty if its card does not tell."""
-        return self.facts.environment
+        return self.summary.environment
 
     @property
     def on_cpu(self) -> bool:
@@ -171,7 +171,7 @@ class Profile:
         Raises:
             ProfileError: the card has no such table, or one that lacks a cost that is needed.
         """
-        table: Mapping[str, float] = getattr(self.facts.costs, name, {})
+        table: Mapping[str, float] = getattr(self.summary.costs, name, {})
         if not table:
             raise self._lacks(f"no usable costs {name!r}")
         if missing := [cost for cost in needed if cost not in table]:
@@ -186,8 +186,8 @@ class Profile:
         Raises:
             ProfileError: the card has no such table.
         """
-        found = self.facts.intervals
-        table = found.get(name + TOLD if self.host_told and name + TOLD in found else name)
+        found = self.summary.intervals
+        table = found.get(name + CALIBRATED if self.host_calibrated and name + CALIBRATED in found else name)
         if not table:
             raise self._lacks(f"no usable intervals {name!r}")
         return table
@@ -248,7 +248,7 @@ def load_profile(name: str) -> Profile:
     file = path / "card.json"
     card = SHOWN.check(SHOWN.load(file), str(file))
     profile = Profile(name, path, card)
-    _ = profile.facts  # a damaged card is refused here, not in the middle of a prediction
+    _ = profile.summary  # a damaged card is refused here, not in the middle of a prediction
     return profile
 
 

@@ -16,7 +16,7 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
         "kinds": 0.005,
         "calls": 0.03,
         "convolution": -4.0,
-        "product": -4.0,
+        "matmul": -4.0,
         "view": 2.5,
         "view_again": -2.4,
         "idle": 2.5,
@@ -26,7 +26,7 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
     },
     "default_host": {
         "dispatch": 0.85,
-        "product": 18.0,
+        "matmul": 18.0,
         "triton": 7.0,
         "distinct": 2.0,
         "output": 3.0,

@@ -16,7 +16,7 @@ from costmodel.kernels.kernel import Kernel, grouping
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class IssueTrace:
     """One way of running a model.
 
     Attributes:
@@ -27,7 +27,7 @@ class Program:
         parameters: tensors that a compiled call checks and passes (parameters and buffers).
         checked_modules: modules that a compiled call checks one by one; 0 where nothing is compiled.
         footprint: bytes that every pass comes back to: parameters, inputs, and the memory that results take turns in.
-        fragments: into how many graphs the pass was cut, each of which is entered by itself.
+        subgraphs: into how many graphs the pass was cut, each of which is entered by itself.
         views_again: how often a view leads to a further kernel: isolated, each kernel makes all that lead to it.
     """
 
@@ -38,31 +38,33 @@ class Program:
     parameters: int
     footprint: int
     checked_modules: int = 0
-    fragments: int = 1
+    subgraphs: int = 1
     views_again: int = 0
 
 
-def eager_program(graph: Graph, on_cpu: bool = False) -> Program:
+def eager_trace(graph: Graph, on_cpu: bool = False) -> IssueTrace:
     """Operator after operator, as written."""
     issued = as_issued(graph, on_cpu)
-    program = _program(graph, kernels_of(issued), count_views(graph), graph.calls)
-    made = sum(count_views(kernel.graph) for kernel in program.kernels)
-    return replace(program, views_again=max(0, made - count_views(issued)))
+    trace = _program(graph, kernels_of(issued), count_views(graph), graph.calls)
+    made = sum(count_views(kernel.graph) for kernel in trace.kernels)
+    return replace(trace, views_again=max(0, made - count_views(issued)))
 
 
-def compiled_program(graph: Graph, on_cpu: bool = False) -> Program:
+def compiled_trace(graph: Graph, on_cpu: bool = False) -> IssueTrace:
     """As `torch.compile` runs it."""
     whole = _program(graph, compiled_kernels(graph, on_cpu), 0, Calls(), graph.checked_modules)
-    return replace(whole, fragments=fragments_of(graph))
+    return replace(whole, subgraphs=subgraph_count(graph))
 
 
-def _program(graph: Graph, kernels: tuple[Kernel, ...], views: int, calls: Calls, checked_modules: int = 0) -> Program:
+def _program(
+    graph: Graph, kernels: tuple[Kernel, ...], views: int, calls: Calls, checked_modules: int = 0
+) -> IssueTrace:
     params = [value for value in graph.values if value.role == "param"]
     places, footprint = positions(graph, kernels), footprint_of(graph)
-    return Program(kernels, places, views, calls, len(params), footprint, checked_modules)
+    return IssueTrace(kernels, places, views, calls, len(params), footprint, checked_modules)
 
 
-def fragments_of(graph: Graph) -> int:
+def subgraph_count(graph: Graph) -> int:
     """Into how many graphs torch.compile is taken to cut a pass; 1 for a whole one.
 
     It goes on in a new graph after every cut, in the module whose call was cut and in all that it was called from: none

@@ -21,7 +21,7 @@ from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.network import OUTLYING, Array, scaled
 from costmodel.tensor_file import Tensors, finite_float32, read_tensors, write_tensors
 from costmodel.timeline.queue import Timing
-from costmodel.timeline.timed_program import TimedProgram
+from costmodel.timeline.timed_trace import TimedTrace
 
 FARTHEST = 0.5
 """No logarithm of a latency is corrected by more, whatever a file says."""
@@ -46,7 +46,7 @@ EARLIER = 13
 """So many of them had files of earlier versions: their models count as having nothing of the others."""
 
 
-def properties_of(eager: TimedProgram, compiled: TimedProgram) -> Array:
+def properties_of(eager: TimedTrace, compiled: TimedTrace) -> Array:
     """A model's PROPERTIES, (properties,): logarithms, but for two shares.
 
     The number of eager calls; what calls take the host over what they take the device, eager and compiled; kinds of
@@ -61,18 +61,18 @@ def properties_of(eager: TimedProgram, compiled: TimedProgram) -> Array:
         eager: what is issued eagerly.
         compiled: what compiled code issues.
     """
-    program, calls = eager.program, max(1, len(eager.program.kernels))
+    trace, calls = eager.trace, max(1, len(eager.trace.kernels))
     shares = [sum(one.host_us) / max(LEAST_US, sum(one.device_us)) for one in (eager, compiled)]
-    counts = program.views, program.calls.modules, program.calls.queries, compiled.program.parameters
+    counts = trace.views, trace.calls.modules, trace.calls.queries, compiled.trace.parameters
     each = [(1 + count) / calls for count in counts]
     device_us = sum(eager.device_us) / calls
     whole_us = max(LEAST_US, sum(compiled.device_us))
-    kernels = list(zip(compiled.program.kernels, compiled.device_us, strict=True))
+    kernels = list(zip(compiled.trace.kernels, compiled.device_us, strict=True))
     concentration = sum((us / whole_us) ** 2 for _, us in kernels)
     fused = sum(us for kernel, us in kernels if kernel.backend == "triton") / whole_us
     half = sum(us for kernel, us in kernels if kernel.backend != "triton" and in_half(kernel)) / whole_us
     before = calls, *shares, eager.kinds, eager.classes, *each, device_us, concentration
-    logs = [math.log(max(LEAST_US, amount)) for amount in (*before, program.footprint)]
+    logs = [math.log(max(LEAST_US, amount)) for amount in (*before, trace.footprint)]
     return np.array([*logs[:-1], fused, logs[-1], half], dtype=np.float32)
 
 
@@ -86,7 +86,7 @@ LEAST_US = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class GaussianProcess:
     """A Gaussian process over models: the covariance of two is sd^2 exp(-distance^2 / (2 length^2)).
 
     Attributes:
@@ -111,7 +111,7 @@ class Process:
 
 
 @dataclass(frozen=True)
-class Discrepancy:
+class ResidualModel:
     """What measured models tell of others beyond the timeline, by mode; a mode without a process is left as it is.
 
     Attributes:
@@ -123,9 +123,9 @@ class Discrepancy:
     mean: Array
     scale: Array
     models: Array
-    processes: Mapping[str, Process]
+    processes: Mapping[str, GaussianProcess]
 
-    def correct(self, timings: Mapping[str, Timing], eager: TimedProgram, compiled: TimedProgram) -> dict[str, Timing]:
+    def correct(self, timings: Mapping[str, Timing], eager: TimedTrace, compiled: TimedTrace) -> dict[str, Timing]:
         """What a call takes in every mode, corrected by what measured models like this one took; microseconds.
 
         Host and device time are multiplied as the latency is: which of them is off nobody can tell from a latency.
@@ -153,7 +153,7 @@ class Discrepancy:
         return write_tensors(path, tensors, {"properties": PROPERTIES})
 
     @classmethod
-    def load(cls, path: Path, sha256: str | None = None) -> Discrepancy:
+    def load(cls, path: Path, sha256: str | None = None) -> ResidualModel:
         """Reads what `save` wrote; nothing in it is executed.
 
         Raises:
@@ -162,7 +162,7 @@ class Discrepancy:
         return read_tensors(path, "whole-model", cls._parse, sha256)
 
     @classmethod
-    def _parse(cls, about: Mapping[str, object], loaded: Tensors) -> Discrepancy:
+    def _parse(cls, about: Mapping[str, object], loaded: Tensors) -> ResidualModel:
         if about["properties"] not in (list(PROPERTIES), list(PROPERTIES[:EARLIER])):
             raise ProfileError("whole models are told apart by other properties than this version's; train it again")
         tensors = {name: finite_float32(name, tensor, *_possible(name)) for name, tensor in loaded.items()}
@@ -175,7 +175,7 @@ class Discrepancy:
         processes = {}
         for mode in modes:
             sd, length, noise = (float(value) for value in tensors[f"{mode}/kernel"])
-            processes[mode] = Process(sd, length, noise, tensors[f"{mode}/weights"])
+            processes[mode] = GaussianProcess(sd, length, noise, tensors[f"{mode}/weights"])
         width = (len(PROPERTIES),)
         fit = mean.shape == scale.shape == models.shape[1:] == width
         if not fit or any(one.weights.shape != models.shape[:1] for one in processes.values()):
@@ -195,7 +195,7 @@ def squares(x: Array, models: Array) -> Array:
     return np.asarray(((x[:, None] - models[None]) ** 2).sum(-1))
 
 
-def none_found() -> Discrepancy:
+def no_residuals() -> ResidualModel:
     """Nothing known: the timeline as it is."""
     empty = np.zeros(len(PROPERTIES), dtype=np.float32)
-    return Discrepancy(empty, np.ones_like(empty), np.zeros((0, len(PROPERTIES)), dtype=np.float32), {})
+    return ResidualModel(empty, np.ones_like(empty), np.zeros((0, len(PROPERTIES)), dtype=np.float32), {})

@@ -9,7 +9,7 @@ import numpy as np
 from costmodel.predictor.neighbours import distances, portions
 from costmodel.predictor.network import Array, scaled
 from costmodel.training.folds import Folds, Rows
-from costmodel.training.kernel_models import Settings, fit_group, moments
+from costmodel.training.kernel_models import TrainingSettings, fit_group, moments
 from costmodel.training.tables import Table
 
 Predict = Callable[[Table], Array]
@@ -33,7 +33,7 @@ def _predicted(table: Table, fit: Fit, learns: Rows, tested: Rows) -> Array:
     return fit(table.take(learns))(table.take(tested))
 
 
-def network_fit(settings: Settings) -> Fit:
+def network_fit(settings: TrainingSettings) -> Fit:
     """The product's own way: networks and trees, corrected by the measured neighbours."""
 
     def fit(table: Table) -> Predict:

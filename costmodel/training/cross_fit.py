@@ -18,7 +18,7 @@ from costmodel.predictor.group_model import GroupModel, none_measured
 from costmodel.predictor.network import Array, scaled
 from costmodel.predictor.predictor import Predictor
 from costmodel.training.folds import Folds
-from costmodel.training.kernel_models import Settings, assemble, moments, train_networks
+from costmodel.training.kernel_models import TrainingSettings, assemble, moments, train_networks
 from costmodel.training.tables import Table
 
 
@@ -44,7 +44,7 @@ def cross_fit(
     folds: Mapping[str, Folds],
     roofline: Roofline,
     multiprocessors: int,
-    settings: Settings,
+    settings: TrainingSettings,
     jobs: int,
 ) -> CrossFit:
     """Trains the networks and grows the trees of every group and fold, `jobs` at once.
@@ -82,7 +82,7 @@ def cross_fit(
 
 
 def _fit_fold(
-    table: Table, folds: Folds, fold: int, mean: Array, scale: Array, settings: Settings
+    table: Table, folds: Folds, fold: int, mean: Array, scale: Array, settings: TrainingSettings
 ) -> tuple[GroupModel, Array, Array]:
     """The predictor of one group and fold, and what it and its networks alone say of the rows that the fold tests."""
     learnt = table.take(folds.learns[fold])

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from costmodel.predictor.group_model import GroupModel, host_us_of, none_measured, size_of
 from costmodel.predictor.neighbours import distances, in_steps, places_of
-from costmodel.predictor.network import Array, Network, scaled
+from costmodel.predictor.network import Array, NeuralNetwork, scaled
 from costmodel.training.boosted_trees import grow_device_trees, grow_host_trees
 from costmodel.training.tables import Table
 
@@ -23,7 +23,7 @@ EDGES_US = (4.0, 10.0, 40.0, 200.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TrainingSettings:
     """How networks and trees are trained; chosen by cross-validation on shape groups.
 
     `ensemble` is how many networks learn from the same rows, `trees` how many boosted trees do; `trees_share` is what
@@ -52,12 +52,12 @@ class Settings:
         return tuple(stage for stage in (*stages, (self.learning_rate / 25, last)) if stage[1])
 
 
-THOROUGH = Settings(epochs=60, ensemble=4, trees=400, most_cases=10**6)
+THOROUGH = TrainingSettings(epochs=60, ensemble=4, trees=400, most_cases=10**6)
 """For a profile that ships: some ten times the work of the default. Four networks of 60 epochs tell shapes that none of
 them saw 4 % better than two of 80."""
 
 
-def train_network(x: Array, y: Array, settings: Settings, seed: int) -> Network:
+def train_network(x: Array, y: Array, settings: TrainingSettings, seed: int) -> NeuralNetwork:
     """One multilayer perceptron, by scikit-learn, as plain arrays."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPRegressor
@@ -75,13 +75,13 @@ def train_network(x: Array, y: Array, settings: Settings, seed: int) -> Network:
         warnings.simplefilter("ignore", ConvergenceWarning)  # a fixed number of epochs is the point
         for rate, epochs in settings.schedule:
             regressor.set_params(learning_rate_init=rate, max_iter=epochs).fit(x, y)
-    return Network(
+    return NeuralNetwork(
         tuple(weight.astype(np.float32) for weight in regressor.coefs_),
         tuple(bias.astype(np.float32) for bias in regressor.intercepts_),
     )
 
 
-def fit_group(table: Table, settings: Settings, out_of_fold: Array | None = None) -> GroupModel:
+def fit_group(table: Table, settings: TrainingSettings, out_of_fold: Array | None = None) -> GroupModel:
     """The predictor of one group; intervals from `out_of_fold` predictions of the target, if given."""
     mean, scale = moments(table)
     networks = train_networks(table, mean, scale, settings)
@@ -94,7 +94,7 @@ def moments(table: Table) -> tuple[Array, Array]:
     return table.raw.mean(0), np.where(deviation > 1e-6, deviation, 1.0).astype(np.float32)
 
 
-def train_networks(table: Table, mean: Array, scale: Array, settings: Settings) -> tuple[Network, ...]:
+def train_networks(table: Table, mean: Array, scale: Array, settings: TrainingSettings) -> tuple[NeuralNetwork, ...]:
     """The ensemble of one group, each from other random weights."""
     x = scaled(table.raw, mean, scale)
     return tuple(train_network(x, table.target, settings, settings.seed + i) for i in range(settings.ensemble))
@@ -112,8 +112,8 @@ def assemble(
     table: Table,
     mean: Array,
     scale: Array,
-    networks: tuple[Network, ...],
-    settings: Settings,
+    networks: tuple[NeuralNetwork, ...],
+    settings: TrainingSettings,
     out_of_fold: Array | None = None,
 ) -> GroupModel:
     """Networks, trees grown here, and the measured kernels of a table as the predictor of its group.

@@ -12,17 +12,17 @@ import pandas as pd
 import pytest
 
 from costmodel.calibration import evaluation
-from costmodel.calibration.host_costs import Case
+from costmodel.calibration.host_costs import CalibrationCase
 from costmodel.calibration.make_profile import intervals
-from costmodel.calibration.record import Measured
-from costmodel.calibration.records import noise, read_measured, spread, usual_probe_us
+from costmodel.calibration.measured_model import MeasuredModel
+from costmodel.calibration.models_file import noise, read_measured, spread, usual_probe_us
 from costmodel.calibration.residual_fit import Unexplained
 from costmodel.calibration.residuals import Fitted
 from costmodel.ir import Calls, parse
 from costmodel.kernels.kernel import Kernel
 from costmodel.timeline.cost_tables import COSTS
-from costmodel.timeline.issue_trace import Program
-from costmodel.timeline.timed_program import TimedProgram
+from costmodel.timeline.issue_trace import IssueTrace
+from costmodel.timeline.timed_trace import TimedTrace
 from costmodel.training.families import family_of
 
 
@@ -75,19 +75,19 @@ def test_without_a_probe_every_host_is_alike(tmp_path):
 
 
 RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
-PROGRAM = Program(
+PROGRAM = IssueTrace(
     (Kernel("aten", parse(RELU), ("0",)),), (0.0,), views=0, calls=Calls(modules=1), parameters=0, footprint=512
 )
 
 
-def known(eager_us: float, program: Program = PROGRAM) -> Case:
-    timed = TimedProgram(program, [2.0], [5.0])
-    return Case(timed, timed, {"eager_us": eager_us})
+def known(eager_us: float, trace: IssueTrace = PROGRAM) -> CalibrationCase:
+    timed = TimedTrace(trace, [2.0], [5.0])
+    return CalibrationCase(timed, timed, {"eager_us": eager_us})
 
 
 def test_a_models_own_family_tells_nothing_of_it(monkeypatch: pytest.MonkeyPatch):
     names = ["alexnet", "vgg11", "vgg16", "resnet18", "resnet34", "densenet121", "timm:dla34", "swin_t"]
-    cases = [Measured(name, 1, "float32", "nchw", {}, {}) for name in names]
+    cases = [MeasuredModel(name, 1, "float32", "nchw", {}, {}) for name in names]
     folds = {case.fold for case in cases}
     assert len(folds) > 2
     numbers = np.arange(len(cases), dtype=np.float32)[:, None]  # each case's only property is its place
@@ -98,7 +98,7 @@ def test_a_models_own_family_tells_nothing_of_it(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(evaluation.residuals, "fit", fit)
     monkeypatch.setattr(evaluation, "calibration_cases", lambda tested, *_: [known(1.0) for _ in tested])
-    monkeypatch.setattr(evaluation.discrepancy, "condition", lambda some, _: SimpleNamespace(told=some))
+    monkeypatch.setattr(evaluation.residual_model, "condition", lambda some, _: SimpleNamespace(told=some))
     monkeypatch.setattr(evaluation, "evaluate_case", lambda case, _, __, *told: {case.model: told})
     rows = evaluation.leave_families_out(
         cases, [(PROGRAM, PROGRAM)] * len(cases), [known(1.0)] * len(cases), dict.fromkeys(folds), jobs=1
@@ -114,7 +114,7 @@ def test_a_models_own_family_tells_nothing_of_it(monkeypatch: pytest.MonkeyPatch
 def test_a_case_is_predicted_for_the_profiles_own_host_and_for_the_one_that_measured():
     tables = {name: dict.fromkeys(costs, 0.0) for name, costs in COSTS.items()}
     tables["eager_host"]["start"], tables["default_host"]["start"], tables["graph_host"]["start"] = 30.0, 18.0, 6.0
-    case = Measured("alexnet", 1, "float32", "nchw", {"eager_us": 50.0}, {}, host_speed=0.5)
+    case = MeasuredModel("alexnet", 1, "float32", "nchw", {"eager_us": 50.0}, {}, host_speed=0.5)
     row = evaluation.evaluate_case(case, replace(known(50.0), host_speed=0.5), tables)
     # of eager execution 30 us of host, 60 where it is half as fast, and 2 of device
     assert (row["eager_us"], row["probed_eager_us"], row["alone_eager_us"]) == (32.0, 62.0, 62.0)
@@ -175,7 +175,7 @@ def test_each_process_is_compared_with_what_was_predicted_for_its_host():
 
 def test_at_most_so_many_cases_are_taken_of_every_family_alike():
     names = [*(f"resnet{i}" for i in range(50)), "vgg11", "vgg16", "alexnet"]
-    cases = [Measured(name, 1, "float32", "nchw", {}, {}) for name in names]
+    cases = [MeasuredModel(name, 1, "float32", "nchw", {}, {}) for name in names]
     few = spread(cases, 6)
     assert sorted(one.family for one in few) == ["alexnet", "resnet", "resnet", "resnet", "vgg", "vgg"]
     assert few == sorted(few, key=cases.index)
@@ -199,7 +199,7 @@ def test_noise_is_half_the_range_of_the_rounds():
         {"latency_us": {"eager/default": rounds(9.0, 11.0), "default": rounds(4.0, 4.0)}},
         {"latency_us": {"eager/default": rounds(10.0, 10.0), "default": rounds(3.0, 5.0, 4.0)}},
     ]
-    cases = [Measured("alexnet", 1, "float32", "nchw", {}, record) for record in records]
+    cases = [MeasuredModel("alexnet", 1, "float32", "nchw", {}, record) for record in records]
     assert noise(cases) == pytest.approx({"eager": 0.05, "default": 0.125})
 
 
@@ -208,7 +208,7 @@ def test_intervals_are_told_apart_by_what_is_known_of_the_host():
     other = {"environment": 1, "eager_us": 9.0, "probed_eager_us": 10.5, "measured_eager_us": 10.0}
     found = intervals(pd.DataFrame([one, other]))  # with so few cases the widest error holds them
     assert found["latency"] == pytest.approx({"eager": math.log(10 / 9)})
-    assert found["latency_told"] == pytest.approx({"eager": math.log(1.05)})
+    assert found["latency_calibrated"] == pytest.approx({"eager": math.log(1.05)})
     assert set(intervals(pd.DataFrame([one]))) == {"latency", "speedup"}
 
 

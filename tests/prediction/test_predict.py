@@ -25,7 +25,7 @@ from costmodel.profiles import profile as profile_module
 from costmodel.profiles.profile import DEFAULT, Profile, load_profile
 from costmodel.report.types import Report
 from costmodel.timeline import cost_tables
-from costmodel.timeline.issue_trace import compiled_program, eager_program
+from costmodel.timeline.issue_trace import compiled_trace, eager_trace
 
 MODELS = ("densenet121", "resnet18", "alexnet", "swin_t")
 Graphs = Callable[[str], Graph]
@@ -76,7 +76,7 @@ def test_every_mode_with_its_interval(report_of: Reports, model: str):
 @pytest.mark.parametrize("model", MODELS)
 def test_the_layers_times_add_up_to_the_kernels(report_of: Reports, graph_of: Graphs, profile: Profile, model: str):
     graph, report = graph_of(model), report_of(model)
-    for program, field in ((eager_program(graph), "eager_us"), (compiled_program(graph), "compiled_us")):
+    for program, field in ((eager_trace(graph), "eager_us"), (compiled_trace(graph), "compiled_us")):
         estimates = profile.predictor.predict(program.kernels, program.positions)
         assert sum(getattr(layer, field) or 0.0 for layer in report.layers) == pytest.approx(
             sum(estimate.us for estimate in estimates)

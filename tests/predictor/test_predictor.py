@@ -17,9 +17,9 @@ from costmodel.errors import ProfileError
 from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.group_model import RECALLED_WIDTH, USUAL_HOST_US, none_measured
 from costmodel.predictor.neighbours import EXACT, STEP, distances, in_steps, places_of, portions, recall, weigh
-from costmodel.predictor.network import OUTLYING, Network, scaled
+from costmodel.predictor.network import OUTLYING, NeuralNetwork, scaled
 from costmodel.predictor.predictor import Estimate, Predictor
-from costmodel.training.kernel_models import Settings, train_network
+from costmodel.training.kernel_models import TrainingSettings, train_network
 from tests.support.predictors import KERNELS, POSITIONS, ROOFLINE, conv, one_leaf, small_predictor
 
 
@@ -36,7 +36,7 @@ def test_the_numpy_forward_pass_is_scikit_learns(hidden: tuple[int, ...]):
     regressor = MLPRegressor(hidden_layer_sizes=hidden, max_iter=30, random_state=0)
     with pytest.warns(ConvergenceWarning):
         regressor.fit(x, y)
-    network = Network(
+    network = NeuralNetwork(
         tuple(weight.astype(np.float32) for weight in regressor.coefs_),
         tuple(bias.astype(np.float32) for bias in regressor.intercepts_),
     )
@@ -49,7 +49,7 @@ def test_a_trained_network_is_the_one_that_scikit_learn_trained():
     rng = np.random.default_rng(2)
     x = rng.normal(size=(200, 5)).astype(np.float32)
     y = x[:, 0] - x[:, 1]
-    settings = Settings(hidden=(9, 4), epochs=8, learning_rate=2e-3, batch=128)
+    settings = TrainingSettings(hidden=(9, 4), epochs=8, learning_rate=2e-3, batch=128)
     network = train_network(x, y, settings, seed=3)
     same = MLPRegressor(hidden_layer_sizes=(9, 4), alpha=3e-3, batch_size=128, warm_start=True)
     same.set_params(n_iter_no_change=8, random_state=3, tol=0)
@@ -145,7 +145,7 @@ def test_a_call_takes_the_host_as_long_as_calls_like_it_did(predictor: Predictor
     model = replace(
         predictor.groups["conv"],
         names=("x",),
-        networks=(Network((np.ones((1, 1), np.float32),), (np.zeros(1, np.float32),)),),
+        networks=(NeuralNetwork((np.ones((1, 1), np.float32),), (np.zeros(1, np.float32),)),),
         memory=in_steps(line),
         residual=np.zeros(8, np.float32),
         host_us=np.array([3.0, 5.0, 9.0, 8.0, 4.0, 7.0, 6.0, 2.0], np.float32),
@@ -182,7 +182,7 @@ def test_an_estimate_tells_what_the_host_takes(predictor: Predictor):
 
 
 def test_networks_are_held_within_what_kernels_of_the_size_were_measured_to_take(predictor: Predictor):
-    tenfold = Network((np.array([[0.0], [10.0]], np.float32),), (np.zeros(1, np.float32),))
+    tenfold = NeuralNetwork((np.array([[0.0], [10.0]], np.float32),), (np.zeros(1, np.float32),))
     limits = np.array([[-1.0, 2.0], [0.0, 5.0]], np.float32)
     model = replace(
         predictor.groups["conv"],

@@ -206,17 +206,17 @@ def test_a_card_that_lacks_a_cost_is_refused(mine: Path):
 
 
 def test_intervals_are_narrower_for_a_host_that_is_known(mine: Path):
-    write_card(mine / "mine", intervals={"latency": {"eager": 0.3}, "latency_told": {"eager": 0.1}})
+    write_card(mine / "mine", intervals={"latency": {"eager": 0.3}, "latency_calibrated": {"eager": 0.1}})
     profile = load_profile("mine")
     assert profile.intervals("latency") == {"eager": 0.3}
-    assert replace(profile, host_told=True).intervals("latency") == {"eager": 0.1}
+    assert replace(profile, host_calibrated=True).intervals("latency") == {"eager": 0.1}
 
 
 def test_intervals_are_read_by_kind(mine: Path):
     write_card(mine / "mine", intervals={"latency": {"eager": 0.1}})
     profile = load_profile("mine")
     assert profile.intervals("latency") == {"eager": 0.1}
-    assert replace(profile, host_told=True).intervals("latency") == {"eager": 0.1}  # of one machine: the same
+    assert replace(profile, host_calibrated=True).intervals("latency") == {"eager": 0.1}  # of one machine: the same
     with pytest.raises(ProfileError, match="no usable intervals 'speedup'"):
         profile.intervals("speedup")
 

@@ -10,7 +10,7 @@ from costmodel.kernels.eager_dispatch import eager_kernels
 from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.group_model import GroupModel
 from costmodel.predictor.neighbours import in_steps
-from costmodel.predictor.network import Array, Network, scaled
+from costmodel.predictor.network import Array, NeuralNetwork, scaled
 from costmodel.predictor.predictor import Predictor
 from costmodel.predictor.trees import LEAF, Trees
 
@@ -38,7 +38,7 @@ def small_predictor() -> Predictor:
     def layer(*shape: int) -> Array:
         return rng.normal(0, 0.1, shape).astype(np.float32)
 
-    networks = tuple(Network((layer(width, 6), layer(6, 1)), (layer(6), layer(1))) for _ in range(2))
+    networks = tuple(NeuralNetwork((layer(width, 6), layer(6, 1)), (layer(6), layer(1))) for _ in range(2))
     model = GroupModel(
         names=names,
         mean=mean,

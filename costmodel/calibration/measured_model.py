@@ -24,7 +24,7 @@ HOST_TIMES: Mapping[str, str] = {mode: f"{mode}_host_us" for mode in ("eager", *
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredModel:
     """A whole-model case as it was measured: what it is, and medians in microseconds by name.
 
     `host_speed` is how fast the host was around then, against `usual_probe_us` of all cases; 1 where nobody probed it.

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from costmodel.calibration.measured_model import PROBES, WALLS, MeasuredModel
 from costmodel.calibration.outliers import (
     _eager_alone_us,
     _eager_us,
@@ -21,7 +22,6 @@ from costmodel.calibration.outliers import (
     _without_disturbed,
     _without_slow,
 )
-from costmodel.calibration.record import PROBES, WALLS, Measured
 from costmodel.errors import DatasetError
 from costmodel.records import Count, Duration, Text, convert, one_line, parse_json, read_regular
 
@@ -63,7 +63,7 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     probes_us: Annotated[tuple[Duration, ...], Meta(min_length=2)] | msgspec.UnsetType = msgspec.UNSET
 
 
-def read_measured(path: Path, slow: bool = False) -> tuple[list[Measured], dict[str, Any]]:
+def read_measured(path: Path, slow: bool = False) -> tuple[list[MeasuredModel], dict[str, Any]]:
     """The cases of a whole-model file that were measured, and what its first line says about them; a sweep's has none.
 
     Args:
@@ -106,7 +106,7 @@ def _check(row: Mapping[str, Any]) -> None:
             convert({name: times}, dict[str, Quantiles | Duration | None])
 
 
-def _with_speeds(cases: Sequence[Measured]) -> list[Measured]:
+def _with_speeds(cases: Sequence[MeasuredModel]) -> list[MeasuredModel]:
     """The cases, each with its host's speed by the probes around it on that machine, in the order they were taken.
 
     A process that probed its host between its rounds knows better than its neighbours do.
@@ -123,7 +123,7 @@ def _with_speeds(cases: Sequence[Measured]) -> list[Measured]:
     return [replace(case, host_speed=speeds[place]) for place, case in enumerate(cases)]
 
 
-def usual_probe_us(cases: Sequence[Measured]) -> float | None:
+def usual_probe_us(cases: Sequence[MeasuredModel]) -> float | None:
     """What a launch takes on the middle one of the machines, to two digits, as it is no steadier: a profile's own host.
 
     None where no case was probed.
@@ -132,7 +132,7 @@ def usual_probe_us(cases: Sequence[Measured]) -> float | None:
     return float(f"{np.median(machines):.2g}") if machines else None
 
 
-def machine_probes_us(cases: Sequence[Measured]) -> list[float]:
+def machine_probes_us(cases: Sequence[MeasuredModel]) -> list[float]:
     """What a launch took on each machine that was probed: the medians of its cases' probes, microseconds."""
     probes: dict[int, list[float]] = {}
     for case in cases:
@@ -141,7 +141,7 @@ def machine_probes_us(cases: Sequence[Measured]) -> list[float]:
     return [float(np.median(probes[machine])) for machine in sorted(probes)]
 
 
-def _measured(record: Mapping[str, Any]) -> Measured:
+def _measured(record: Mapping[str, Any]) -> MeasuredModel:
     row = _of_quiet_rounds(record) if PROBES in record else record
     disturbed = row.get("disturbed", ())
     medians = {
@@ -156,10 +156,10 @@ def _measured(record: Mapping[str, Any]) -> Measured:
     for mode, (wall, eager) in _undisturbed(row.get("latency_us", {}), disturbed).items():
         medians[WALLS[mode]], medians[f"eager_us/{mode}"] = wall, eager
     medians |= _eager_us(medians) or _eager_alone_us(row.get("latency_us", {}))
-    return Measured(row["model"], row["batch_size"], row["precision"], row["layout"], medians, row)
+    return MeasuredModel(row["model"], row["batch_size"], row["precision"], row["layout"], medians, row)
 
 
-def noise(cases: Sequence[Measured]) -> dict[str, float]:
+def noise(cases: Sequence[MeasuredModel]) -> dict[str, float]:
     """How far the rounds of a case differ, by mode: half their range over their middle, mean of all cases."""
     spreads: dict[str, list[float]] = {}
     for case in cases:
@@ -170,7 +170,7 @@ def noise(cases: Sequence[Measured]) -> dict[str, float]:
     return {mode: float(np.mean(found)) for mode, found in sorted(spreads.items())}
 
 
-def spread(cases: Sequence[Measured], most: int) -> list[Measured]:
+def spread(cases: Sequence[MeasuredModel], most: int) -> list[MeasuredModel]:
     """At most so many cases, in order: of every family as many as of the others, as far as it has them."""
     if len(cases) <= most:
         return list(cases)
@@ -183,7 +183,7 @@ def spread(cases: Sequence[Measured], most: int) -> list[Measured]:
     return [cases[index] for index in sorted(index for *_, index in sorted(rank)[:most])]
 
 
-def _lot(case: Measured) -> str:
+def _lot(case: MeasuredModel) -> str:
     """A repeatable lot."""
     said = f"{case.model}@{case.batch_size} {case.precision} {case.layout} {case.environment}"
     return hashlib.sha256(said.encode()).hexdigest()
