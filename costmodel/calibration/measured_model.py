@@ -1,4 +1,4 @@
-"""One measured model: the record of its rounds, and the columns read from it."""
+"""One measured model: its record, and the medians read from it."""
 
 from __future__ import annotations
 
@@ -9,25 +9,32 @@ from typing import Any
 from costmodel.training.families import family_of, fold_of
 
 REPLAYED = "reduce-overhead"
-"""The mode whose calls replay a CUDA graph: the host hardly decides how long they take, and a process that issues
-slowly is slow in the others alone."""
+"""Mode whose calls replay a CUDA graph: the host hardly affects their latency."""
 WALLS: Mapping[str, str] = {"default": "default_us", REPLAYED: "graph_us"}
-"""Modes of torch.compile, and what the latency in each is called."""
+"""Names of the latencies in the modes of torch.compile."""
 COLUMNS: Mapping[str, str] = {"eager": "eager", "default": "default", REPLAYED: "graph"}
-"""Begin the names of what was measured and predicted in each mode."""
+"""Prefixes of the columns of each mode."""
 EAGER_ALONE = "eager"
-"""What rounds of eager calls are called that were measured beside no mode."""
+"""Name of rounds of eager calls that were measured beside no compiled mode."""
 PROBES = "probes_us"
-"""What the host was found to be before each round of a record and after its last, where a process probed it itself."""
+"""Name of a process's own host probes, before each round and after the last."""
 HOST_TIMES: Mapping[str, str] = {mode: f"{mode}_host_us" for mode in ("eager", *WALLS)}
-"""What the time is called that the host takes for a call in each mode."""
+"""Names of the host times in each mode."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredModel:
-    """A whole-model case as it was measured: what it is, and medians in microseconds by name.
+    """A model measured at one batch size, precision and layout, by one process.
 
-    `host_speed` is how fast the host was around then, against `usual_probe_us` of all cases; 1 where nobody probed it.
+    Attributes:
+        model: name of the model.
+        batch_size: images in a call.
+        precision: dtype of parameters and inputs.
+        layout: `nchw` or `nhwc`.
+        medians: median times by name, microseconds.
+        record: the record in the file.
+        host_speed: speed of the host during the measurement, relative to `usual_probe_us` of the file; 1 where no probe
+            was taken.
     """
 
     model: str
@@ -40,30 +47,30 @@ class MeasuredModel:
 
     @property
     def family(self) -> str:
-        """The family that is left out when this model is predicted."""
+        """Family that is held out when this model is predicted."""
         return family_of(self.model)
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What was measured, wherever it was."""
+        """Identity of the case, whichever machine and process measured it."""
         return self.model, self.batch_size, self.precision, self.layout, self.record.get("img_size")
 
     @property
     def environment(self) -> int:
-        """Which of the file's environments, or machines, it was measured in."""
+        """Index of the machine, or environment, among those of the file."""
         return int(self.record.get("environment", 0))
 
     @property
     def session(self) -> object:
-        """What was measured with it in one go, on one host; a machine's whole file where nobody noted it."""
+        """Identity of the uninterrupted run on one host that the measurement belongs to."""
         return self.environment, self.record.get("session")
 
     @property
     def probe_us(self) -> float | None:
-        """What a launch took on the host then; None where nobody probed it."""
+        """Duration of the host probe, microseconds; None where none was taken."""
         return float(self.record["probe_us"]) if "probe_us" in self.record else None
 
     @property
     def fold(self) -> int:
-        """The fold that its family is tested in."""
+        """Fold that tests its family."""
         return fold_of(self.family)

@@ -12,7 +12,7 @@ from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError
 from costmodel.ir import Graph, Op, operators
 from costmodel.memory.alternatives import alternatives
-from costmodel.memory.capacity import device_bytes, shortage
+from costmodel.memory.capacity import shortage
 from costmodel.memory.checkpoint_regions import choose_regions
 from costmodel.memory.peaks import OPTIMIZERS, Peak, inference_peak, training_peak
 from costmodel.memory.recompute import recompute
@@ -119,7 +119,7 @@ def analyze_on(
 def _too_large(figures: Mapping[str, Inference | Training | None], profile: Profile) -> tuple[str, ...]:
     """A line for each pass whose peak is more than the device has."""
     peaks = {name: found.peak_bytes for name, found in figures.items() if found is not None}
-    faults = {name: shortage(peak, device_bytes(profile)) for name, peak in peaks.items()}
+    faults = {name: shortage(peak, profile.device.memory_bytes) for name, peak in peaks.items()}
     return tuple(f"{name} {fault}" for name, fault in faults.items() if fault)
 
 

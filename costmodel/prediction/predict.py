@@ -14,7 +14,7 @@ from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, ProfileError, RequestError
 from costmodel.ir import Break, Graph, operators
 from costmodel.kernels.kernel import Kernel
-from costmodel.memory.capacity import device_bytes, eager_bytes, shortage
+from costmodel.memory.capacity import eager_bytes, shortage
 from costmodel.prediction.layers import Unit, group_units
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.hosts import resolve_host
@@ -147,7 +147,7 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
     unsupported = _unsupported(graph)
     unknown = 1.0 if graph.partial else min(1.0, len(unsupported) / UNKNOWN_SHARE / max(1, len(graph.ops)))
     modes = _modes(graph, eager, compiled, eager_kernels, compiled_kernels, tables, profile, unknown)
-    too_large = shortage(eager_bytes(graph), device_bytes(profile))
+    too_large = shortage(eager_bytes(graph), profile.device.memory_bytes)
     trusted = not (unsupported or too_large) and all(
         estimate.in_range for estimate in (*eager_kernels, *compiled_kernels)
     )

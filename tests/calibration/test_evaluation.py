@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from costmodel.calibration import evaluation
+from costmodel.calibration import evaluation, scores
 from costmodel.calibration.host_costs import CalibrationCase
-from costmodel.calibration.make_profile import intervals
+from costmodel.calibration.intervals import intervals
 from costmodel.calibration.measured_model import MeasuredModel
 from costmodel.calibration.models_file import noise, read_measured, spread, usual_probe_us
-from costmodel.calibration.residual_fit import Unexplained
+from costmodel.calibration.residual_fit import Residuals
 from costmodel.calibration.residuals import Fitted
 from costmodel.ir import Calls, parse
 from costmodel.kernels.kernel import Kernel
@@ -91,14 +91,14 @@ def test_a_models_own_family_tells_nothing_of_it(monkeypatch: pytest.MonkeyPatch
     folds = {case.fold for case in cases}
     assert len(folds) > 2
     numbers = np.arange(len(cases), dtype=np.float32)[:, None]  # each case's only property is its place
-    everything = Unexplained(numbers, {})
+    everything = Residuals(numbers, {})
 
     def fit(_, __, learns, on_cpu):
         return Fitted({}, SimpleNamespace(told=everything.take(learns), processes={}), everything)
 
     monkeypatch.setattr(evaluation.residuals, "fit", fit)
     monkeypatch.setattr(evaluation, "calibration_cases", lambda tested, *_: [known(1.0) for _ in tested])
-    monkeypatch.setattr(evaluation.residual_model, "condition", lambda some, _: SimpleNamespace(told=some))
+    monkeypatch.setattr(evaluation.residual_fit, "condition", lambda some, _: SimpleNamespace(told=some))
     monkeypatch.setattr(evaluation, "evaluate_case", lambda case, _, __, *told: {case.model: told})
     rows = evaluation.leave_families_out(
         cases, [(PROGRAM, PROGRAM)] * len(cases), [known(1.0)] * len(cases), dict.fromkeys(folds), jobs=1
@@ -130,10 +130,10 @@ def test_scores_tell_machines_apart():
     row = CASES | {"speedup/default": 2.0, "probed_speedup/default": 1.1}
     home = [row | {"model": f, "family": f, "environment": 0, "measured_speedup/default": 2.0} for f in "ab"]
     away = [row | {"model": f, "family": f, "environment": 1, "measured_speedup/default": 1.0} for f in "ab"]
-    rows = evaluation.score_table(pd.DataFrame([*home, *away]))
+    rows = scores.score_table(pd.DataFrame([*home, *away]))
     found = {row["cases_of"]: row for row in rows if row["cases_of"].endswith("float32, batch 1")}
     # a case's two processes are 0.55 and 1.1 times as fast as predicted: their middle is the root of the product
-    told, untold = found["float32, batch 1"], found["host not told: float32, batch 1"]
+    told, untold = found["float32, batch 1"], found["uncalibrated host: float32, batch 1"]
     assert told["mean_error"] == pytest.approx(1 - math.sqrt(0.55 * 1.1))
     assert (told["cases"], untold["cases"], untold["mean_error"]) == (2, 4, 0.5)
     (singly,) = [row for row in rows if row["cases_of"].startswith("each process by itself")]
@@ -142,7 +142,7 @@ def test_scores_tell_machines_apart():
     whole = "float32, batch 1 and 32"
     assert by_machine == pytest.approx({f"machine 1: {whole}": 0.45, f"machine 2: {whole}": 0.1})
     assert {row["mode"] for row in rows} == {"default"}
-    alone = evaluation.score_table(pd.DataFrame(home))
+    alone = scores.score_table(pd.DataFrame(home))
     assert {row["cases_of"] for row in alone} == {whole, "float32, batch 1", "all"}
 
 
@@ -158,18 +158,18 @@ def process(eager: float, default: float | None = None, graph: float | None = No
 def test_a_slow_process_is_slow_in_default_too_but_replays_as_fast():
     slow = [process(150.0, 75.0, 20.0), process(120.0), process(120.0)]
     frame = pd.DataFrame([*slow, process(90.0) | {"model": "vgg11"}])
-    default, graph = (evaluation.merge_processes(frame, mode) for mode in evaluation.MODES)
+    default, graph = (scores.merge_processes(frame, mode) for mode in scores.MODES)
     # both of the one process's calls took half as long again: as fast as predicted
     assert default["measured_speedup/default"][0] == pytest.approx(2.0)
     # the middle of the three eager latencies, 120, over the only replay
     assert graph["measured_speedup/reduce-overhead"][0] == pytest.approx(6.0)
     assert graph["measured_speedup/reduce-overhead"].isna().tolist() == [False, True]  # of vgg11 there is none
-    assert evaluation.score(graph, "reduce-overhead")["mean_error"] == pytest.approx(1 / 6)
+    assert scores.score(graph, "reduce-overhead")["mean_error"] == pytest.approx(1 / 6)
 
 
 def test_each_process_is_compared_with_what_was_predicted_for_its_host():
     hosts = [process(100.0, 50.0, 20.0), process(200.0) | {"eager_us": 200.0, "speedup/reduce-overhead": 10.0}]
-    found = evaluation.merge_processes(pd.DataFrame(hosts), "reduce-overhead")
+    found = scores.merge_processes(pd.DataFrame(hosts), "reduce-overhead")
     assert found["measured_speedup/reduce-overhead"].tolist() == found["speedup/reduce-overhead"].tolist() == [7.5]
 
 
@@ -215,7 +215,7 @@ def test_intervals_are_told_apart_by_what_is_known_of_the_host():
 def test_errors_of_latency_by_hand():
     row = {"probed_eager_us": 10.5, "measured_eager_us": 10.0, "probed_default_us": 9.0}
     frame = pd.DataFrame([row, row | {"probed_eager_us": 13.5}, row | {"measured_eager_us": None}])
-    (found,) = evaluation.latency_scores(frame)
+    (found,) = scores.latency_scores(frame)
     assert found == pytest.approx(
         {"mode": "eager", "cases": 2, "mean_error": 0.2, "median_error": 0.2, "within_10": 0.5}
     )

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from costmodel.calibration.host_costs import CalibrationCase, fit_compile, fit_tables, quantile_interval, ridge
+from costmodel.calibration.host_costs import CalibrationCase, fit_compile, fit_tables, ridge
+from costmodel.calibration.intervals import quantile_interval
 from costmodel.ir import Calls, parse
 from costmodel.kernels.kernel import Kernel
 from costmodel.timeline import gpu, host_counts

@@ -11,7 +11,7 @@ import pytest
 from costmodel.calibration import residuals
 from costmodel.calibration.host_costs import CalibrationCase
 from costmodel.calibration.measured_model import MeasuredModel
-from costmodel.calibration.residual_fit import Unexplained
+from costmodel.calibration.residual_fit import Residuals
 from costmodel.ir import Calls, parse
 from costmodel.kernels.kernel import Kernel
 from costmodel.timeline.cost_tables import COSTS, LAUNCH_COSTS, WALL_COSTS
@@ -47,7 +47,7 @@ def test_costs_and_residuals_of_others_come_from_what_is_learnt_from(monkeypatch
         asked["speeds"], asked["on_cpu"] = [one.host_speed for one in some], on_cpu
         return TABLES
 
-    def fit(some: Unexplained) -> object:
+    def fit(some: Residuals) -> object:
         asked["logs"] = some.logs["eager"].tolist()
         return no_residuals()
 

@@ -96,7 +96,13 @@ def test_a_cpu_is_trained_scored_and_predicted_with(directory: Path, monkeypatch
     assert card["host"] == {}
     scores = {row["cases_of"]: row for row in card["scores"]["models"]}
     common = "float32, batch 1 and 8"
-    sets = {common, f"timeline alone: {common}", f"family not held out: {common}", "float32, batch 1", "float32, batch 8"}
+    sets = {
+        common,
+        f"timeline alone: {common}",
+        f"family not held out: {common}",
+        "float32, batch 1",
+        "float32, batch 8",
+    }
     assert sets | {"all"} == set(scores)
     assert (directory / "whole_models.safetensors").exists()
     assert scores["all"]["mean_error"] < min(0.15, 0.6 * scores["all"]["constant_mean_error"])

@@ -242,7 +242,7 @@ def test_a_predictor_that_the_card_does_not_know_is_refused(mine: Path):
         ("NVIDIA H200", DEFAULT, "this machine has an NVIDIA H200"),
         ("Acme X1", "acme-x1", "this machine has an Acme X1"),
         ("Acme-X1 (MIG 1g.5gb)", "acme-x1-mig-1g-5gb", "this machine has an Acme-X1 (MIG 1g.5gb)"),
-        ("NVIDIA T4", DEFAULT, "the default; nobody has profiled this machine's NVIDIA T4"),
+        ("NVIDIA T4", DEFAULT, "the default; there is no profile of this machine's NVIDIA T4"),
     ],
 )
 def test_which_profile_is_taken_where(

@@ -11,7 +11,7 @@ from collectors.workloads.matmuls import linear_graph
 from costmodel.calibration.host_costs import CalibrationCase, fit_tables
 from costmodel.ir import Calls, parse
 from costmodel.kernels.kernel import Kernel
-from costmodel.timeline import gpu, queue, timed_program
+from costmodel.timeline import gpu, queue, timed_trace
 from costmodel.timeline.cpu import BETWEEN, kernel_counts
 from costmodel.timeline.issue_trace import IssueTrace
 
@@ -25,9 +25,9 @@ COSTS = {
 }
 
 
-def timed(of: IssueTrace, us: Sequence[float]) -> timed_program.TimedTrace:
+def timed(of: IssueTrace, us: Sequence[float]) -> timed_trace.TimedTrace:
     """Its kernels' times; what the host takes is in them."""
-    return timed_program.TimedTrace(of, us, [0.0] * len(us))
+    return timed_trace.TimedTrace(of, us, [0.0] * len(us))
 
 
 def program(*kernels: Kernel, views: int = 0, modules: int = 0) -> IssueTrace:

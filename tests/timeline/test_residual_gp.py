@@ -13,7 +13,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from costmodel.calibration import residual_fit
-from costmodel.calibration.residual_fit import LEAST_MODELS, Unexplained
+from costmodel.calibration.residual_fit import LEAST_MODELS, Residuals
 from costmodel.errors import ProfileError
 from costmodel.ir import Calls, parse
 from costmodel.kernels.kernel import Kernel
@@ -35,12 +35,12 @@ TIMED = TimedTrace(PROGRAM, [6.0, 2.0], [5.0, 7.0])
 TIMINGS = {"eager": Timing(80.0, 60.0, 8.0), "default": Timing(50.0, 40.0, 10.0)}
 
 
-def cases(count: int, seed: int = 0) -> Unexplained:
+def cases(count: int, seed: int = 0) -> Residuals:
     """Models whose eager latency is off by half their first property, and default's by nothing but noise."""
     random = np.random.default_rng(seed)
     properties = random.normal(size=(count, len(PROPERTIES))).astype(np.float32)
     noise = 0.01 * random.normal(size=(2, count))
-    return Unexplained(properties, {"eager": 0.1 * properties[:, 0] + noise[0], "default": noise[1]})
+    return Residuals(properties, {"eager": 0.1 * properties[:, 0] + noise[0], "default": noise[1]})
 
 
 def told(found: ResidualModel, properties: np.ndarray) -> dict[str, np.ndarray]:
@@ -88,7 +88,7 @@ def test_what_is_learnt_holds_for_other_models():
 
 def test_a_model_measured_n_times_by_hand():
     """Of n equal measurements of one model: sd^2 n / (sd^2 n + noise^2) of what it was off by."""
-    same = Unexplained(np.zeros((3, len(PROPERTIES)), dtype=np.float32), {"eager": np.array([0.1, np.nan, 0.1])})
+    same = Residuals(np.zeros((3, len(PROPERTIES)), dtype=np.float32), {"eager": np.array([0.1, np.nan, 0.1])})
     found = residual_fit.condition(same, {"eager": GaussianProcess(sd=0.2, length=1.0, noise=0.1)})
     assert told(found, same.properties[:1])["eager"] == pytest.approx([0.1 * 0.08 / (0.08 + 0.01)], rel=1e-5)
     assert found.processes["eager"].weights[1] == 0.0  # nobody measured it
@@ -97,17 +97,17 @@ def test_a_model_measured_n_times_by_hand():
 def test_processes_of_one_case_count_once_by_hand():
     properties = np.arange(4, dtype=np.float32)[:, None] * np.ones(len(PROPERTIES), dtype=np.float32)
     logs = {"eager": np.array([0.1, 0.5, 0.3, 0.4]), "default": np.array([np.nan, 0.2, np.nan, np.nan])}
-    found = Unexplained(properties, logs, ("a", "b", "a", "a")).merged()
+    found = Residuals(properties, logs, ("a", "b", "a", "a")).merged()
     assert found.properties[:, 0].tolist() == [0.0, 1.0]
     assert found.logs["eager"].tolist() == [0.3, 0.5]
     assert found.logs["default"].tolist() == pytest.approx([math.nan, 0.2], nan_ok=True)
-    assert Unexplained(properties, logs, ("a", "b", "a", "a")).take([2, 1]).keys == ("a", "b")
+    assert Residuals(properties, logs, ("a", "b", "a", "a")).take([2, 1]).keys == ("a", "b")
 
 
 def test_a_case_measured_often_weighs_no_more_than_another():
     learnt = cases(60)
     keys = tuple(range(60))
-    often = Unexplained(learnt.properties, learnt.logs, keys).take([*range(60), *[7] * 40])
+    often = Residuals(learnt.properties, learnt.logs, keys).take([*range(60), *[7] * 40])
     once, again = (told(residual_fit.fit(some), cases(5, seed=2).properties)["eager"] for some in (learnt, often))
     assert again == pytest.approx(once)
 
