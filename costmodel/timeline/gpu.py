@@ -1,9 +1,8 @@
 """Host and device times of kernels -> wall time of one synchronised call, in each mode.
 
-The host issues calls one after another; the device starts a kernel once it is issued and the one before it has ended.
-Wall time is the end of the last kernel. In graph mode one launch replays all.
-On a CPU the host is the device: it runs what it issues before it goes on, and wall time is a sum
-(`costmodel.timeline.cpu`).
+The host launches kernels one after another. The device starts a kernel once it is launched and the one before it has
+ended. Latency is the end of the last kernel, so it is about max(host, device). A CUDA graph replays all kernels with
+one launch. On a CPU latency is a sum (`costmodel.timeline.cpu`).
 """
 
 from __future__ import annotations
@@ -11,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from costmodel.timeline.cpu import BETWEEN, SERIAL_MODES, kernel_counts
-from costmodel.timeline.host_counts import _call_counts, eager_counts, graph_counts, total
+from costmodel.timeline.host_counts import call_counts, eager_counts, graph_counts, total
 from costmodel.timeline.queue import Costs, Queue, Timing
 from costmodel.timeline.timed_trace import TimedTrace
 
 
 def device_times(timed: TimedTrace, costs: Costs) -> list[float]:
-    """Device time of each kernel inside its model: alone, plus what its launches take there; microseconds."""
+    """Device time of each kernel inside its model: its isolated time plus a cost for each launch; microseconds."""
     more = costs["launch"]
     return [us + more * kernel.launches for us, kernel in zip(timed.device_us, timed.trace.kernels, strict=True)]
 
 
 def eager_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
-    """Eager execution: the host's whole time spread over the calls in proportion to what each takes alone."""
+    """Queue of eager execution: total host time spread over the calls in proportion to their isolated host times."""
     costs = tables["eager_host"]
     host = total(eager_counts(timed), costs)
     spread = (host - costs["start"]) / max(1e-9, sum(timed.host_us))
@@ -32,24 +31,24 @@ def eager_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
 
 
 def default_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
-    """torch.compile's default mode: guards and arguments first, then a launch a kernel.
+    """Queue of torch.compile's default mode: guards and arguments first, then a launch for each kernel.
 
-    A pass that was cut enters its graphs one after another: all but the first entry are spread over the calls, and so
-    is what fused kernels that are not alike take more than as many that are.
+    Graph breaks leave several subgraphs, each with an entry of its own. The entries after the first and the cost of
+    distinct fused kernels are spread over the calls.
     """
     trace, costs = timed.trace, tables["default_host"]
     beside = (trace.subgraphs - 1) * costs["start"] + timed.distinct_fused * costs["distinct"]
     each = beside / max(1, len(trace.kernels))
-    calls = [total(_call_counts(*call), costs) + each for call in zip(trace.kernels, timed.host_us, strict=True)]
+    calls = [total(call_counts(*call), costs) + each for call in zip(trace.kernels, timed.host_us, strict=True)]
     prologue = trace.parameters * costs["parameter"] + trace.checked_modules * costs["module"] + costs["start"]
     return Queue(prologue, calls, device_times(timed, tables["default_device"]))
 
 
 def timings(eager: TimedTrace, compiled: TimedTrace, tables: Mapping[str, Costs]) -> dict[str, Timing]:
-    """A call in every mode there is, from what is issued eager and compiled.
+    """Times of a call in every mode.
 
-    On a CPU, whose tables of costs are those of `SERIAL_MODES`, there are no CUDA graphs; nor is a pass that was cut
-    one of them. Microseconds.
+    On a CPU, recognised by the cost tables of `SERIAL_MODES`, there is no reduce-overhead mode, nor for a pass with
+    graph breaks, which cannot be one CUDA graph.
     """
     if all(table in tables for table in SERIAL_MODES.values()):
         issued = {"eager": eager, "default": compiled}
@@ -61,7 +60,7 @@ def timings(eager: TimedTrace, compiled: TimedTrace, tables: Mapping[str, Costs]
 
 
 def serial_timing(timed: TimedTrace, name: str, tables: Mapping[str, Costs]) -> Timing:
-    """A call on a CPU: kernels one after another, at the factors of a table, and what is between them."""
+    """A call on a CPU: kernel times by the factors of a table, plus the time between kernels."""
     device = total(kernel_counts(timed.trace, timed.device_us), tables[name])
     between = max(0.0, total(BETWEEN[name](timed.trace), tables[name]))
     return Timing(device + between, between, device)

@@ -1,4 +1,4 @@
-"""What the host issues in one forward pass: kernel calls in order, and what else costs Python its time."""
+"""Issue trace of one forward pass: kernel calls in order, and the other work that takes host time."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from costmodel.kernels.kernel import Kernel, grouping
 
 @dataclass(frozen=True, slots=True)
 class IssueTrace:
-    """One way of running a model.
+    """Work that the host issues in one forward pass.
 
     Attributes:
-        kernels: calls in issue order.
-        positions: where in the model each lies, from 0 to 1.
-        views: operators that launch nothing.
-        calls: what Python calls beside operators that compute; nothing where a compiler has flattened it.
-        parameters: tensors that a compiled call checks and passes (parameters and buffers).
-        checked_modules: modules that a compiled call checks one by one; 0 where nothing is compiled.
-        footprint: bytes that every pass comes back to: parameters, inputs, and the memory that results take turns in.
-        subgraphs: into how many graphs the pass was cut, each of which is entered by itself.
-        views_again: how often a view leads to a further kernel: isolated, each kernel makes all that lead to it.
+        kernels: kernel calls in issue order.
+        positions: relative depth of each kernel in the model, from 0 to 1.
+        views: number of operators that launch nothing.
+        calls: Python calls beside operators that compute; none in compiled code.
+        parameters: number of tensors that a compiled call checks and passes (parameters and buffers).
+        checked_modules: number of modules with guards of their own; 0 in eager execution.
+        footprint: bytes that every pass touches again: parameters, inputs, and the memory that results reuse.
+        subgraphs: number of graphs that graph breaks leave, each entered by itself.
+        views_again: number of further kernels that views lead to; each isolated kernel makes all views that lead to it.
     """
 
     kernels: tuple[Kernel, ...]
@@ -43,32 +43,30 @@ class IssueTrace:
 
 
 def eager_trace(graph: Graph, on_cpu: bool = False) -> IssueTrace:
-    """Operator after operator, as written."""
+    """Issue trace of eager execution."""
     issued = as_issued(graph, on_cpu)
-    trace = _program(graph, kernels_of(issued), count_views(graph), graph.calls)
+    trace = _trace(graph, kernels_of(issued), count_views(graph), graph.calls)
     made = sum(count_views(kernel.graph) for kernel in trace.kernels)
     return replace(trace, views_again=max(0, made - count_views(issued)))
 
 
 def compiled_trace(graph: Graph, on_cpu: bool = False) -> IssueTrace:
-    """As `torch.compile` runs it."""
-    whole = _program(graph, compiled_kernels(graph, on_cpu), 0, Calls(), graph.checked_modules)
+    """Issue trace under `torch.compile`."""
+    whole = _trace(graph, compiled_kernels(graph, on_cpu), 0, Calls(), graph.checked_modules)
     return replace(whole, subgraphs=subgraph_count(graph))
 
 
-def _program(
-    graph: Graph, kernels: tuple[Kernel, ...], views: int, calls: Calls, checked_modules: int = 0
-) -> IssueTrace:
+def _trace(graph: Graph, kernels: tuple[Kernel, ...], views: int, calls: Calls, checked_modules: int = 0) -> IssueTrace:
     params = [value for value in graph.values if value.role == "param"]
     places, footprint = positions(graph, kernels), footprint_of(graph)
     return IssueTrace(kernels, places, views, calls, len(params), footprint, checked_modules)
 
 
 def subgraph_count(graph: Graph) -> int:
-    """Into how many graphs torch.compile is taken to cut a pass; 1 for a whole one.
+    """Estimated number of subgraphs that graph breaks leave; 1 without breaks.
 
-    It goes on in a new graph after every cut, in the module whose call was cut and in all that it was called from: none
-    of them can be part of another's graph. A sequence of modules calls them in a loop, which is not compiled.
+    After a break Dynamo resumes in a new graph, in the module with the break and in each of its callers, none of which
+    can be inlined. `nn.Sequential` calls its modules in a loop, where no graph is resumed.
     """
     cuts = [item for item in graph.breaks if item.kind == "cut"]
     paths = [item.module.split(".") if item.module else [item.source] for item in cuts]
@@ -78,16 +76,16 @@ def subgraph_count(graph: Graph) -> int:
 
 
 def footprint_of(graph: Graph) -> int:
-    """Bytes that every pass comes back to: parameters, inputs, and twice the largest result of what is no view.
+    """Bytes that every pass touches again: parameters, inputs, and twice the largest result that is no view.
 
-    An allocator gives freed memory out again, so that results take turns in what the largest operator reads and writes.
+    The allocator reuses freed memory, so results share about what the largest operator reads and writes.
     """
     largest = max((op.type.nbytes for op in graph.ops if operators_module.lookup(op).role is not Role.VIEW), default=0)
     return sum(value.type.nbytes for value in graph.values) + 2 * largest
 
 
 def positions(graph: Graph, kernels: tuple[Kernel, ...]) -> tuple[float, ...]:
-    """Each kernel's relative depth: where its first operator, or that one's origin, stands in the graph; 0 to 1."""
+    """Relative depth of each kernel, 0 to 1, by its first captured operator's place in the graph."""
     order = {op.name: index for index, op in enumerate(graph.ops)}
     span = max(1, len(graph.ops) - 1)
     found: list[float] = []
@@ -98,15 +96,14 @@ def positions(graph: Graph, kernels: tuple[Kernel, ...]) -> tuple[float, ...]:
 
 
 def origin_of(name: str) -> str:
-    """The operator that one made by a rewrite came from: `12` of `12.3`."""
+    """Name of the captured operator that a rewritten one came from: `12` for `12.3`."""
     return name.partition(".")[0]
 
 
 def dispatch_class(kernel: Kernel) -> str:
-    """Which kind of call it is to the host, from coarse to fine: `linear.16`, `cat.32.4`, `triton`, ...
+    """Class of a call by its host time: `linear.16`, `cat.32.4`, `triton`, ...
 
-    Of a convolution it is also its size, `conv.nchw.spatial.32.c5.m9`: by that cuDNN chooses what it launches, one
-    kernel or several.
+    A convolution's includes its size, `conv.nchw.spatial.32.c5.m9`, by which cuDNN chooses one kernel or several.
     """
     if kernel.backend == "triton":
         return "triton"
@@ -123,7 +120,7 @@ def dispatch_class(kernel: Kernel) -> str:
 
 
 MANY_PARTS = 8
-"""Concatenations of more parts are not told apart."""
+"""Number of parts of a concatenation from which all are of one class."""
 
 
 def _width(op: Op) -> str:
@@ -147,7 +144,7 @@ def _shape_class(graph: Graph, op: Op) -> str:
 
 
 def _size_class(graph: Graph, op: Op) -> str:
-    """Powers of two of the channels that a group reads, powers of four of the products."""
+    """Input channels of a group in powers of two, multiplications in powers of four."""
     weight = _weight_shape(graph, op)
     products = op.type.numel * math.prod(weight[1:])
     return f"c{weight[1].bit_length() - 1}.m{(products.bit_length() - 1) // 2}"
@@ -159,25 +156,25 @@ def _weight_shape(graph: Graph, op: Op) -> tuple[int, ...]:
 
 
 def compile_counts(kernels: Iterable[Kernel]) -> dict[str, float]:
-    """What compile time is a sum of: operators to trace and lower, distinct fused kernels to generate."""
+    """Counts of compile time: operators to trace and lower, distinct fused kernels to generate."""
     kernels = tuple(kernels)
     operators = sum(len(kernel.graph.ops) for kernel in kernels)
     return {"operator": operators, "distinct_kernel": distinct_fused(kernels), "start": 1.0}
 
 
 def distinct_fused(kernels: Iterable[Kernel]) -> int:
-    """How many fused kernels there are that are not alike: each is generated, loaded and called by code of its own."""
+    """Number of distinct fused kernels, each generated, loaded and called by code of its own."""
     return len({str(kernel.graph) for kernel in kernels if kernel.backend == "triton"})
 
 
 def main_input(graph: Graph) -> TensorType:
-    """What reports call the input: the first of floating point, as images are; token ids may come before."""
+    """Type of the input that reports show: the first of floating point, as token ids may precede images."""
     kinds = [value.type for value in graph.inputs] or [graph.ops[0].type]
     return next((kind for kind in kinds if "float" in kind.dtype), kinds[0])
 
 
 def layout_of(graph: Graph) -> str:
-    """`nhwc` if the inputs, or the weights of convolutions, lie channels last; else `nchw`."""
+    """`nhwc` if the inputs or the convolutions are in channels_last, else `nchw`."""
     convolutions = [
         op for op in graph.ops if operators_module.lookup(op).role is Role.EXTERN and len(op.type.shape) == 4
     ]

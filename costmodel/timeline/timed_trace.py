@@ -1,4 +1,4 @@
-"""A program with the predicted times of its kernels."""
+"""An issue trace with the predicted times of its kernels."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from costmodel.timeline.issue_trace import IssueTrace, dispatch_class, distinct_
 
 @dataclass(frozen=True)
 class TimedTrace:
-    """A trace and what each of its kernels takes alone, microseconds.
+    """An issue trace and the isolated times of its kernels, microseconds.
 
     Attributes:
-        trace: what is issued.
-        device_us: of the device, in the kernels' order.
-        host_us: of the host, to issue it among others like it; what Triton launches has costs of its own instead.
+        trace: the issue trace.
+        device_us: device time of each kernel.
+        host_us: host time to launch each kernel; Triton's launches have a cost of their own instead.
     """
 
     trace: IssueTrace
@@ -26,20 +26,20 @@ class TimedTrace:
 
     @classmethod
     def of(cls, trace: IssueTrace, estimates: Sequence[Estimate]) -> TimedTrace:
-        """The program with what was predicted of its kernels, in order."""
+        """A trace with the estimates of its kernels, in order."""
         return cls(trace, [one.us for one in estimates], [one.host_us for one in estimates])
 
     @cached_property
     def kinds(self) -> int:
-        """How many kinds of kernels it issues."""
+        """Number of kinds of kernels."""
         return len({kernel.kind for kernel in self.trace.kernels})
 
     @cached_property
     def classes(self) -> int:
-        """Number of dispatch classes among its kernels, as `issue_trace.dispatch_class` tells them apart."""
+        """Number of dispatch classes of the kernels (`issue_trace.dispatch_class`)."""
         return len(set(map(dispatch_class, self.trace.kernels)))
 
     @cached_property
     def distinct_fused(self) -> int:
-        """How many of its fused kernels are not alike."""
+        """Number of distinct fused kernels."""
         return distinct_fused(self.trace.kernels)

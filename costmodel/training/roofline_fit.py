@@ -21,8 +21,8 @@ LEAST_LARGE = 20
 def fit_roofline(kernels: Sequence[Kernel], time_us: Sequence[float]) -> Roofline:
     """Ceilings that measured kernels come near.
 
-    Bandwidth is the 95 % quantile over kernels of large traffic. A peak is the 99.5 % quantile over kernels that compute
-    in a type, and the floor is the 1 % quantile of time.
+    Bandwidth is the 95 % quantile over kernels of large traffic. A peak is the 99.5 % quantile over kernels that
+    compute in a type, and the floor is the 1 % quantile of time.
     """
     times = np.asarray(time_us)
     traffic = np.array([traffic_bytes(kernel.graph) for kernel in kernels], dtype=float)

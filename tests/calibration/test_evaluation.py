@@ -126,17 +126,17 @@ def test_a_case_is_predicted_for_the_profiles_own_host_and_for_the_one_that_meas
 CASES = {"batch_size": 1, "precision": "float32", "layout": "nchw"}
 
 
-def test_scores_tell_machines_apart():
+def test_scores_by_machine_and_by_calibrated_host():
     row = CASES | {"speedup/default": 2.0, "probed_speedup/default": 1.1}
     home = [row | {"model": f, "family": f, "environment": 0, "measured_speedup/default": 2.0} for f in "ab"]
     away = [row | {"model": f, "family": f, "environment": 1, "measured_speedup/default": 1.0} for f in "ab"]
     rows = scores.score_table(pd.DataFrame([*home, *away]))
     found = {row["cases_of"]: row for row in rows if row["cases_of"].endswith("float32, batch 1")}
     # a case's two processes are 0.55 and 1.1 times as fast as predicted: their middle is the root of the product
-    told, untold = found["float32, batch 1"], found["uncalibrated host: float32, batch 1"]
-    assert told["mean_error"] == pytest.approx(1 - math.sqrt(0.55 * 1.1))
-    assert (told["cases"], untold["cases"], untold["mean_error"]) == (2, 4, 0.5)
-    (singly,) = [row for row in rows if row["cases_of"].startswith("each process by itself")]
+    calibrated, uncalibrated = found["float32, batch 1"], found["uncalibrated host: float32, batch 1"]
+    assert calibrated["mean_error"] == pytest.approx(1 - math.sqrt(0.55 * 1.1))
+    assert (calibrated["cases"], uncalibrated["cases"], uncalibrated["mean_error"]) == (2, 4, 0.5)
+    (singly,) = [row for row in rows if row["cases_of"].startswith("each process")]
     assert (singly["cases"], singly["mean_error"]) == (4, pytest.approx(0.275))  # 0.45 and 0.1 off
     by_machine = {row["cases_of"]: row["mean_error"] for row in rows if row["cases_of"].startswith("machine")}
     whole = "float32, batch 1 and 32"

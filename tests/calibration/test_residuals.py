@@ -51,8 +51,8 @@ def test_costs_and_residuals_of_others_come_from_what_is_learnt_from(monkeypatch
         asked["logs"] = some.logs["eager"].tolist()
         return no_residuals()
 
-    monkeypatch.setattr(residuals.calibrate, "fit_tables", fit_tables)
-    monkeypatch.setattr(residuals.residual_model, "fit", fit)
+    monkeypatch.setattr(residuals.host_costs, "fit_tables", fit_tables)
+    monkeypatch.setattr(residuals.residual_fit, "fit", fit)
     cases = [measured("a", 20.0), measured("b", 40.0), measured("c", 80.0)]
     some = [known(host_speed=1.0), known(host_speed=0.5), known(host_speed=2.0)]
     found = residuals.fit(cases, some, np.array([True, False, True]))

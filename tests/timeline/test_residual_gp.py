@@ -43,7 +43,7 @@ def cases(count: int, seed: int = 0) -> Residuals:
     return Residuals(properties, {"eager": 0.1 * properties[:, 0] + noise[0], "default": noise[1]})
 
 
-def told(found: ResidualModel, properties: np.ndarray) -> dict[str, np.ndarray]:
+def predicted(found: ResidualModel, properties: np.ndarray) -> dict[str, np.ndarray]:
     square = residual_gp.squares(scaled(properties, found.mean, found.scale), found.models)
     return {mode: process.mean(square) for mode, process in found.processes.items()}
 
@@ -75,12 +75,12 @@ def test_equal_to_scikit_learns_process():
     reference = GaussianProcessRegressor(kernel, alpha=0.0, optimizer=None)
     mean, scale = learnt.moments
     reference.fit(scaled(learnt.properties, mean, scale), learnt.logs["eager"])
-    assert told(found, asked)["eager"] == pytest.approx(reference.predict(scaled(asked, mean, scale)), abs=1e-4)
+    assert predicted(found, asked)["eager"] == pytest.approx(reference.predict(scaled(asked, mean, scale)), abs=1e-4)
 
 
 def test_what_is_learnt_holds_for_other_models():
     others = cases(40, seed=1)
-    found = told(residual_fit.fit(cases(200)), others.properties)
+    found = predicted(residual_fit.fit(cases(200)), others.properties)
     left = others.logs["eager"] - found["eager"]
     assert np.abs(left).mean() < 0.3 * np.abs(others.logs["eager"]).mean()
     assert np.abs(found["default"]).max() < 0.01  # there was nothing to learn
@@ -90,7 +90,7 @@ def test_a_model_measured_n_times_by_hand():
     """Of n equal measurements of one model: sd^2 n / (sd^2 n + noise^2) of what it was off by."""
     same = Residuals(np.zeros((3, len(PROPERTIES)), dtype=np.float32), {"eager": np.array([0.1, np.nan, 0.1])})
     found = residual_fit.condition(same, {"eager": GaussianProcess(sd=0.2, length=1.0, noise=0.1)})
-    assert told(found, same.properties[:1])["eager"] == pytest.approx([0.1 * 0.08 / (0.08 + 0.01)], rel=1e-5)
+    assert predicted(found, same.properties[:1])["eager"] == pytest.approx([0.1 * 0.08 / (0.08 + 0.01)], rel=1e-5)
     assert found.processes["eager"].weights[1] == 0.0  # nobody measured it
 
 
@@ -108,7 +108,7 @@ def test_a_case_measured_often_weighs_no_more_than_another():
     learnt = cases(60)
     keys = tuple(range(60))
     often = Residuals(learnt.properties, learnt.logs, keys).take([*range(60), *[7] * 40])
-    once, again = (told(residual_fit.fit(some), cases(5, seed=2).properties)["eager"] for some in (learnt, often))
+    once, again = (predicted(residual_fit.fit(some), cases(5, seed=2).properties)["eager"] for some in (learnt, often))
     assert again == pytest.approx(once)
 
 
@@ -116,7 +116,7 @@ def test_a_model_unlike_all_others_is_left_as_it_is():
     learnt = cases(60)
     found = residual_fit.condition(learnt, {"eager": GaussianProcess(sd=0.1, length=0.3, noise=0.01)})
     far = np.full((1, len(PROPERTIES)), 5.0, dtype=np.float32)
-    assert told(found, far)["eager"] == pytest.approx([0.0], abs=1e-9)
+    assert predicted(found, far)["eager"] == pytest.approx([0.0], abs=1e-9)
 
 
 def test_too_few_cases_tell_nothing():
@@ -153,25 +153,14 @@ def test_a_file_holds_it_all(tmp_path: Path):
     found = residual_fit.fit(cases(50))
     sha256 = found.save(tmp_path / WHOLE_MODELS)
     again = ResidualModel.load(tmp_path / WHOLE_MODELS, sha256)
-    one, other = (told(each, cases(5).properties)["eager"] for each in (found, again))
+    one, other = (predicted(each, cases(5).properties)["eager"] for each in (found, again))
     assert one == pytest.approx(other, abs=2e-4)  # numbers of 32 bits
     for mode, numbers in found.describe().items():
         assert again.describe()[mode] == pytest.approx(numbers)
 
 
-def test_a_file_from_before_precisions_were_told_apart_is_read(tmp_path: Path):
-    path, before = tmp_path / WHOLE_MODELS, len(PROPERTIES) - 1
-    kept = {name: np.ones((*some.shape[:-1], before), np.float32) for name, some in _tensors(lambda _: None).items()}
-    kept |= {"eager/weights": np.zeros(2, np.float32), "eager/kernel": np.ones(3, np.float32)}
-    write_tensors(path, kept, {"properties": PROPERTIES[:-1]})
-    found = ResidualModel.load(path)
-    assert found.mean.tolist() == [1.0] * before + [0.0]
-    assert found.scale.tolist() == [1.0] * len(PROPERTIES)
-    assert found.models.tolist() == [[1.0] * before + [0.0]] * 2
-
-
-def test_a_profile_of_before_tells_nothing(tmp_path: Path):
-    assert Profile("old", tmp_path, {"schema": 1}).residual_model.processes == {}
+def test_a_profile_without_a_residual_model_corrects_nothing(tmp_path: Path):
+    assert Profile("mine", tmp_path, {"schema": 1}).residual_model.processes == {}
 
 
 def _tensors(change: Callable[[dict[str, np.ndarray]], object]) -> dict[str, np.ndarray]:
