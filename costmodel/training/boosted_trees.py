@@ -17,7 +17,7 @@ Rows = npt.NDArray[np.bool_]
 HOST_TREES = 2
 """Boosted models whose mean predicts host times; each tries other random features at its splits."""
 MOST_HOST_ROWS = 120_000
-"""Most rows for trees of host times, chosen at random: many rows differ only in sizes that the host does not depend on."""
+"""Most rows for trees of host times, chosen at random, as many rows differ only in sizes."""
 SEVERAL_LAUNCHES: Mapping[str, Any] = {"loss": "squared_error", "max_leaf_nodes": 127, "min_samples_leaf": 10}
 """Options of trees for calls of which a few launch several kernels and take many times as long.
 

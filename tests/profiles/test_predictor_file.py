@@ -96,7 +96,7 @@ def test_another_hash_is_refused(saved: Path):
 def test_a_truncated_file_is_refused(saved: Path, share: float):
     data = saved.read_bytes()
     saved.write_bytes(data[: int(share * len(data))])
-    refused(saved, "not a predictor file: its header is damaged|the places of its tensors")
+    refused(saved, "not a predictor file: its header is damaged|the offsets of its tensors")
 
 
 class _Payload:
@@ -171,11 +171,11 @@ def _all_by_trees_and_more(_: dict[str, Array], metadata: dict[str, str]) -> Non
         pytest.param(_set("conv/mean", np.zeros(3)), "not finite float32", id="float64"),
         pytest.param(_say("schema", "99"), "schema '99'", id="schema"),
         pytest.param(_say("groups", "{"), "not a predictor file", id="metadata"),
-        pytest.param(_infinite_reach, "Infinity is no number", id="infinite-reach"),
+        pytest.param(_infinite_reach, "Infinity is not a JSON number", id="infinite-reach"),
         pytest.param(_all_by_trees_and_more, "trees_share: expected float <= 1", id="trees-share-above-1"),
         pytest.param(
             _say("device", '{"bytes_per_us": NaN, "peak": {}, "floor_us": 1, "multiprocessors": 1}'),
-            "NaN is no number",
+            "NaN is not a JSON number",
             id="ceiling",
         ),
         pytest.param(_without_share, "lacks|missing required field trees_share", id="trees-share-missing"),
@@ -224,7 +224,7 @@ def test_tensors_that_lie_outside_of_the_file_are_refused(saved: Path, change: d
     header["conv/residual"] |= change
     text = json.dumps(header).encode()
     saved.write_bytes(len(text).to_bytes(8, "little") + text + rest)
-    with pytest.raises(ProfileError, match=r"not a predictor file: .*|not those of their shapes"):
+    with pytest.raises(ProfileError, match=r"not a predictor file: .*|do not fit their shapes"):
         load_predictor(saved)
 
 
