@@ -548,7 +548,7 @@ def test_a_file_of_a_terabyte_is_not_read(tmp_path: Path, name: str):
         (b"\xef\xbb\xbf{}", "BOM"),
         ("{} {}", "Extra data"),
         ("", "Expecting value"),
-        ('{"\\u001b[2J\\n": 1, "\\u001b[2J\\n": 1}', r"the key '\x1b[2J\n' is there twice"),
+        ('{"\\u001b[2J\\n": 1, "\\u001b[2J\\n": 1}', r"the key '\x1b[2J\n' occurs twice"),
     ],
 )
 def test_what_is_no_json_is_refused_in_one_line(text: str | bytes, said: str):
