@@ -24,7 +24,8 @@ ROOT = Path(costmodel.__file__).parent.parent
 REFUSED_CAPTURE = """
 import torch
 from costmodel.errors import MeasurementError
-from costmodel.measure import NOT_CAPTURABLE, device_time
+from costmodel.measurement.timers import NOT_CAPTURABLE
+from costmodel.measurement.timers import device_time
 x = torch.randn(8, device="cuda")
 try:
     device_time(lambda: x.sum().item())
@@ -46,7 +47,7 @@ print(sorted({event.name for event in trace.events()}))
 
 LAYERS = """
 import torch, costmodel
-from costmodel.measure import device_time
+from costmodel.measurement.timers import device_time
 from costmodel.zoo import load_real
 loaded = load_real("resnet18", torch.device("cuda"), batch_size=8)
 inputs = tuple(loaded.inputs)

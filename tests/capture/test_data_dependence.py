@@ -67,7 +67,7 @@ class TestStop:
         assert bases(graph) == ["convolution", "sum", "gt"]
         (found,) = graph.breaks
         assert (found.kind, found.op, found.module, found.missed) == ("stop", "control_flow", "0", ("0.second",))
-        assert Path(found.source).name == f"test_breaks.py:{STOP}"
+        assert Path(found.source).name == f"test_data_dependence.py:{STOP}"
         assert graph.partial
 
     def test_returns_what_nothing_has_read(self) -> None:
@@ -133,7 +133,7 @@ class TestSize:
         graph = in_part(function)
         assert graph.ops[-1].type.shape == shape
         assert [(item.kind, item.op) for item in graph.breaks] == [("size", op)]
-        assert Path(graph.breaks[0].source).name.startswith("test_breaks.py:")
+        assert Path(graph.breaks[0].source).name.startswith("test_data_dependence.py:")
         assert not graph.partial
 
     def test_a_place_is_named_once(self) -> None:

@@ -48,7 +48,8 @@ def predicting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Predict], None]:
         if name != "nvidia-h200":
             raise UnknownHardwareError(f"unknown hardware {name!r}; there are: nvidia-h200")
         card = {"device": "NVIDIA H200", "units": 3, "scores": {"mape": [1, 2]}, "note": None}
-        return SimpleNamespace(card=card, on_cpu=False, environment={})
+        facts = SimpleNamespace(host=SimpleNamespace(probe_us=None, machines_us=[]))
+        return SimpleNamespace(card=card, facts=facts, on_cpu=False, environment={})
 
     monkeypatch.setattr(hardware, "list_profiles", lambda: ("nvidia-h200",))
     monkeypatch.setattr(hardware, "resolve_default", lambda: ("nvidia-h200", "no GPU here"))

@@ -11,7 +11,7 @@ import costmodel
 from costmodel.capture.executable import capture_exactly
 from costmodel.errors import CaptureError, PlanError
 from costmodel.execution import fx_module, numerics, runner
-from costmodel.execution import planned_module as public_apply
+from costmodel import apply as public_apply
 from costmodel.execution import regions as regions_module
 from costmodel.planning.blocks import find_blocks
 from costmodel.planning.plan import Plan, Region, fingerprint

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from nasty import nasty_names
+from tests.support.nasty_names import nasty_names
 
 from costmodel.errors import GraphError
 from costmodel.ir import (

@@ -108,7 +108,7 @@ def test_every_layer_is_predicted_and_measured(result):
 
 
 def test_the_layers_that_take_most_are_shown_in_order(result, monkeypatch):
-    monkeypatch.setattr("costmodel.report.plans.TOP_LAYERS", 1)
+    monkeypatch.setattr("costmodel.measurement.validation_report.TOP_LAYERS", 1)
     (_, (title, _, rows)) = validation_sheet(result, "top").sections
     assert title == f"eager layers: the 1 of {len(result.layers)} that take most"
     assert [row[0] for row in rows] == ["large"]
@@ -136,7 +136,7 @@ def test_a_region_that_cannot_be_measured_has_no_time(monkeypatch):
     def refuse(*_, **__):
         raise MeasurementError("no")
 
-    monkeypatch.setattr("costmodel.measure_layers.device_time", refuse)
+    monkeypatch.setattr("costmodel.measurement.layer_timing.device_time", refuse)
     planned = costmodel.apply(NET, plan_for(NET, (X,)), (X,))
     assert {region.measured_us for region in measure_regions(planned, (X,))} == {None}
     assert torch.equal(planned(X), planned(X))

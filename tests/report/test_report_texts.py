@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from sample_reports import KINDS, memory, plan, rendered, report, validation
+from tests.support.sample_reports import KINDS, memory, plan, rendered, report, validation
 
 from costmodel.measurement.validation_report import render_validation
 from costmodel.memory.report import render_memory

@@ -61,7 +61,7 @@ def test_there_are_60_models_in_six_settings_and_the_rest_of_the_package_for_twe
     assert sum(case.question == "predict" for case in cases) == 360
     assert len(cases) == 360 + 12 * 6
     files = {name.partition(":")[0] for name in script.USER.split()}
-    assert files == {path.name for path in script.USER_MODELS.glob("*.py")}
+    assert files == {path.name for path in script.COMPARED_MODELS.glob("*.py")}
 
 
 def test_a_last_digit_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
