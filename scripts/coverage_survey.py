@@ -83,7 +83,7 @@ def cover(spec: str) -> Outcome:
 def _judge(graph: Graph) -> tuple[str, str]:
     from costmodel.ir import operators as operators_module
 
-    unknown = sorted({op.base for op in graph.ops if operators_module.lookup(op) is operators_module.UNKNOWN})
+    unknown = sorted({op.base for op in graph.ops if not operators_module.lookup(op).supported})
     if unknown:
         return UNSUPPORTED, "no rule for " + " ".join(unknown)
     if graph.breaks:

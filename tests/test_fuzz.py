@@ -89,7 +89,7 @@ def check_predicted(graph: Graph) -> None:
         times = (mode.low_ms, mode.latency_ms, mode.high_ms, mode.host_ms, mode.device_ms)
         assert all(math.isfinite(time) and time > 0.0 for time in times)
         assert mode.low_ms < mode.latency_ms < mode.high_ms
-    unknown = {op.base for op in graph.ops if op.base not in operators.TABLE}
+    unknown = {op.base for op in graph.ops if not operators.lookup(op).supported}
     assert {item.op for item in report.unsupported} == unknown
     assert not unknown or report.verdict == "uncertain"
 

@@ -11,11 +11,12 @@ import numpy as np
 from costmodel.calibration import host_costs, residual_fit, residuals
 from costmodel.calibration.measured_model import COLUMNS, MeasuredModel
 from costmodel.calibration.scores import MODES
+from costmodel.device import Device
 from costmodel.features import group_of
 from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.predictor import Predictor
 from costmodel.timeline import residual_gp
-from costmodel.timeline.issue_trace import IssueTrace, compiled_trace, eager_trace
+from costmodel.timeline.issue_trace import IssueTrace, issue_traces
 from costmodel.timeline.residual_gp import ResidualModel
 from costmodel.timeline.timed_trace import TimedTrace
 from costmodel.training.families import family_of
@@ -24,8 +25,8 @@ from costmodel.training.kernel_models import TrainingSettings, fit_group
 from costmodel.training.tables import Table
 
 
-def issue_traces(case: MeasuredModel, on_cpu: bool = False) -> tuple[IssueTrace, IssueTrace]:
-    """Issue traces of a case in eager execution and under torch.compile."""
+def traces_of(case: MeasuredModel, device: Device) -> tuple[IssueTrace, IssueTrace]:
+    """Eager and compiled issue trace of a case on a device."""
     from costmodel.capture.trace import capture
     from costmodel.zoo import load
 
@@ -38,7 +39,7 @@ def issue_traces(case: MeasuredModel, on_cpu: bool = False) -> tuple[IssueTrace,
         channels_last=case.layout == "nhwc",
     )
     graph = capture(loaded.module, loaded.inputs, case.model, partial=True)
-    return eager_trace(graph, on_cpu), compiled_trace(graph, on_cpu)
+    return issue_traces(graph, device)
 
 
 def leave_families_out(

@@ -75,7 +75,7 @@ def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Sa
     tables = {group: drop(table, OPTIONAL) for group, table in everything.items()}
     cases, counts, host = _stable_cases(directory / "models.jsonl", settings.most_cases, say)
     distinct = {case.key: case for case in cases}  # several processes may have measured a case
-    traces = Parallel(n_jobs=jobs)(delayed(evaluation.issue_traces)(case, on_cpu) for case in distinct.values())
+    traces = Parallel(n_jobs=jobs)(delayed(evaluation.traces_of)(case, device) for case in distinct.values())
     by_key = dict(zip(distinct, traces, strict=True))
     issued = [by_key[case.key] for case in cases]
     origins = evaluation.table_origins(kernels, kept["source"].tolist())

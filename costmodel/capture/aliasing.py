@@ -1,4 +1,4 @@
-"""Memory that tensors share, in a graph of values: what was written through one of them the others read."""
+"""Memory shared by tensors, in a graph of values: a write through one tensor changes the value of the others."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from costmodel import ir
 
 aten = torch.ops.aten
 Geometry = tuple[tuple[int, ...], tuple[int, ...], int]
-"""Sizes, strides, and offset into the memory."""
+"""Sizes, strides, and offset in the storage."""
 
 
 def geometry_of(tensor: torch.Tensor) -> Geometry:
-    """Where a tensor's elements lie in its memory."""
+    """Sizes, strides and storage offset of a tensor."""
     return tuple(tensor.size()), tuple(tensor.stride()), int(tensor.storage_offset())
 
 
 def type_of(tensor: torch.Tensor) -> ir.TensorType:
-    """The type of a tensor in the IR."""
+    """Type of a tensor in the IR."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     if tensor.is_contiguous():
         layout = "nchw"
@@ -37,16 +37,16 @@ def type_of(tensor: torch.Tensor) -> ir.TensorType:
 
 @dataclass(slots=True)
 class Memory:
-    """What tensors share: the value of the first of them, and what was written since, by whichever.
+    """Memory shared by tensors: the value of the first tensor, and writes through any of them.
 
     Attributes:
-        owner: the node that made it.
-        storage: tells when the program has let go of the last tensor on it.
-        node: its value, with the first `applied` writes in it.
-        geometry: where the elements of that value lie.
-        dtype: their type.
-        writes: where each write went, of what type, and the node that made what was written.
-        applied: how many of the writes the value has in it.
+        owner: node that allocated the memory.
+        storage: reference whose callback reports that the last tensor on it is gone.
+        node: value of the memory, with the first `applied` writes applied.
+        geometry: geometry of that value.
+        dtype: dtype of that value.
+        writes: geometry, dtype and node of each write.
+        applied: number of writes applied to `node`.
     """
 
     owner: fx.Node
@@ -58,12 +58,12 @@ class Memory:
     applied: int = 0
 
     def own(self, tensor: torch.Tensor, node: fx.Node) -> None:
-        """Says that an operator made this memory, whatever stood in for its result."""
+        """Declare that an operator allocated this memory, although a substitute produced the tensor."""
         self.owner = self.node = node
         self.geometry, self.dtype = geometry_of(tensor), tensor.dtype
 
     def read(self, tensor: torch.Tensor, graph: fx.Graph, module: str) -> fx.Node:
-        """The value of a tensor on this memory now; operators that put it together are added to the graph."""
+        """Current value of a tensor on this memory; operators that apply writes are added to the graph."""
         for (sizes, strides, offset), dtype, node in self.writes[self.applied :]:
             self._convert(graph, module, dtype)
             if math.prod(sizes) == math.prod(self.geometry[0]) and offset == self.geometry[2]:
@@ -86,7 +86,7 @@ class Memory:
         return found
 
     def _put_in_order(self, graph: fx.Graph, module: str) -> None:
-        """Lets the value have its dimensions in the order in which its elements lie, so that strides tell places."""
+        """Permute the value to memory order, so that strides determine places."""
         sizes, strides, offset = self.geometry
         order = sorted(range(len(sizes)), key=lambda dim: (-strides[dim], -sizes[dim]))
         if order != sorted(order):
@@ -94,7 +94,7 @@ class Memory:
             self.node = self._made(graph, module, aten.permute.default, order)
 
     def _convert(self, graph: fx.Graph, module: str, dtype: torch.dtype) -> None:
-        """Lets the value be that of the same bytes as elements of another type."""
+        """Reinterpret the bytes of the value as another dtype."""
         if dtype is self.dtype:
             return
         self._put_in_order(graph, module)

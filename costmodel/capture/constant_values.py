@@ -1,8 +1,8 @@
-"""Values of what depends on neither inputs nor parameters: masks of ones, grids, shapes kept in tensors.
+"""Values of constants, which depend on neither inputs nor parameters: masks of ones, grids, shapes in tensors.
 
-On meta tensors even these have no data, and a model that looks into them would stop. So whatever is made of nothing,
-and what is made of that, is computed on the CPU beside the forward pass, by operators of a closed list alone; views and
-writes need no care, as the real tensors share memory where their twins do.
+Meta tensors have no data, and a model that reads a constant would stop. Therefore results of factory functions, and
+values computed from them, are also computed on the CPU, by operators of a closed list only. Views and writes need no
+special treatment, because the real tensors share memory in the same way as the meta tensors.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from costmodel.ir.pure_operators import COMPUTED
 
 MOST_ELEMENTS = 1 << 20
-"""Larger constants are not computed: what decides control flow is small."""
+"""Limit of the elements of a computed constant: constants that decide control flow are small."""
 
 
 def memory_of(tensor: torch.Tensor) -> int:
-    """What tensors on the same memory have in common, as long as one of them lives."""
+    """Identity of a tensor's memory while any tensor on it is alive."""
     return int(tensor.untyped_storage()._cdata)
 
 
 class Constants:
-    """Real tensors behind meta tensors, which it does not keep alive."""
+    """Real tensors by meta tensor; the meta tensors are not kept alive."""
 
     def __init__(self) -> None:
         self._values = WeakTensorKeyDictionary()
         self._lost: set[int] = set()
 
     def value_of(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """The values of a tensor; None if they depend on data, or were not computed."""
+        """Values of a tensor; None if they depend on data or were not computed."""
         if not tensor.is_meta:
             return tensor
         value: torch.Tensor | None = self._values.get(tensor)
         return None if memory_of(tensor) in self._lost else value
 
     def remember(self, tensor: torch.Tensor, value: torch.Tensor) -> None:
-        """Notes the values of a tensor, which may lie where lost memory was freed."""
+        """Store the values of a tensor, whose memory may have held unknown values before."""
         self._lost.discard(memory_of(tensor))
         self._values[tensor] = value
 
     def follow(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
-        """Computes what a call on meta tensors returned, if it depends on no data."""
+        """Compute the real result of a call on meta tensors, if it depends on no data."""
         given, results = _tensors_in((args, kwargs)), _tensors_in(result)
         computed = self._compute(func, args, kwargs, [*given, *results])
         if computed is None and func._schema.is_mutable:
-            written = results or given  # what a call writes it returns, if it returns anything
+            written = results or given  # a call that returns anything returns the tensors that it writes
             self._lost.update(memory_of(tensor) for tensor in written if tensor.is_meta)
         for tensor, value in zip(results, computed or (), strict=False):
             self.remember(tensor, value)

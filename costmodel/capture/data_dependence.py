@@ -1,4 +1,4 @@
-"""Where a forward pass depends on the values of tensors, and how large a result can be that does."""
+"""Data dependence of a forward pass: its place in the model's code, and largest sizes of results."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from torch import nn
 from costmodel.errors import text_of
 
 _NOT_THE_MODEL = (Path(__file__).parents[1], Path(torch.__file__).parent)
-"""Code between a model's line and the operator that it calls."""
+"""Directories of code that may lie on the stack between the model's line and an operator."""
 _NO_DATA = re.compile(r"meta tensor|meta device type", re.IGNORECASE)
-"""How torch, in many wordings, says that it was asked for values that only a real tensor has."""
+"""Messages of torch about reading the values of a meta tensor."""
 
 _FRAME = re.compile(r'File "(.+)", line (\d+)')
 
 
 def largest(func: Any, args: Sequence[Any]) -> torch.Tensor | None:
-    """What a call returns at most, if its size depends on data that is not there; None for every other call.
+    """Largest possible result of a call whose result size depends on missing data; None for every other call.
 
     Args:
         func: an OpOverload.
@@ -36,26 +36,26 @@ def largest(func: Any, args: Sequence[Any]) -> torch.Tensor | None:
 
 
 def lacks_data(error: BaseException) -> bool:
-    """Whether torch raised it because a meta tensor has no values."""
+    """Whether torch raised an error because a meta tensor has no values."""
     return isinstance(error, (RuntimeError, TypeError)) and _NO_DATA.search(text_of(error)) is not None
 
 
 def source_line(frames: Iterable[tuple[FrameType, int]]) -> str:
-    """The first line that belongs to the model, as `torchvision/ops/boxes.py:51`.
+    """First line of the model's code on a stack, such as `torchvision/ops/boxes.py:51`.
 
     Args:
-        frames: with their line numbers, the innermost first.
+        frames: frames with their line numbers, the innermost first.
     """
     return _first_of_model((frame.f_code.co_filename, line) for frame, line in frames)
 
 
 def source_line_of(stack: Sequence[FrameSummary]) -> str:
-    """The same for a stack as Dynamo keeps it, the innermost last."""
+    """First line of the model's code on a stack of Dynamo, the innermost frame last."""
     return _first_of_model((frame.filename, frame.lineno or 0) for frame in reversed(stack))
 
 
 def source_line_in(trace: str) -> str:
-    """The same for a stack as text, the innermost last."""
+    """First line of the model's code on a stack as text, the innermost frame last."""
     return _first_of_model((name, int(line)) for name, line in reversed(_FRAME.findall(trace)))
 
 
@@ -68,10 +68,10 @@ def _first_of_model(places: Iterable[tuple[str, int]]) -> str:
 
 
 def not_reached(paths: Mapping[nn.Module, str], called: Set[nn.Module]) -> tuple[str, ...]:
-    """The outermost modules with parameters of which no part was called.
+    """Outermost modules with parameters of which no submodule ran.
 
     Args:
-        paths: every module's path, in the order of `named_modules()`.
+        paths: path of every module, in the order of `named_modules()`.
         called: modules that ran.
     """
     missed: list[str] = []
@@ -83,12 +83,12 @@ def not_reached(paths: Mapping[nn.Module, str], called: Set[nn.Module]) -> tuple
 
 
 def plain_name(text: str) -> str:
-    """A name without what separates names in the graph's text form: modules and files may be called anything."""
+    """Replace characters that separate names in a graph's text form; modules and files may have any name."""
     return re.sub(r"[\s,]", "_", text)
 
 
 def _short(path: Path) -> str:
-    """A file as it is imported: below the deepest directory that Python searches."""
+    """Path of a file below the deepest directory on `sys.path`."""
     roots = [Path(entry) for entry in sys.path if entry and path.is_relative_to(entry)]
     return path.relative_to(max(roots, key=lambda root: len(root.parts))).as_posix() if roots else path.name
 
@@ -115,7 +115,7 @@ def _masked_select(source: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def _index(source: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
-    """A mask of n elements picks at most n; in its place stand the n places, one index a dimension."""
+    """Result of indexing by a mask of n elements as if it selected all n, one index a dimension."""
     if not any(map(_is_mask, indices)):
         return None
     places: list[torch.Tensor | None] = []
@@ -136,4 +136,4 @@ _LARGEST: Mapping[str, Callable[..., torch.Tensor | None]] = {
     "aten::index": _index,
     "torchvision::nms": _nms,
 }
-"""Operators that return as many elements as the data says: every one counts, every box is kept."""
+"""Largest results of operators with data-dependent sizes: every element is selected, every box kept."""

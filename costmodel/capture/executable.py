@@ -1,4 +1,4 @@
-"""nn.Module -> a graph that can be run in the module's place: constants, and how its result is nested, included."""
+"""nn.Module -> executable graph, with constants and the structure of the result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import fx, nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from costmodel.capture.inputs import Inputs
-from costmodel.capture.recorder import CONSTANT
+from costmodel.capture.tensor_values import CONSTANT
 from costmodel.capture.trace import lower, tensors_in, trace
 from costmodel.errors import PlanError
 from costmodel.ir import Graph
@@ -21,13 +21,13 @@ from costmodel.ir.strides import with_pinned_strides
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """A pass, captured so that it can be run.
+    """A forward pass as an executable graph.
 
     Attributes:
-        graph: what it computes.
-        constants: tensors that it reads and that are neither inputs nor parameters, by name.
-        spec: how the result is nested.
-        leaves: the leaves of the result: an index into the graph's outputs, or None and a value that is no tensor.
+        graph: operators of the pass.
+        constants: tensors that are neither inputs nor parameters, by name.
+        spec: structure of the result.
+        leaves: leaves of the result: an index into the graph's outputs, or None and a value that is no tensor.
     """
 
     graph: Graph
@@ -36,27 +36,27 @@ class Exact:
     leaves: tuple[tuple[int | None, Any], ...]
 
     def nest(self, outputs: Sequence[torch.Tensor]) -> Any:
-        """The graph's outputs as the module returns them."""
+        """Arrange the graph's outputs in the structure that the module returns."""
         return tree_unflatten([other if i is None else outputs[i] for i, other in self.leaves], self.spec)
 
 
 def capture_exactly(module: nn.Module, inputs: Inputs, name: str) -> Exact:
-    """One pass with its constants, fit to be run; nothing is run now.
+    """Capture one forward pass with its constants as an executable graph; nothing is run.
 
     Args:
-        module: in evaluation mode.
-        inputs: as for `costmodel.capture.trace.capture`.
-        name: what the graph is called.
+        module: module in evaluation mode.
+        inputs: inputs, as for `costmodel.capture.trace.capture`.
+        name: name of the graph.
 
     Raises:
         CaptureError: the pass cannot be captured.
-        PlanError: the pass changes what outlives it, draws from a generator of its own, or returns what cannot be put
-            together again.
+        PlanError: the pass writes into inputs or state, uses its own random generator, or returns a structure that
+            cannot be rebuilt.
     """
     traced = trace(module, inputs, exact=True)
     for node in traced.nodes:
         if node.kwargs.get("generator") is not None:
-            raise PlanError(f"{name} draws random numbers from a generator of its own, which a plan cannot")
+            raise PlanError(f"{name} draws random numbers from its own torch.Generator, which a plan does not support")
         _refuse_writes(node)
     attributes = [node for node in traced.nodes if node.op == "get_attr" and str(node.target).startswith(CONSTANT)]
     constants = {str(node.target): node.meta["value"] for node in attributes}
@@ -70,14 +70,16 @@ def capture_exactly(module: nn.Module, inputs: Inputs, name: str) -> Exact:
 
 
 def _refuse_writes(node: fx.Node) -> None:
-    """Refuses a pass that writes into an input, a parameter or a buffer: a replay would do so at another time."""
+    """Raise for a write into an input, a parameter or a buffer: a replay would write at another time."""
     if not _writes(node.target):
         return
     written = node.all_input_nodes[0]
     while _shares_memory(written.target):
         written = written.all_input_nodes[0]
     if written.op in ("placeholder", "get_attr") and not str(written.target).startswith(CONSTANT):
-        raise PlanError(f"the forward pass writes into {written.target}; a plan is for passes that change nothing")
+        raise PlanError(
+            f"the forward pass writes into {written.target}; a plan needs a forward pass that changes no state"
+        )
 
 
 def _writes(target: object) -> bool:
@@ -85,7 +87,7 @@ def _writes(target: object) -> bool:
 
 
 def _shares_memory(target: object) -> bool:
-    """Whether an operator's result lies in the memory of its first operand."""
+    """Whether an operator's result shares the memory of its first operand."""
     return (
         target is operator.getitem or _writes(target) or (isinstance(target, torch._ops.OpOverload) and target.is_view)
     )

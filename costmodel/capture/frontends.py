@@ -1,6 +1,6 @@
-"""Ways to get at what a module computes, beside running its forward pass: FX, torch.export, and Dynamo for its breaks.
+"""Capture frontends: FX, torch.export, and Dynamo for graph breaks.
 
-Whatever the way, the graph itself is recorded by `costmodel.capture.trace` from what the way gives.
+Each frontend converts a module to a module; `costmodel.capture.trace` then records its graph.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from costmodel.ir import Break
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A part of a pass that torch.compile compiles by itself: calls in Dynamo's graph of it, and its first line."""
+    """A subgraph that torch.compile compiles by itself: number of calls in Dynamo's graph, and its first line."""
 
     calls: int
     source: str
@@ -33,7 +33,7 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A module to be recorded and, from Dynamo, where torch.compile would cut it into which fragments."""
+    """A module to record and, from Dynamo, graph breaks and subgraphs of torch.compile."""
 
     module: nn.Module
     cuts: tuple[Break, ...] = ()
@@ -42,39 +42,39 @@ class Converted:
 
 @takes_turns
 def convert(module: nn.Module, inputs: Inputs, way: str) -> Converted:
-    """The module as a way of capture sees it.
+    """Convert a module by a frontend.
 
     Args:
-        module: in evaluation mode.
+        module: module in evaluation mode.
         inputs: positional inputs, or a mapping of keyword inputs.
         way: a key of WAYS.
 
     Raises:
-        CaptureError: that way does not get through the module; the message says why, in its own words.
-        RequestError: there is no such way.
+        CaptureError: the frontend fails on the module; the message quotes its error.
+        RequestError: the frontend is unknown.
     """
     if way not in WAYS:
-        raise RequestError(f"unknown way of capture {way!r}; choose one of {', '.join(WAYS)}")
+        raise RequestError(f"unknown capture frontend {way!r}; choose one of {', '.join(WAYS)}")
     return WAYS[way](module, inputs)
 
 
-def _as_it_is(module: nn.Module, _inputs: Inputs) -> Converted:
+def _unchanged(module: nn.Module, _inputs: Inputs) -> Converted:
     return Converted(module)
 
 
 def _symbolic(module: nn.Module, _inputs: Inputs) -> Converted:
-    with _told("FX symbolic tracing"):
+    with _one_line_errors("FX symbolic tracing"):
         return Converted(fx.symbolic_trace(module))
 
 
 def _exported(module: nn.Module, inputs: Inputs) -> Converted:
     call = Arguments.of(inputs)
-    with _told("torch.export"), torch.no_grad():
+    with _one_line_errors("torch.export"), torch.no_grad():
         return Converted(torch.export.export(module, call.args, call.kwargs).module())
 
 
 def _with_breaks(module: nn.Module, inputs: Inputs) -> Converted:
-    """The module as it is; Dynamo follows its pass, as torch.compile would, and says where it gives up."""
+    """Keep the module, and collect Dynamo's graph breaks and subgraphs of its forward pass."""
     call = Arguments.of(inputs)
     fragments: list[Fragment] = []
     cuts: list[Break] = []
@@ -90,10 +90,10 @@ def _with_breaks(module: nn.Module, inputs: Inputs) -> Converted:
 
     torch._dynamo.reset()
     try:
-        with _told("Dynamo"), torch.no_grad():
+        with _one_line_errors("Dynamo"), torch.no_grad():
             call.passed_to(torch._dynamo.optimize(note)(module))
     except CaptureError as error:
-        if error.__cause__ is None or not lacks_data(error.__cause__):  # else recording finds the place too
+        if error.__cause__ is None or not lacks_data(error.__cause__):  # recording then finds the place too
             raise
     finally:
         torch._dynamo.reset()
@@ -101,8 +101,8 @@ def _with_breaks(module: nn.Module, inputs: Inputs) -> Converted:
 
 
 @contextlib.contextmanager
-def _told(way: str) -> Iterator[None]:
-    """Whatever goes wrong within it is told in one line; what torch writes and warns of besides is not."""
+def _one_line_errors(way: str) -> Iterator[None]:
+    """Turn any exception into a CaptureError of one line, and suppress logs and warnings of torch."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -116,9 +116,9 @@ def _told(way: str) -> Iterator[None]:
 
 
 WAYS: Mapping[str, Callable[[nn.Module, Inputs], Converted]] = {
-    "run": _as_it_is,
+    "run": _unchanged,
     "fx": _symbolic,
     "export": _exported,
     "dynamo": _with_breaks,
 }
-"""Ways of capture by name; `run` is what is done unless another is asked for."""
+"""Frontends by name; `run` is the default."""

@@ -1,4 +1,4 @@
-"""The operators that make new values, for those that write: `add.Tensor` for `add_.Tensor` and for `add.out`."""
+"""Functional variants of operators that write: `add.Tensor` for `add_.Tensor` and for `add.out`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch._ops import OpOverload
 
 
 def functional(target: OpOverload) -> OpOverload:
-    """The operator that computes the same and writes nothing; where torch has none, the operator itself."""
+    """Functional operator that computes the same value; the operator itself if torch has none."""
     if not target._schema.is_mutable:
         return target
     wanted = _arguments(target)
@@ -17,13 +17,13 @@ def functional(target: OpOverload) -> OpOverload:
 
 
 def writes_first(target: OpOverload) -> bool:
-    """Whether it writes its first argument, as those do whose names end in an underscore."""
+    """Whether an operator writes its first argument, by the underscore at the end of its name."""
     base = target._schema.name
     return target._schema.is_mutable and base.endswith("_") and not base.endswith("__")
 
 
 def _overloads(target: OpOverload) -> Iterator[OpOverload]:
-    """The functional operators of its name without the underscore, first the one of its overload's name."""
+    """Yield functional operators of the same name without the underscore, the same overload first."""
     namespace, _, base = target._schema.name.partition("::")
     packet = getattr(getattr(torch.ops, namespace), base.removesuffix("_") if writes_first(target) else base, None)
     names = packet.overloads() if packet is not None else []
@@ -34,5 +34,5 @@ def _overloads(target: OpOverload) -> Iterator[OpOverload]:
 
 
 def _arguments(target: OpOverload) -> list[tuple[str, str]]:
-    """Names and types of what it computes from."""
+    """Names and types of an operator's inputs."""
     return [(argument.name, str(argument.type)) for argument in target._schema.arguments if not argument.is_out]

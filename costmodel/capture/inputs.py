@@ -1,4 +1,4 @@
-"""What a module is called with."""
+"""Inputs of a module: arguments of a forward pass, and checks of modules and inputs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Arguments:
 
     @classmethod
     def of(cls, inputs: Inputs) -> Arguments:
-        """The call that passes these inputs.
+        """Convert inputs to the arguments of a call.
 
         Raises:
-            RequestError: they are no inputs; a tensor alone would be taken apart along its first dimension.
+            RequestError: not a sequence or mapping; a single tensor would be split along its first dimension.
         """
         if isinstance(inputs, Arguments):
             return inputs
@@ -38,20 +38,20 @@ class Arguments:
         return cls(tuple(inputs))
 
     def passed_to(self, function: Callable[..., Any]) -> Any:
-        """What a function makes of them."""
+        """Call a function with these arguments."""
         return function(*self.args, **self.kwargs)
 
     def like(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Arguments:
-        """The same with each tensor, however deep, as `change` makes it; what is no tensor stays."""
+        """Replace each tensor, at any depth, by the result of `change`; other values stay."""
         args, kwargs = tree_map_only(torch.Tensor, change, (self.args, self.kwargs))
         return Arguments(args, kwargs)
 
     def are_tensors(self) -> bool:
-        """Whether they are tensors in a row and nothing else, as those of most calls; to flatten them takes longer."""
+        """Whether all arguments are positional tensors, which need no flattening."""
         return not self.kwargs and all(isinstance(arg, torch.Tensor) for arg in self.args)
 
     def tensors(self) -> list[torch.Tensor]:
-        """Every tensor among them, however deep, in order."""
+        """Tensors in the arguments, at any depth, in order."""
         if self.are_tensors():
             return list(self.args)
         return [leaf for leaf in tree_leaves((self.args, self.kwargs)) if isinstance(leaf, torch.Tensor)]
@@ -62,7 +62,7 @@ Inputs = Sequence[Any] | Mapping[str, Any] | Arguments
 
 
 def module_fault(module: object) -> str | None:
-    """The rule of an argument that is a model: an nn.Module whose parameters and buffers are dense tensors."""
+    """Describe why an argument is no model with dense parameters and buffers; None if it is."""
     if not isinstance(module, nn.Module):
         return f"must be an instance of nn.Module, not {shown(module)}"
     kind = type(module).__name__
@@ -77,7 +77,7 @@ def module_fault(module: object) -> str | None:
 
 
 def inputs_fault(inputs: Any) -> str | None:
-    """The rule of an argument that holds a model's inputs: a tuple or a mapping, of tensors that are dense."""
+    """Describe why an argument is no tuple or mapping of inputs with dense tensors; None if it is."""
     if isinstance(inputs, Arguments):
         inputs = (inputs.args, inputs.kwargs)
     if fault := None if isinstance(inputs, Mapping) else _container_fault(inputs):
@@ -92,7 +92,7 @@ def inputs_fault(inputs: Any) -> str | None:
 
 
 def inputs_in_a_row_fault(inputs: object) -> str | None:
-    """The rule of an argument that holds positional inputs."""
+    """Describe why an argument is no tuple of positional inputs; None if it is."""
     if isinstance(inputs, (Mapping, Arguments)):
         return f"must be a tuple of positional inputs, not {shown(inputs)}"
     return inputs_fault(inputs)
@@ -100,7 +100,7 @@ def inputs_in_a_row_fault(inputs: object) -> str | None:
 
 def _container_fault(inputs: object) -> str | None:
     if isinstance(inputs, torch.Tensor):
-        return "are a tuple of positional inputs, or a dict; of one tensor write (x,)"
+        return "are a tuple of positional inputs, or a dict; write (x,) for one tensor"
     if isinstance(inputs, (str, bytes, bytearray)) or not isinstance(inputs, Sequence):
         return f"are a tuple of positional inputs, or a dict; not a {type(inputs).__name__}"
     return None
@@ -114,7 +114,7 @@ def _leaf_fault(leaf: object) -> str | None:
 
 
 def _special(tensor: torch.Tensor) -> str:
-    """The kind of a tensor that has no strides or no plain values; empty for a dense one."""
+    """Kind of a tensor that is quantized, nested or sparse; empty for a dense one."""
     if tensor.is_quantized:
         return "quantized"
     if tensor.is_nested:

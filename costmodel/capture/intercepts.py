@@ -1,4 +1,4 @@
-"""What surrounds a forward pass while it is recorded: attention kept whole, scopes told, the module left as it was."""
+"""Intercepts of torch functions during recording: operators kept whole, autocast refused, autograd without memory."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from costmodel.capture.recorder import ATTENTION, Recorder
+from costmodel.capture.recorder import Recorder
+from costmodel.capture.refusals import ATTENTION
 from costmodel.concurrency import is_recording
 from costmodel.errors import CaptureError
 
 _PYTHON_ATTENTION = torch.nn.functional.scaled_dot_product_attention
 _PYTHON_DROPOUT = torch.nn.functional.dropout
 _ATTENTION = (_PYTHON_ATTENTION, ATTENTION)
-"""As modules call it, and as an exported program does."""
+"""Attention called by modules, and by exported programs."""
 
 _FROM_PYTHON = (torch.tensor, torch.as_tensor)
 _INDEXED = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 _RECURRENT = {"lstm": torch.ops.aten.lstm.input, "gru": torch.ops.aten.gru.input}
 _RECURRENT_ARGUMENTS = 9
-"""Of the form for sequences of one length; packed ones are of another."""
+"""Number of arguments of the overload for sequences of one length; packed sequences use another overload."""
 
 
 class WholeOperators(TorchFunctionMode):
-    """Keeps scaled dot-product attention and dropout one operator each, as devices with a fused kernel run them.
+    """Function mode that records attention, dropout and recurrent layers as one operator each, as on a GPU.
 
-    The mode sees direct calls; the patched name serves library functions, which torch runs with the mode off. Patches
-    act on the thread that records; elsewhere they call what they replace.
+    The mode sees direct calls. Functions of libraries, which torch runs with the mode off, are patched; a patch acts
+    only on the recording thread.
 
     Args:
-        recorder: records the operators.
-        fast_path: whether multi-head attention may be the one operator of its fast path.
+        recorder: recorder of the operators.
+        fast_path: whether multi-head attention may be one operator, its fast path.
     """
 
     def __init__(self, recorder: Recorder, fast_path: bool = True) -> None:
@@ -62,7 +63,7 @@ class WholeOperators(TorchFunctionMode):
             return _PYTHON_ATTENTION(*args, **kwargs)
         batch, heads, length, _ = query.shape
         written = _needing_gradient(
-            query.new_empty((batch, length, heads, value.shape[-1])),  # as fused kernels write it
+            query.new_empty((batch, length, heads, value.shape[-1])),  # the layout that fused kernels write
             query.requires_grad,
         )
         result = written.transpose(1, 2)
@@ -72,7 +73,7 @@ class WholeOperators(TorchFunctionMode):
 
     def _dropout(
         self,
-        input: torch.Tensor,  # noqa: A002 - torch's name, for callers that use it
+        input: torch.Tensor,  # noqa: A002 - torch's name, for callers by keyword
         p: float = 0.5,
         training: bool = True,
         inplace: bool = False,
@@ -87,14 +88,14 @@ class WholeOperators(TorchFunctionMode):
         return results[0]
 
     def _from_python(self, func: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """A tensor of numbers that Python holds: they stay known, though the tensor is a meta tensor."""
+        """Make a meta tensor from Python numbers, and remember its values."""
         result: torch.Tensor = func(*args, **kwargs)
         if result.is_meta and args and not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(args[0])):
             self._recorder.constants.remember(result, torch.tensor(args[0], dtype=result.dtype))
         return result
 
     def _recurrent(self, target: Any, *args: Any) -> tuple[torch.Tensor, ...]:
-        """An LSTM or GRU over whole sequences, as cuDNN runs it; on meta tensors it would be unrolled step by step."""
+        """Record an LSTM or GRU as one operator, as cuDNN runs it; on meta tensors torch would unroll its steps."""
         if isinstance(self._recorder.running, nn.RNNBase):
             self._recorder.cut()
         source, state, _, _, _, _, training, bidirectional, _ = args
@@ -110,10 +111,10 @@ class WholeOperators(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not is_recording(self._recorder):
             return func(*args, **(kwargs or {}))
-        return self._recorder.calling(self._called, func, *args, **(kwargs or {}))
+        return self._recorder.counts.calling(self._called, func, *args, **(kwargs or {}))
 
     def _called(self, func: Any, *args: Any, **kwargs: Any) -> Any:
-        """What a call from Python returns, with what is kept whole in the place of what torch would do."""
+        """Run a call from Python, or record its operator as a whole."""
         if func in _ATTENTION:
             return self._attention(*args, **kwargs)
         if func is _PYTHON_DROPOUT:
@@ -143,7 +144,7 @@ class WholeOperators(TorchFunctionMode):
 def _patched(
     recorder: Recorder, owner: object, name: str, instead: Callable[..., Any]
 ) -> AbstractContextManager[object]:
-    """A patch of a function that acts on the thread that `recorder` records; other threads call the original."""
+    """Patch a function for the recording thread; other threads call the original."""
     original = getattr(owner, name)
 
     def chosen(*args: Any, **kwargs: Any) -> Any:
@@ -153,10 +154,10 @@ def _patched(
 
 
 def _has_fused_kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:
-    """Whether a GPU has a fused kernel for attention of such tensors; it makes products and a softmax of others.
+    """Whether a GPU has a fused kernel for attention on these tensors; else it runs matmuls and a softmax.
 
-    ATen's `sdp_utils`: of batch, heads, length and size of a head, whose elements lie side by side, as those of a row
-    of the mask do; in float32 rows begin at multiples of 16 bytes.
+    ATen's `sdp_utils`: four dimensions, the last one contiguous, also of the mask; in float32 rows must begin at
+    multiples of 16 bytes.
     """
     aligned = query.dtype != torch.float32 or query.shape[-1] % 4 == value.shape[-1] % 4 == 0
     given = (query, key, value) if mask is None else (query, key, value, mask)
@@ -167,27 +168,27 @@ _MULTI_HEAD = nn.MultiheadAttention.forward
 _MULTI_HEAD_ARGUMENTS = inspect.signature(_MULTI_HEAD)
 _NATIVE_ATTENTION = torch.ops.aten._native_multi_head_attention.default
 _FAST_PATH_VIEWS = 9
-"""Views that the fast path counts for: a chunk, a view and a transpose of each of three parts, and both of the result.
+"""Views counted for the fast path: chunk, view and transpose for each of query, key and value.
 
-Unrolled, a forward pass makes as many and takes the host as long (67 us against 68 at width 768, H200): what the fast
-path saves in Python, its checks cost.
+The unrolled forward pass makes as many views and takes as much host time (67 us against 68 at width 768, H200): the
+fast path saves Python calls and spends as much on its checks.
 """
 
 
 def _multi_head(recorder: Recorder, module: nn.MultiheadAttention, *args: Any, **kwargs: Any) -> Any:
-    """Multi-head attention as the one operator of its fast path, which meta tensors are kept from taking."""
-    with torch._C.DisableTorchFunction():  # what is asked of tensors here no pass asks
+    """Record multi-head attention as the operator of its fast path, which torch does not take on meta tensors."""
+    with torch._C.DisableTorchFunction():  # the checks below must not be counted
         if _takes_fast_path(module, _MULTI_HEAD_ARGUMENTS.bind(module, *args, **kwargs).arguments):
             return _native_multi_head(module, recorder, args[0] if args else kwargs["query"]), None
     return _MULTI_HEAD(module, *args, **kwargs)
 
 
 def _native_multi_head(module: nn.MultiheadAttention, recorder: Recorder, x: torch.Tensor) -> torch.Tensor:
-    """What the fast path returns.
+    """Result of the fast path.
 
-    A graph that is to be run gets what its operator does on a GPU: linear layers around fused attention.
+    An executable graph gets the operators that it runs on a GPU: linear layers around fused attention.
     """
-    recorder.count("views", _FAST_PATH_VIEWS)
+    recorder.counts.count("views", _FAST_PATH_VIEWS)
     weights = (module.in_proj_weight, module.in_proj_bias, module.out_proj.weight, module.out_proj.bias)
     if recorder.exact:
         heads = (*x.shape[:2], module.num_heads, module.head_dim)
@@ -214,7 +215,7 @@ def _autocast(
     enabled: bool = True,
     cache_enabled: bool | None = None,
 ) -> None:
-    """A region without autocast; on meta tensors too, for which torch has none and refuses even to turn it off.
+    """Enter a region that disables autocast; torch refuses even that on meta tensors.
 
     Raises:
         CaptureError: the region turns autocast on.
@@ -225,7 +226,7 @@ def _autocast(
 
 
 def refuse_autocast(where: str) -> NoReturn:
-    """Says that autocast cannot be captured, and what can be done instead."""
+    """Raise the error that autocast cannot be captured, with the alternative."""
     raise CaptureError(
         f"{where} runs under autocast, whose casts are not captured; "
         "convert the model and its inputs instead, as --precision float16 does"
@@ -233,9 +234,9 @@ def refuse_autocast(where: str) -> NoReturn:
 
 
 def _without_lists(index: Any) -> Any:
-    """An index with tensors for lists of numbers, which torch would put on the tensor's device: on meta they are lost.
+    """Convert lists of numbers in an index to CPU tensors: torch would move them to meta, where values are lost.
 
-    A list of slices or tensors stays one.
+    A list of slices or tensors stays a list.
     """
     if isinstance(index, tuple):
         return tuple(map(_without_lists, index))
@@ -245,7 +246,7 @@ def _without_lists(index: Any) -> Any:
 
 @contextmanager
 def unrolled_attention() -> Iterator[None]:
-    """Inside, no multi-head attention takes its fast path: every tensor that it makes is seen."""
+    """Disable the fast path of multi-head attention, so that each of its operators is recorded."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -255,7 +256,7 @@ def unrolled_attention() -> Iterator[None]:
 
 
 def _takes_fast_path(module: nn.MultiheadAttention, given: Mapping[str, Any]) -> bool:
-    """The conditions of `MultiheadAttention.forward`, and those of fused attention inside, for inference."""
+    """Whether `MultiheadAttention.forward` takes its fast path and fused attention in inference."""
     query = given["query"]
     masked = any(given.get(name) is not None for name in ("key_padding_mask", "attn_mask"))
     biased = module.in_proj_bias is not None and module.bias_k is None and module.bias_v is None
@@ -276,13 +277,13 @@ def _takes_fast_path(module: nn.MultiheadAttention, given: Mapping[str, Any]) ->
 
 
 def _needing_gradient(tensor: torch.Tensor, needed: bool) -> torch.Tensor:
-    """The tensor, as something computed that a gradient flows through, where one does."""
+    """Make a tensor require a gradient as a computed value, if needed and enabled."""
     return tensor.requires_grad_().clone() if needed and torch.is_grad_enabled() else tensor
 
 
 @contextmanager
 def forgetful_autograd() -> Iterator[None]:
-    """Gradients are tracked, but nothing is kept for them: what stays alive is what Python holds."""
+    """Enable autograd without saving tensors: only references from Python keep tensors alive."""
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(lambda _: None, _forgotten):
         yield
 

@@ -1,4 +1,4 @@
-"""Which submodule of a module is running."""
+"""Stack of the running submodules of a module."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from torch import nn
 
 
 class ModuleStack:
-    """The submodules that have been entered and not left.
+    """Stack of submodules that have started and not returned.
 
     Attributes:
-        paths: of the submodules, as `named_modules()` gives them.
+        paths: path of each submodule, from `named_modules()`.
     """
 
     def __init__(self, root: nn.Module) -> None:
@@ -18,24 +18,24 @@ class ModuleStack:
 
     @property
     def path(self) -> str:
-        """Of the module that is running; of a module that is no submodule, that of the one which called it."""
+        """Path of the running module; for a module that is no submodule, the path of its caller."""
         return self._running[-1][0]
 
     @property
     def module(self) -> nn.Module:
-        """The module that is running."""
+        """The running module."""
         return self._running[-1][1]
 
     @property
     def root(self) -> nn.Module:
-        """The module that all began with."""
+        """The outermost module."""
         return self._running[0][1]
 
     def enter(self, child: nn.Module) -> None:
-        """A submodule starts to run."""
+        """Push a submodule that starts to run."""
         self._running.append((self.paths.get(child, self.path), child))
 
     def leave(self, child: nn.Module) -> None:
-        """A submodule has returned, and so have those that it called, be it by an exception that it caught."""
+        """Pop a submodule that has returned, and submodules below it, which may have ended by a caught exception."""
         while self._running.pop()[1] is not child:
             pass

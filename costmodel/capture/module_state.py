@@ -1,4 +1,4 @@
-"""Modules kept as they are while a forward pass runs on other tensors; the scopes of submodule calls."""
+"""State of modules, restored after a forward pass; notification of submodule calls."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Container = dict[Any, Any] | list[Any] | set[Any]
 
 
 class Scoped(Protocol):
-    """What wants to know which submodule is running."""
+    """Listener for calls of submodules."""
 
     def enter(self, child: nn.Module) -> None:
-        """A submodule starts to run."""
+        """Note that a submodule starts to run."""
 
     def leave(self, child: nn.Module) -> None:
-        """A submodule has returned, and so have those that it called, be it by an exception that it caught."""
+        """Note that a submodule has returned; submodules below it may have ended by a caught exception."""
 
 
 @contextmanager
 def scopes(recorder: Scoped) -> Iterator[None]:
-    """Inside, `recorder` records this thread, and is called for each submodule that starts and that returns."""
+    """Record this thread with `recorder`, and notify it of each submodule that starts or returns."""
 
     def entered(child: nn.Module, *_: object) -> None:
         if is_recording(recorder):
@@ -45,10 +45,10 @@ def scopes(recorder: Scoped) -> Iterator[None]:
 
 @contextmanager
 def untouched(module: nn.Module) -> Iterator[Callable[[], bool]]:
-    """Undoes what a forward pass assigns to its modules: attributes, parameters, buffers, entries of dicts and lists.
+    """Restore attributes, parameters, buffers, dicts and lists of modules after a forward pass.
 
-    A module that keeps what it has computed would keep tensors without data, and give them to later passes. Inside,
-    what it yields tells whether anything was assigned since it was last called.
+    A module that caches computed tensors would otherwise keep tensors without data for later passes. The yielded
+    function returns whether anything was assigned since its last call.
     """
     before = latest = _held_by(module)
 
@@ -65,7 +65,7 @@ def untouched(module: nn.Module) -> Iterator[Callable[[], bool]]:
 
 
 def _held_by(module: nn.Module) -> list[tuple[Container, Container]]:
-    """Whatever modules hold things in, attributes first, and copies of what it holds."""
+    """Containers of modules, attributes first, with copies of their contents."""
     holders: list[Container] = []
     for child in module.modules():
         holders += [vars(child), *filter(_is_container, vars(child).values())]
@@ -77,7 +77,7 @@ def _is_container(value: object) -> TypeGuard[Container]:
 
 
 def _is_same(one: tuple[Container, Container], other: tuple[Container, Container]) -> bool:
-    """Whether two containers are one, and hold the same objects."""
+    """Whether two snapshots are of one container with the same objects."""
     (first, then), (second, now) = one, other
     return first is second and list(map(id, _items(then))) == list(map(id, _items(now)))
 

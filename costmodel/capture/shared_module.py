@@ -1,8 +1,8 @@
-"""Copies of a module that share its parameters and buffers, and run another forward pass in place of its own.
+"""Copies of a module that share its parameters and buffers and run another forward pass.
 
-The copy has the class of the original, with a mixin in front: `isinstance`, attributes, methods, `repr`, `state_dict`
-and the like are the original's. Its registries of parameters and buffers are the original's own, so whatever replaces
-a tensor in one (`load_state_dict(assign=True)`, `.to()`) replaces it in the other.
+The copy has the class of the original, with a mixin in front: `isinstance`, attributes, methods, `repr` and
+`state_dict` are those of the original. Both modules share the registries of parameters and buffers, so that replacing a
+tensor in one (`load_state_dict(assign=True)`, `.to()`) replaces it in the other.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from torch import nn
 from costmodel.errors import PlanError, first_line, text_of
 
 REGISTRIES = ("_parameters", "_buffers", "_non_persistent_buffers_set")
-"""Attributes of a module that hold its tensors, and which of them are saved."""
+"""Attributes of a module that hold its tensors, and the names of buffers that are not saved."""
 FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _OWN_FORWARD = "_costmodel_own_forward"
-"""Attribute for a forward pass that was set on the instance, which would otherwise hide the mixin's."""
+"""Attribute for a `forward` set on the instance, which would otherwise hide the mixin's."""
 
 
 class Specialized(nn.Module):
-    """Mixin in front of a module's class; it survives copying and pickling where the class itself does."""
+    """Mixin in front of a module's class; it can be copied and pickled if the class can."""
 
     _costmodel_mixin: ClassVar[type[Specialized]]
     _costmodel_class: ClassVar[type[nn.Module]]
 
     def _eager_forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The forward pass of the original."""
+        """Run the forward pass of the original."""
         own = self.__dict__.get(_OWN_FORWARD)
         return super().forward(*args, **kwargs) if own is None else own(*args, **kwargs)
 
@@ -41,17 +41,15 @@ class Specialized(nn.Module):
         reduced: Any = super().__reduce_ex__(max(protocol, 2))
         if tuple(reduced[:2]) != (copyreg.__newobj__, (type(self),)):  # type: ignore[attr-defined]
             raise PlanError(
-                f"{type(self).__name__} is pickled in a way of its own; pickle the original, and apply the plan again"
+                f"{type(self).__name__} defines its own pickling; pickle the original, and apply the plan again"
             )
         return restored, (self._costmodel_mixin, self._costmodel_class), *reduced[2:]
 
     def _refuse_copy(self, _memo: object) -> NoReturn:
-        raise PlanError(
-            f"{type(self).__name__} is copied in a way of its own; copy the original, and apply the plan again"
-        )
+        raise PlanError(f"{type(self).__name__} defines its own copying; copy the original, and apply the plan again")
 
     def __prepare_scriptable__(self) -> NoReturn:
-        """The refusal that `torch.jit.script` asks for."""
+        """Refuse `torch.jit.script`."""
         raise PlanError(f"{type(self).__name__} runs a plan, which TorchScript cannot; script the original module")
 
 
@@ -59,7 +57,7 @@ AnySpecialized = TypeVar("AnySpecialized", bound=Specialized)
 
 
 def shared_copy(module: nn.Module) -> nn.Module:
-    """A copy of a module and its submodules on the same parameters and buffers, under the original's class.
+    """Copy a module and its submodules, sharing parameters and buffers, under the original's class.
 
     Raises:
         PlanError: the module holds something that cannot be copied.
@@ -78,7 +76,7 @@ def shared_copy(module: nn.Module) -> nn.Module:
 
 
 def _not_copied(module: nn.Module) -> Iterator[object]:
-    """Tensors, those in plain attributes too, and compiled submodules, whose parameters have no registry."""
+    """Yield objects to share: tensors, also in plain attributes, and TorchScript submodules, which have no registry."""
     if isinstance(module, torch.jit.ScriptModule):
         yield module
         return
@@ -87,7 +85,7 @@ def _not_copied(module: nn.Module) -> Iterator[object]:
 
 
 def specialize(module: nn.Module, mixin: type[AnySpecialized]) -> AnySpecialized:
-    """The module itself, its class changed so that the mixin's methods come first."""
+    """Change the class of a module so that the mixin's methods come first, and return the module."""
     attributes = vars(module)
     if "forward" in attributes:
         attributes[_OWN_FORWARD] = attributes.pop("forward")
@@ -96,11 +94,11 @@ def specialize(module: nn.Module, mixin: type[AnySpecialized]) -> AnySpecialized
 
 
 def plain(module: Specialized, without: str = "") -> nn.Module:
-    """A view of a module under its original class: same tensors and submodules, no forward hooks of its own.
+    """Make a module of the original class with the same tensors and submodules, without forward hooks.
 
     Args:
-        module: stays as it is; its attributes are shared, not the dictionary that holds them.
-        without: an attribute that the view does not have.
+        module: specialized module; its attributes are shared, not the dictionary that holds them.
+        without: name of an attribute to leave out.
     """
     view = object.__new__(module._costmodel_class)
     attributes = {key: value for key, value in vars(module).items() if key != without}
@@ -111,7 +109,7 @@ def plain(module: Specialized, without: str = "") -> nn.Module:
 
 
 def is_transformed(arguments: Iterable[Any]) -> bool:
-    """Whether a tracer or a transform of `torch.func` runs a call, on proxies or tensors of its own."""
+    """Whether a tracer or a transform of `torch.func` runs the current call."""
     return (
         torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
         or torch._C._functorch.peek_interpreter_stack() is not None
@@ -120,7 +118,7 @@ def is_transformed(arguments: Iterable[Any]) -> bool:
 
 
 def restored(mixin: type[Specialized], base: type[nn.Module]) -> Specialized:
-    """A module without attributes, as unpickling and copying start with."""
+    """Make a module without attributes, the start of unpickling and copying."""
     return cast("Specialized", object.__new__(_specialized_class(mixin, base)))  # type: ignore[arg-type]
 
 
@@ -137,6 +135,6 @@ def _specialized_class(mixin: type[Specialized], base: type[nn.Module]) -> type[
         "_costmodel_mixin": mixin,
         "_costmodel_class": base,
     }
-    if issubclass(base, torch.fx.GraphModule):  # its copies have new classes, made of the graph
+    if issubclass(base, torch.fx.GraphModule):  # its copies have new classes, generated from the graph
         body["__deepcopy__"] = mixin._refuse_copy
     return types.new_class(base.__name__, (mixin, base), {}, lambda namespace: namespace.update(body))

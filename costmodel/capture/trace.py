@@ -1,9 +1,8 @@
-"""nn.Module -> FX graph of ATen operators -> ir.Graph, on meta tensors: nothing is computed, no weight is needed.
+"""nn.Module -> FX graph of ATen operators -> ir.Graph, on meta tensors, without computation or weights.
 
-The forward pass runs once under a dispatch mode that sees every ATen operator that eager execution would issue, with
-its shapes. Attention is kept whole: on meta tensors it would otherwise decompose into what a device without a fused
-kernel runs. Python control flow is followed as it happens; a branch on a tensor's data cannot be: it is refused by
-name, or ends the graph there if a part of the model is better than none.
+The forward pass runs under a dispatch mode that sees every ATen operator of eager execution, with its shapes. Attention
+stays one operator: on meta tensors torch would decompose it as for a device without a fused kernel. Python control flow
+is followed. A branch on a tensor's data is refused with the name of the module, or ends a partial graph.
 """
 
 from __future__ import annotations
@@ -24,8 +23,9 @@ from costmodel.capture.data_dependence import lacks_data
 from costmodel.capture.functional_variants import functional, writes_first
 from costmodel.capture.inputs import Arguments, Inputs, inputs_fault, module_fault
 from costmodel.capture.intercepts import WholeOperators, forgetful_autograd, refuse_autocast
+from costmodel.capture.meta_tensors import meta_like
 from costmodel.capture.module_state import scopes, untouched
-from costmodel.capture.recorder import Recorder, meta_like
+from costmodel.capture.recorder import Recorder
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, DataDependentError, first_line, text_of
 from costmodel.ir.passes import drop_dead_code
@@ -33,7 +33,7 @@ from costmodel.ir.passes import drop_dead_code
 ITERATED = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 _NOT_ATTRIBUTES = {"device", "pin_memory", "generator"}
-"""Arguments that say where a tensor lies or comes from; a graph of the IR is about no device."""
+"""Arguments left out of the IR, which has no devices."""
 _NOT_IN_NAMES = re.compile(r"[\s,:=()\[\]%#]")
 
 
@@ -46,23 +46,23 @@ def capture(
     partial: bool = False,
     fast_path: bool = True,
 ) -> ir.Graph:
-    """The graph of ATen operators that one eager forward pass of `module` issues.
+    """Capture the graph of ATen operators of one eager forward pass.
 
-    The pass runs on meta tensors in place of the weights; the module is as it was afterwards, also if the pass fails.
+    The pass runs on meta tensors in place of the weights. The module is unchanged afterwards, also if the pass fails.
 
     Args:
-        module: in evaluation mode; its parameters may be real or meta tensors.
-        inputs: positional inputs, or a mapping of keyword inputs; of tensors (real, meta or fake, also inside lists,
-            tuples and dicts) only the shapes, dtypes and strides are used; anything else is passed as it is.
-        name: what the graph is called.
-        training: record the forward pass of a training step: every submodule in training mode, whatever it is in now.
-        partial: where the pass goes by the values of tensors, keep what can be known: results whose size depends on
-            data at their largest, and the graph up to where control flow does; `Graph.breaks` names the places.
-        fast_path: whether multi-head attention takes its fast path where it can; else each of its operators is there.
+        module: module in evaluation mode; its parameters may be real or meta tensors.
+        inputs: positional inputs, or a mapping of keyword inputs. Only shapes, dtypes and strides of tensors (real,
+            meta or fake, also inside lists, tuples and dicts) are used; other values are passed unchanged.
+        name: name of the graph.
+        training: whether to record the forward pass of a training step, with every submodule in training mode.
+        partial: whether to keep a partial graph of a pass with data-dependent control flow. Data-dependent sizes take
+            their maximum, and the graph ends at a data-dependent branch; `Graph.breaks` names the places.
+        fast_path: whether multi-head attention may be one operator, its fast path.
 
     Raises:
-        CaptureError: the forward pass failed; the message names the module and keeps the error's own words.
-        DataDependentError: it needs the values of a tensor; with `partial`, before it has computed anything.
+        CaptureError: the forward pass failed; the message names the module and quotes the error.
+        DataDependentError: it needs the values of a tensor; with `partial`, before any operator.
     """
     return lower(trace(module, inputs, training=training, partial=partial, fast_path=fast_path), name)
 
@@ -77,11 +77,11 @@ def trace(
     partial: bool = False,
     fast_path: bool = True,
 ) -> fx.Graph:
-    """The FX graph of one forward pass; `meta["types"]` holds result types, `meta["module"]` where a node ran.
+    """Record the FX graph of one forward pass; `meta["types"]` holds result types, `meta["module"]` the module.
 
-    The output node's `meta["result"]` is what the pass returned, `meta["breaks"]` where it went by data. With `exact`,
-    the graph computes what the first pass does, constants included; without, it is what costs time, in later passes
-    too: where the first keeps something that the second finds and leaves, the second's.
+    The output node's `meta["result"]` is the result of the pass, `meta["breaks"]` its data-dependent places. An `exact`
+    graph computes the result of the first pass, constants included. Otherwise the graph has the operators of a steady
+    state: the second pass is recorded if the first one fills a cache in the module.
 
     Raises:
         CaptureError: the forward pass failed, or runs under autocast.
@@ -111,7 +111,7 @@ def trace(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _How:
-    """The options of `trace`."""
+    """Options of `trace`."""
 
     exact: bool
     training: bool
@@ -120,12 +120,12 @@ class _How:
 
 
 def _is_other(before: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> bool:
-    """Whether a pass has put other tensors in the place of parameters or buffers."""
+    """Whether a pass has replaced parameters or buffers."""
     return any(state[key] is not tensor for key, tensor in before.items())
 
 
 def _traced(module: nn.Module, state: dict[str, torch.Tensor], inputs: Inputs, how: _How) -> fx.Graph:
-    """One pass, with `state` in place of parameters and buffers; what the pass puts in their place is in it then."""
+    """Record one pass with `state` in place of parameters and buffers; the pass may replace entries of `state`."""
     recorder = Recorder(
         module, {id(tensor): key for key, tensor in state.items()}, how.exact, how.training, how.partial
     )
@@ -145,7 +145,7 @@ def _traced(module: nn.Module, state: dict[str, torch.Tensor], inputs: Inputs, h
     if not outputs:
         raise CaptureError(f"the forward pass of {type(module).__name__} returned no tensor")
     recorder.graph.output(tuple(outputs)).meta.update(
-        calls=recorder.calls,
+        calls=recorder.counts.calls,
         checked_modules=checked_modules(module),
         result=result,
         breaks=tuple(recorder.breaks),
@@ -154,10 +154,10 @@ def _traced(module: nn.Module, state: dict[str, torch.Tensor], inputs: Inputs, h
 
 
 def _state_on_meta(module: nn.Module, training: bool) -> dict[str, torch.Tensor]:
-    """Parameters and buffers by name, on the meta device; those that are tied stay so.
+    """Copy parameters and buffers to the meta device, by name; tied tensors stay tied.
 
-    Parameters need a gradient where the module's do, and in training all: torch chooses operators by that, even where
-    no gradients are tracked (`matmul` folds its batch).
+    Parameters require a gradient if the module's do, in training always: torch chooses operators by that even without
+    autograd (`matmul` folds its batch).
     """
     named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
     unmade = [key for key, tensor in named if is_lazy(tensor)]
@@ -173,7 +173,7 @@ def _state_on_meta(module: nn.Module, training: bool) -> dict[str, torch.Tensor]
 def _run(
     module: nn.Module, state: dict[str, torch.Tensor], call: Arguments, recorder: Recorder, how: _How
 ) -> tuple[Any, list[fx.Node]]:
-    """What the forward pass returns; if it stops for want of data, None, and the nodes that nothing has read."""
+    """Run the forward pass: its result and no nodes; or None and the unread nodes if it stops for missing data."""
     gradients = forgetful_autograd() if how.training else torch.no_grad()
     with gradients, scopes(recorder), recorder, WholeOperators(recorder, how.fast_path):
         if how.training:
@@ -197,7 +197,7 @@ def _run(
 
 
 def tensors_in(result: Any) -> Iterator[torch.Tensor]:
-    """The tensors of a result, however it is nested: sequences, mappings, dataclasses, plain objects."""
+    """Yield tensors in a result, nested in sequences, mappings, dataclasses and plain objects."""
     waiting, seen = [result], set()
     while waiting:
         found = waiting.pop()
@@ -221,7 +221,7 @@ def _items_of(result: Any) -> Sequence[Any]:
 
 
 def lower(graph: fx.Graph, name: str = "model") -> ir.Graph:
-    """An FX graph of ATen operators as an ir.Graph: dead operators dropped, arguments named by their schema."""
+    """Convert an FX graph of ATen operators to an ir.Graph: dead code removed, arguments named by schema."""
     values: list[ir.Value] = []
     ops: list[ir.Op] = []
     outputs: tuple[ir.Ref, ...] = ()
@@ -244,7 +244,7 @@ def lower(graph: fx.Graph, name: str = "model") -> ir.Graph:
             refs[node] = ir.Ref(str(len(ops)))
             ops.append(_lower_node(node, refs[node].name, refs))
     nodes = [node for node in graph.nodes if node in refs and node.op == "call_function" and "types" in node.meta]
-    made = {refs[node].name: node for node in reversed(nodes)}  # of an operator and its results the operator
+    made = {refs[node].name: node for node in reversed(nodes)}  # the operator itself, not its `getitem` results
     ops = [dataclasses.replace(op, frees=_freed(made[op.name], refs)) for op in ops]
     return drop_dead_code(ir.Graph(name, tuple(values), tuple(ops), outputs, calls, breaks, checked))
 
@@ -265,7 +265,7 @@ def _lower_node(node: fx.Node, name: str, refs: Mapping[fx.Node, ir.Ref]) -> ir.
     made = functional(target)
     base = made._schema.name.replace("aten::", "").replace("::", "_")
     if made is target and writes_first(target):
-        base = base[:-1]  # no operator computes the same without writing: the name says what a kernel does
+        base = base[:-1]  # no functional variant exists; drop the underscore
     overload = "" if made._overloadname == "default" else f".{made._overloadname}"
     where = re.sub(r"\s", "_", node.meta["module"])
     inplace = writes_first(target) or node.meta.get("inplace", False)
@@ -273,7 +273,7 @@ def _lower_node(node: fx.Node, name: str, refs: Mapping[fx.Node, ir.Ref]) -> ir.
 
 
 def _clean(name: str) -> str:
-    """A name that the text form can hold: modules may be called anything."""
+    """Replace characters that the text form reserves; modules may have any name."""
     return _NOT_IN_NAMES.sub("_", name)
 
 
@@ -288,7 +288,7 @@ def _arg(value: Any, refs: Mapping[fx.Node, ir.Ref]) -> ir.Arg:
 
 
 def checked_modules(root: nn.Module) -> int:
-    """How many modules a compiled call checks one by one: containers that are not empty, and all that hold one."""
+    """Count modules that guards check one by one: non-empty containers, and modules above a container."""
     paths = {path for path, module in root.named_modules() if isinstance(module, ITERATED) and len(module)}
     holders = {path[:end] for path in paths for end, letter in enumerate(path) if letter == "."}
     return len(paths | holders | {""}) if paths else 0

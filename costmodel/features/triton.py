@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from costmodel.features.scalars import log2_of, window
+from costmodel.inductor.compilation import MULTIPROCESSORS
 from costmodel.inductor.split_reductions import split_reduction
 from costmodel.ir import Ref, operators
-from costmodel.ir.op_table import Role
+from costmodel.ir.op_table import Role, View
 from costmodel.kernels.kernel import Kernel
 from costmodel.kernels.traffic import needed_elements
 
@@ -37,7 +38,7 @@ def triton_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         "log_inner": log2_of(domain / max(1, outer)),
         "reductions": float(len(reductions)),
         "reduces_nhwc": float(bool(reductions) and first.layout == "nhwc"),
-        "split": float(any(split_reduction(graph, op, made.get).levels > 1 for op in reductions)),
+        "split": float(any(split_reduction(graph, op, made.get, MULTIPROCESSORS).levels > 1 for op in reductions)),
         "log_windows": log2_of(sum(window(op) for op in computing)),
         "cats": float(sum(operators.lookup(op).role is Role.CONCAT for op in computing)),
         "cat_inputs": float(sum(len(op.refs()) for op in computing if operators.lookup(op).role is Role.CONCAT)),
@@ -47,9 +48,7 @@ def triton_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         ),
         "of_params": float(all(value.role == "param" for value in graph.values)),
         "shuffles": float(sum(op.base in ("permute", "transpose") for op in views)),
-        "slices": float(
-            sum(op.base in ("slice", "select", "split", "split_with_sizes", "unbind", "chunk") for op in views)
-        ),
+        "slices": float(sum(operators.lookup(op).view in (View.NARROW, View.SELECT) for op in views)),
         "strided": float(any(kind.layout == "strided" for kind in inputs)),
         "indexing": float(
             any(op.base in ("index", "roll", "constant_pad_nd", "index_select", "gather") for op in computing)

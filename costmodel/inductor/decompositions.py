@@ -1,7 +1,7 @@
-"""Rewrites that TorchInductor makes before it fuses: operators as the simpler ones that they are made of.
+"""Decompositions of operators into simpler ones, as TorchInductor applies them before lowering.
 
-One function an operator, listed in `REWRITES`. Each returns operators that compute the same, the last under the old
-name. They are ATen operators, so that a rewritten graph can still be run; only `concat_in_place` is none.
+One function an operator, listed in `REWRITES`. Each returns operators that compute the same value, the last under the
+old name. All are ATen operators, so that a rewritten graph can be run; only `concat_in_place` is not.
 """
 
 from __future__ import annotations
@@ -9,17 +9,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from costmodel.ir import HALF_PRECISION, Arg, Graph, Op, Ref, TensorType, operators
+from costmodel.inductor.compilation import Compilation
+from costmodel.ir import HALF_PRECISION, Arg, Op, Ref, TensorType, operators
 from costmodel.ir.builder import Rewrite, Site, rewritten
 from costmodel.ir.op_table import Role
+from costmodel.kernels.attention import unrolled
 
 POINTWISE_CAT_INPUTS = 8
-"""`config.max_pointwise_cat_inputs`: up to so many tensors are joined inside the kernel that uses them."""
+"""`config.max_pointwise_cat_inputs`: up to so many tensors are concatenated in the kernel that reads them."""
 
 
-def decompose(graph: Graph, on_cpu: bool = False) -> Graph:
-    """The graph after every rewrite that applies."""
-    return rewritten(graph, CPU_REWRITES if on_cpu else REWRITES)
+def unroll_attention(compilation: Compilation) -> Compilation:
+    """Replace multi-head attention by the operators that Dynamo traces."""
+    return compilation.with_graph(unrolled(compilation.graph))
+
+
+def decompose(compilation: Compilation) -> Compilation:
+    """Apply every decomposition."""
+    return compilation.with_graph(rewritten(compilation.graph, CPU_REWRITES if compilation.target.on_cpu else REWRITES))
 
 
 def peel_convolution_bias(site: Site) -> list[Op] | None:
@@ -37,7 +44,7 @@ def peel_convolution_bias(site: Site) -> list[Op] | None:
 def unfuse_addmm(site: Site) -> list[Op] | None:
     """addmm(b, x, w) = mm(x, w) + b where every use is pointwise: Inductor's `unfuse_bias_add_to_pointwise`.
 
-    In half precision the product would be rounded before the bias is added: there they stay together (Inductor's
+    In half precision addmm stays, because mm would round before the bias is added (Inductor's
     `keep_addmm_fused_for_half_dtypes`).
     """
     op = site.op
@@ -52,7 +59,7 @@ def unfuse_addmm(site: Site) -> list[Op] | None:
 
 
 def only_pointwise_uses(site: Site) -> bool:
-    """Inductor's `is_pointwise_use` for every use, through views; to be returned is none."""
+    """Whether every use is pointwise, through views (Inductor's `is_pointwise_use`); a returned value is not."""
     pending = [site.op.name]
     while pending:
         name = pending.pop()
@@ -68,7 +75,7 @@ def only_pointwise_uses(site: Site) -> bool:
 
 
 def expand_layer_norm(site: Site) -> list[Op] | None:
-    """Statistics, then (x - mean) * rsqrt(var + eps) * weight + bias."""
+    """layer_norm(x) = (x - mean) * rsqrt(var + eps) * weight + bias."""
     op = site.op
     source = site.ref("input")
     axes = op.arg("normalized_shape")
@@ -80,7 +87,7 @@ def expand_layer_norm(site: Site) -> list[Op] | None:
 
 
 def expand_group_norm(site: Site) -> list[Op] | None:
-    """Statistics of each group's channels, then as layer norm does."""
+    """group_norm(x): statistics over the channels of each group, then as in layer norm."""
     source, groups = site.ref("input"), site.op.arg("group")
     if source is None or not isinstance(groups, int):
         return None
@@ -121,7 +128,7 @@ def _scale(site: Site, result: Ref, kind: TensorType, weight: Ref | None, bias: 
 
 
 def expand_softmax(site: Site) -> list[Op] | None:
-    """exp(x - max) / sum(exp(x - max)); `_safe_softmax` alike, its guard against empty rows left out."""
+    """softmax(x) = exp(x - max) / sum(exp(x - max)); also for `_safe_softmax`, without its guard for masked rows."""
     op = site.op
     source, dim = site.ref("self"), op.arg("dim", -1)
     if source is None or not isinstance(dim, int) or not op.type.shape:
@@ -137,12 +144,12 @@ def expand_softmax(site: Site) -> list[Op] | None:
 
 
 def copy_many_into_places(site: Site) -> list[Op] | None:
-    """With many inputs `copy_into_places`; a few are joined inside a kernel."""
+    """Apply `copy_into_places` to many inputs; a few are concatenated inside a pointwise kernel."""
     return copy_into_places(site) if len(site.op.refs()) > POINTWISE_CAT_INPUTS else None
 
 
 def copy_into_places(site: Site) -> list[Op] | None:
-    """Inductor's ConcatKernel: each input is computed in, or copied to, its place in the result."""
+    """Inductor's ConcatKernel: compute each input in its place in the result, or copy it there."""
     refs = site.op.refs()
     if len(refs) < 2:
         return None
@@ -151,7 +158,7 @@ def copy_into_places(site: Site) -> list[Op] | None:
 
 
 def pool_to_one(site: Site) -> list[Op] | None:
-    """Adaptive pooling to one element is a mean."""
+    """adaptive_avg_pool2d(x, 1) = mean(x) over rows and columns."""
     shape = site.op.type.shape
     if math.prod(shape[2:]) != 1 or len(shape) != 4:
         return None
@@ -169,9 +176,9 @@ REWRITES: Mapping[str, Rewrite] = {
     "_adaptive_avg_pool2d": pool_to_one,
 }
 ON_GPU_ONLY = frozenset({"convolution", "addmm"})
-"""On a CPU a bias stays with its library call (Inductor's `convolution` and `should_prefer_unfused_addmm`)."""
+"""Rewrites for a GPU only: on a CPU the library call adds the bias (`convolution`, `should_prefer_unfused_addmm`)."""
 CPU_REWRITES: Mapping[str, Rewrite] = {
     **{name: rewrite for name, rewrite in REWRITES.items() if name not in ON_GPU_ONLY},
     "cat": copy_into_places,
 }
-"""On a CPU every concatenation is a ConcatKernel (Inductor's `cat`)."""
+"""Rewrites for a CPU, where every concatenation is a ConcatKernel (Inductor's `cat`)."""

@@ -1,55 +1,75 @@
-"""What TorchInductor does to a graph, without it: rewrites, layout decision, realisation and fusion into kernels.
+"""Compilation of a graph by the rules of TorchInductor, without running it: rewrites, layouts, lowering, fusion.
 
-The rules follow Inductor's lowering and scheduler (torch 2.11, inference); each function names its original. On a CPU
-the same lowering ends in loops in C++, with the few rules of its own that `on_cpu` stands for.
-They are checked against the kernels that compiled models really launch (see the dataset's kernel counts).
+The rules follow Inductor in torch 2.11 for inference; each function names the function of torch that it follows. On a
+CPU the same lowering ends in loops in C++, with a few rules of its own (`Target.on_cpu`). Tests compare the kernels
+with the kernels that compiled models launch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from costmodel.inductor.decompositions import decompose
-from costmodel.inductor.layout import lay_out, prefers_channels_last
-from costmodel.inductor.lowering import Lowering, Node, realize
-from costmodel.inductor.reorder_for_locality import with_locality
+from costmodel.inductor.compilation import MULTIPROCESSORS, Compilation, Pass, Target
+from costmodel.inductor.decompositions import decompose, unroll_attention
+from costmodel.inductor.layout import propagate_channels_last
+from costmodel.inductor.layout_channels_last import prefer_channels_last
+from costmodel.inductor.layout_contiguous import keep_contiguous
+from costmodel.inductor.layout_loop_order import choose_loop_orders
+from costmodel.inductor.lowering import Lowering, Node, lower
+from costmodel.inductor.reorder_for_locality import reorder_for_locality
 from costmodel.inductor.scheduler import fuse
 from costmodel.ir import Graph
-from costmodel.kernels.attention import unrolled
 from costmodel.kernels.extractor import Extractor
 from costmodel.kernels.kernel import Kernel
 
-__all__ = ["compiled_kernels", "lay_out", "lowered", "prefers_channels_last", "schedule"]
+__all__ = ["PASSES", "compile_graph", "compiled_kernels", "schedule"]
+
+PASSES: tuple[Pass, ...] = (
+    unroll_attention,
+    decompose,
+    reorder_for_locality,
+    propagate_channels_last,
+    keep_contiguous,
+    prefer_channels_last,
+    choose_loop_orders,
+)
+"""Passes before scheduling, in order. They share analyses, lowering among them, as long as the graph is the same."""
 
 
-def compiled_kernels(graph: Graph, on_cpu: bool = False) -> tuple[Kernel, ...]:
-    """The kernel calls of one forward pass of `torch.compile(model)`, in order."""
-    return schedule(lowered(graph, on_cpu), on_cpu)
+def compiled_kernels(graph: Graph, on_cpu: bool = False, multiprocessors: int = MULTIPROCESSORS) -> tuple[Kernel, ...]:
+    """Kernels of one forward pass of `torch.compile(model)`, in order.
+
+    Args:
+        graph: captured forward pass.
+        on_cpu: whether it is compiled for a CPU.
+        multiprocessors: streaming multiprocessors of the GPU.
+    """
+    return schedule(compile_graph(graph, on_cpu, multiprocessors))
 
 
-def lowered(graph: Graph, on_cpu: bool = False) -> Graph:
-    """The graph as Inductor schedules it: composite operators taken apart, memory orders decided."""
-    return lay_out(with_locality(decompose(unrolled(graph), on_cpu)), on_cpu)
+def compile_graph(graph: Graph, on_cpu: bool = False, multiprocessors: int = MULTIPROCESSORS) -> Compilation:
+    """Apply every pass: operators decomposed and in order of lowering, layouts decided."""
+    compilation = Compilation(graph, Target(on_cpu, multiprocessors))
+    for apply in PASSES:
+        compilation = apply(compilation)
+    return compilation
 
 
-def schedule(graph: Graph, on_cpu: bool = False) -> tuple[Kernel, ...]:
-    """Realises values as Inductor's lowering does, fuses as its scheduler does, and returns the kernels in order."""
-    lowering = realize(graph, on_cpu)
+def schedule(compilation: Compilation) -> tuple[Kernel, ...]:
+    """Lower a graph after all passes, fuse its nodes, and return the kernels in order."""
+    lowering = compilation.analysis(lower)
     nodes = fuse(lowering.nodes, lowering.writers)
     written = _written(nodes, lowering)
-    extractor = Extractor(graph)
+    extractor = Extractor(compilation.graph)
     return tuple(
-        Kernel(
-            "aten" if node.extern else "triton", extractor.extract(node.ops, written), tuple(node.ops), node.launches
-        )
+        Kernel("aten" if node.extern else "triton", extractor.extract(node.ops, written), node.ops, node.launches)
         for node in nodes
     )
 
 
-def _written(nodes: Sequence[Node], lowering: Lowering) -> set[str]:
-    """The operators whose results reach memory: those that another kernel reads, or that the graph returns.
+def _written(nodes: list[Node], lowering: Lowering) -> set[str]:
+    """Operators whose results are written to memory: another kernel reads them, or the graph returns them.
 
-    What is computed anew wherever it is used never does, and what only its own kernel reads stays in registers.
+    A value that is recomputed where it is used is never written; a value that only its own kernel reads stays in
+    registers.
     """
     written = lowering.returned()
     for node in nodes:

@@ -1,20 +1,17 @@
-"""The order in which Inductor lowers a graph: every operator right before what uses it first.
+"""Order in which Inductor lowers a graph: every operator right before its first user.
 
-`reorder_for_locality` in torch/_inductor/fx_passes/post_grad.py. So what only a sum at the end of a block reads is
-lowered there, after the convolutions of other branches have had their inputs kept in memory.
+Follows `reorder_for_locality` in torch/_inductor/fx_passes/post_grad.py. An operator that only the sum at the end of a
+block reads is lowered there, when convolutions of other branches have already realized their inputs.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from costmodel.ir import Graph
+from costmodel.inductor.compilation import Compilation
 
 
-def with_locality(graph: Graph) -> Graph:
-    """The graph with its operators in that order."""
-    made = {op.name: op for op in graph.ops}
-    users = graph.users()
+def reorder_for_locality(compilation: Compilation) -> Compilation:
+    """Move every operator to right before its first user."""
+    made, users = compilation.producers, compilation.users
     names = list(made)
     before: dict[str, str | None] = dict(zip(names, [None, *names], strict=False))
     after: dict[str, str | None] = dict(zip(names, [*names[1:], None], strict=False))
@@ -31,11 +28,11 @@ def with_locality(graph: Graph) -> Graph:
     while first is not None:
         ordered.append(made[first])
         first = after[first]
-    return replace(graph, ops=tuple(ordered))
+    return compilation.with_ops(ordered)
 
 
 def _move(name: str, place: str, before: dict[str, str | None], after: dict[str, str | None]) -> None:
-    """Takes an operator out of the chain and puts it in right before another."""
+    """Move an operator of the linked list to right before another."""
     left, right = before[name], after[name]
     if left is not None:
         after[left] = right

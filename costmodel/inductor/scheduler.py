@@ -1,22 +1,22 @@
-"""Inductor's scheduler: joins realised computations into kernels."""
+"""Inductor's scheduler: fuses lowered nodes into kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from costmodel.inductor.lowering import Node, Read
 
 DISTANCE_TO_FUSE = 64
-"""`Scheduler.are_long_distant_nodes`: loops that only share an input are not joined across so many others."""
+"""`Scheduler.are_long_distant_nodes`: nodes that only share an input are not fused across so many others."""
 
 
 def fuse(nodes: Iterable[Node], writers: Mapping[str, tuple[int, ...]]) -> list[Node]:
-    """Joins loops over one domain that share what they read, where no cycle comes of it; the kernels in order.
+    """Fuse loops over one domain that share reads, unless that makes a cycle; the kernels in order.
 
     Args:
-        nodes: realised computations in the order of creation, which is topological.
-        writers: buffer -> indices of the nodes that write it.
+        nodes: lowered nodes in the order of creation, which is topological.
+        writers: indices of the nodes that write each buffer.
     """
     scheduler = _Scheduler(writers)
     for index, node in enumerate(nodes):
@@ -24,17 +24,32 @@ def fuse(nodes: Iterable[Node], writers: Mapping[str, tuple[int, ...]]) -> list[
     return _ordered(scheduler.groups)
 
 
+@dataclass(slots=True)
+class _Group:
+    """Fused nodes.
+
+    Attributes:
+        node: all of them as one node.
+        ancestors: bit mask of the groups that must run before it.
+        first: index of its first node.
+    """
+
+    node: Node
+    ancestors: int
+    first: int
+
+
 class _Scheduler:
-    """Groups of nodes so far. A set of groups is a bit mask: bit i is the group at index i."""
+    """Fused groups so far. A set of groups is a bit mask: bit i is the group at index i."""
 
     def __init__(self, writers: Mapping[str, tuple[int, ...]]) -> None:
-        self.groups: list[Node] = []
+        self.groups: list[_Group] = []
         self._writers = writers
         self._group_of: dict[int, int] = {}
         self._readers: dict[Read, set[int]] = {}
 
     def add(self, index: int, node: Node) -> None:
-        """Joins one node to the latest group that takes it, else makes it a group of its own."""
+        """Fuse a node into the latest group that it can join; else start a group."""
         aligned = self._makers(name for name, order in node.reads if not order)
         shifted = self._makers(name for name, order in node.reads if order)
         sources = aligned | shifted
@@ -47,7 +62,7 @@ class _Scheduler:
             ancestors |= self.groups[source].ancestors | 1 << source
         if target is None:
             target = len(self.groups)
-            self.groups.append(replace(node, ancestors=ancestors, first=index))
+            self.groups.append(_Group(node, ancestors, index))
         else:
             self._join(target, node, ancestors)
         self._group_of[index] = target
@@ -58,7 +73,7 @@ class _Scheduler:
         return {self._group_of[writer] for name in names for writer in self._writers.get(name, ())}
 
     def _can_join(self, node: Node, target: int, sources: Iterable[int]) -> bool:
-        group = self.groups[target]
+        group = self.groups[target].node
         if node.extern or group.extern or node.launches > 1 or group.launches > 1:
             return False
         if any(self.groups[source].ancestors >> target & 1 for source in sources if source != target):
@@ -69,26 +84,31 @@ class _Scheduler:
         return (group.outer, group.inner) == (node.outer, node.inner)
 
     def _join(self, target: int, node: Node, ancestors: int) -> None:
-        """Puts a node into a group; what comes before it comes before every group that follows the group."""
+        """Fuse a node into a group; ancestors of the node become ancestors of every group after that group."""
         group = self.groups[target]
-        group.ops = list(dict.fromkeys([*group.ops, *node.ops]))
-        group.makes = [*group.makes, *node.makes]
-        group.reads |= node.reads
+        loops = node if node.inner > 1 else group.node
+        group.node = replace(
+            group.node,
+            ops=tuple(dict.fromkeys((*group.node.ops, *node.ops))),
+            makes=(*group.node.makes, *node.makes),
+            reads=group.node.reads | node.reads,
+            outer=loops.outer,
+            inner=loops.inner,
+            crosswise=loops.crosswise,
+        )
         group.ancestors |= ancestors & ~(1 << target)
-        if node.inner > 1:
-            group.outer, group.inner, group.crosswise = node.outer, node.inner, node.crosswise
         for follower in self.groups:
             if follower.ancestors >> target & 1:
                 follower.ancestors |= group.ancestors
 
 
-def _ordered(groups: list[Node]) -> list[Node]:
-    """A topological order that keeps to the order of creation where it can."""
+def _ordered(groups: list[_Group]) -> list[Node]:
+    """Nodes of the groups in topological order, in the order of creation where possible."""
     done, order = 0, []
     pending = list(range(len(groups)))
     while pending:
         ready = next(index for index in pending if groups[index].ancestors & ~done == 0)
         pending.remove(ready)
         done |= 1 << ready
-        order.append(groups[ready])
+        order.append(groups[ready].node)
     return order

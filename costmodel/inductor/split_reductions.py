@@ -1,6 +1,6 @@
-"""How Inductor makes a reduction: in one kernel, or in levels where it has too few results to fill a GPU.
+"""Split reductions: Inductor reduces in several levels where one kernel has too few results to fill a GPU.
 
-The rules are those of `Reduction.num_splits` and `InductorChoices.reduction_split_factor` in torch/_inductor.
+The rules follow `Reduction.num_splits` and `InductorChoices.reduction_split_factor` in torch/_inductor.
 """
 
 from __future__ import annotations
@@ -13,24 +13,20 @@ from costmodel.ir import Graph, Op, Ref, TensorType, operators
 from costmodel.ir.op_table import Role
 from costmodel.ir.strides import Strides, dense, read_through
 
-MULTIPROCESSORS = 132
-"""Of the H100 and H200."""
 THREADS = 2048
-"""That a multiprocessor holds."""
+"""Resident threads of a multiprocessor."""
 LEAST, MOST = 32, 512
-"""Elements that a thread sums."""
+"""Fewest and most elements that a thread reduces."""
 BLOCK = 256
-"""Threads of a block that sums neighbours in memory."""
+"""Threads of a block that reduces contiguous elements."""
 ROWS = 4
-"""Elements that a thread of another block takes at once."""
-INDIRECT = ("embedding", "gather", "index", "index_select")
-"""Operators that look up where to read, which tells nothing of the order."""
+"""Elements that a thread of a block over other elements reduces at once."""
 Read = tuple[str, Strides | None]
-"""A tensor, and how the loops that read it walk its memory; None where nothing tells."""
+"""A tensor, and the strides at which the loops read it; None where they are unknown."""
 
 
 def reduction_outer(op: Op, source: TensorType) -> int:
-    """How many independent reductions an operator makes."""
+    """Count independent results of a reduction."""
     if op.type.numel == source.numel and op.base in ("_log_softmax", "cumsum"):
         dim = op.arg("dim", -1)
         return source.numel // max(1, source.shape[dim if isinstance(dim, int) else -1])
@@ -39,25 +35,26 @@ def reduction_outer(op: Op, source: TensorType) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SplitReduction:
-    """How a reduction is made.
+    """Split of a reduction into kernels.
 
     Attributes:
-        levels: kernels that it takes on a GPU, each of which reads what the one before has summed.
-        crosswise: whether its loops go against the order in memory of what they read in rows, so that loops over all
-            elements do not follow them: channels in groups that lie channels last.
+        levels: number of kernels on a GPU, each of which reduces the partial results of the one before.
+        crosswise: whether the loops reduce along contiguous memory, but not along the last dimension, so that pointwise
+            loops over all elements do not fuse with them: group norm in channels_last.
     """
 
     levels: int
     crosswise: bool
 
 
-def split_reduction(graph: Graph, op: Op, computed: Callable[[str], Op | None]) -> SplitReduction:
-    """How Inductor makes a reduction of what is read in memory.
+def split_reduction(graph: Graph, op: Op, computed: Callable[[str], Op | None], multiprocessors: int) -> SplitReduction:
+    """Predict the split of a reduction, by the memory order of its reads.
 
     Args:
-        graph: with the operator.
+        graph: graph of the reduction.
         op: the reduction.
-        computed: value -> the operator that computes it where it is used; None of what is read from memory.
+        computed: operator of a value that is recomputed where it is used; None for a value read from memory.
+        multiprocessors: streaming multiprocessors of the GPU.
     """
     ref = op.refs()[0]
     source = graph.type_of(ref)
@@ -69,52 +66,54 @@ def split_reduction(graph: Graph, op: Op, computed: Callable[[str], Op | None]) 
     along = [[strides[dim] == 1 for dim in dims] if strides is not None else [] for _, strides in reads]
     rows, runs = sum(map(any, along)), sum(steps[-1:] == [True] for steps in along)
     contiguous, in_runs = 2 * rows > len(reads), 2 * runs > len(reads)
-    count = levels(outer, max(1, source.numel // outer), contiguous, in_runs)
+    count = levels(outer, max(1, source.numel // outer), contiguous, in_runs, multiprocessors)
     return SplitReduction(count, crosswise=contiguous and not in_runs)
 
 
-def levels(outer: int, inner: int, contiguous: bool, in_runs: bool) -> int:
-    """Of `outer` results, each of `inner` elements.
+def levels(outer: int, inner: int, contiguous: bool, in_runs: bool, multiprocessors: int) -> int:
+    """Count kernels of a reduction.
 
     Args:
-        outer: results.
-        inner: elements of each.
-        contiguous: whether neighbours along any dimension that is reduced are neighbours in memory.
-        in_runs: whether those along the last are: the parts of a result are runs along it.
+        outer: number of results.
+        inner: elements of each result.
+        contiguous: whether any reduced dimension is contiguous in memory.
+        in_runs: whether the last reduced dimension is: partial results are then runs along it.
+        multiprocessors: streaming multiprocessors of the GPU.
     """
-    parts = split_factor(outer, inner, contiguous)
-    return 1 if parts == 1 else 1 + levels(outer * parts, -(-inner // parts), in_runs, in_runs)
+    parts = split_factor(outer, inner, contiguous, multiprocessors)
+    return 1 if parts == 1 else 1 + levels(outer * parts, -(-inner // parts), in_runs, in_runs, multiprocessors)
 
 
-def split_factor(outer: int, inner: int, contiguous: bool) -> int:
-    """In how many parts each result is made first; 1 is unsplit.
+def split_factor(outer: int, inner: int, contiguous: bool, multiprocessors: int) -> int:
+    """Number of partial results that the first kernel makes for each result; 1 is unsplit.
 
     Args:
-        outer: results.
-        inner: elements of each.
-        contiguous: whether neighbours that are reduced are neighbours in memory.
+        outer: number of results.
+        inner: elements of each result.
+        contiguous: whether reduced elements are contiguous in memory.
+        multiprocessors: streaming multiprocessors of the GPU.
     """
-    if outer > 1 and (inner <= LEAST or outer >= 2 * LEAST * MULTIPROCESSORS):
+    threads = multiprocessors * THREADS
+    if outer > 1 and (inner <= LEAST or outer >= 2 * LEAST * multiprocessors):
         return 1
     if contiguous or outer == 1:
-        if outer >= 2 * MULTIPROCESSORS or inner <= LEAST * BLOCK:
+        if outer >= 2 * multiprocessors or inner <= LEAST * BLOCK:
             return 1
-        per_thread = _per_thread(outer, inner, BLOCK, MULTIPROCESSORS * THREADS // (2 * BLOCK), outer, near=30)
+        per_thread = _per_thread(outer, inner, BLOCK, threads, -(-(threads // (2 * BLOCK)) // outer), near=30)
         return -(-inner // (per_thread * BLOCK))
     blocks = -(-outer // 128)
-    per_thread = _per_thread(outer, inner, ROWS, MULTIPROCESSORS * THREADS // BLOCK, blocks, near=20)
+    per_thread = _per_thread(outer, inner, ROWS, threads, -(-(threads // BLOCK) // blocks), near=20)
     return -(-inner // (per_thread * ROWS))
 
 
-def _per_thread(outer: int, inner: int, width: int, target: int, columns: int, near: int) -> int:
-    """Elements that a thread sums, if `target` blocks fill the GPU; rather a divisor of all, if one is near."""
-    threads = MULTIPROCESSORS * THREADS
+def _per_thread(outer: int, inner: int, width: int, threads: int, splits: int, near: int) -> int:
+    """Elements that a thread reduces so that blocks fill the GPU; a divisor of all elements, if one is near."""
     if outer * inner <= LEAST * threads:
         return LEAST
     if outer * inner >= MOST * threads:
         closest = _nearest_divisor(inner, MOST)
         return closest if abs(closest - MOST) < 50 else MOST
-    wanted = -(-inner // (width * -(-target // columns)))
+    wanted = -(-inner // (width * splits))
     closest = _nearest_divisor(inner, wanted)
     return max(closest, LEAST) if abs(closest - wanted) < near else wanted
 
@@ -125,7 +124,7 @@ def _nearest_divisor(number: int, wanted: int) -> int:
 
 
 def _reduced(op: Op, source: TensorType) -> list[int]:
-    """The dimensions that an operator reduces, of more than one element, the last last."""
+    """Reduced dimensions of more than one element, in order."""
     dims = op.arg("dim")
     named = dims if isinstance(dims, tuple) else (dims,)
     rank = len(source.shape)
@@ -134,7 +133,7 @@ def _reduced(op: Op, source: TensorType) -> list[int]:
 
 
 def _full_reads(graph: Graph, ref: Ref, computed: Callable[[str], Op | None]) -> frozenset[Read]:
-    """What computing a value reads that varies along all its loops."""
+    """Reads of the computation of a value that vary along all its loops."""
     known: dict[Ref, frozenset[Read]] = {}
     pending = [ref]
     while pending:
@@ -156,9 +155,9 @@ def _full_reads(graph: Graph, ref: Ref, computed: Callable[[str], Op | None]) ->
 
 
 def _sources(graph: Graph, op: Op, kind: TensorType) -> list[Ref] | None:
-    """Of what an operator is given, what varies along all loops over its result; None if it keeps that in memory."""
+    """Operands that vary along all loops over the result; None if the operands are realized."""
     role = operators.lookup(op).role
-    if op.base in INDIRECT:
+    if operators.lookup(op).indirect:  # the order of its reads is unknown
         return []
     if role is Role.VIEW and op.refs():
         return [op.refs()[0]]
@@ -168,9 +167,10 @@ def _sources(graph: Graph, op: Op, kind: TensorType) -> list[Ref] | None:
 
 
 def _seen(graph: Graph, op: Op, source: Ref, strides: Strides | None) -> Strides | None:
-    """How loops over an operator's result walk what its operand reads.
+    """Strides at which loops over an operator's result read what its operand reads.
 
-    Along the dimension of a concatenation `SizeVarAllocator.stride_hints` sees no steps, for the inputs' begins differ.
+    Along the dimension of a concatenation `SizeVarAllocator.stride_hints` finds stride 0, because the inputs begin at
+    different offsets.
     """
     if operators.lookup(op).role is Role.VIEW:
         return read_through(op, graph.type_of(source), strides, op.type)
@@ -181,5 +181,5 @@ def _seen(graph: Graph, op: Op, source: Ref, strides: Strides | None) -> Strides
 
 
 def _spans(shape: Sequence[int], whole: Sequence[int]) -> bool:
-    """Whether what has a shape varies along all dimensions of a whole that it is a part of."""
+    """Whether a tensor of a shape varies along all dimensions of the tensor that it is broadcast to."""
     return len(shape) == len(whole) and all(size > 1 for size, all_of in zip(shape, whole, strict=True) if all_of > 1)

@@ -1,4 +1,4 @@
-"""What rewrites of a graph share: operators appended under names of their own."""
+"""Builders for graph rewrites: new operators under unique names."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from costmodel.ir import Arg, Graph, Op, Ref, TensorType
 
 
 class Emitter:
-    """Appends operators on tensors of given types, named after the operator that they are made for.
+    """Builder of a list of operators, named after the operator that they belong to.
 
     Attributes:
-        ops: what was appended, in order.
+        ops: operators added so far, in order.
     """
 
     def __init__(self, graph: Graph, origin: str, module: str = "") -> None:
@@ -21,18 +21,18 @@ class Emitter:
         self._types: dict[str, TensorType] = {}
 
     def type_of(self, ref: Ref) -> TensorType:
-        """The type of a value of the graph, or of what was appended."""
+        """Type of a value of the graph or of an added operator."""
         return self._types.get(ref.name) or self._graph.type_of(ref)
 
     def add(self, op: str, like: TensorType, *args: tuple[str, Arg]) -> Ref:
-        """One more operator, and its result."""
+        """Add an operator and return its result."""
         name = f"{self._origin}.{len(self.ops)}"
         self.ops.append(Op(name, op, args, (like,), self._module))
         self._types[name] = like
         return Ref(name)
 
     def cast(self, ref: Ref, dtype: str) -> Ref:
-        """A value in another element type; itself where it has that."""
+        """Convert a value to another dtype; the value itself if it has that dtype."""
         kind = self.type_of(ref)
         if kind.dtype == dtype:
             return ref
@@ -40,7 +40,7 @@ class Emitter:
 
 
 def rewritten(graph: Graph, rewrites: Mapping[str, Rewrite]) -> Graph:
-    """The graph after each operator's rewrite, by its name, where it has one that applies."""
+    """Replace each operator by its rewrite, if there is one by its name and it applies."""
     users = graph.users()
     returned = frozenset(ref.name for ref in graph.outputs)
     rewritten: list[Op] = []
@@ -53,13 +53,13 @@ def rewritten(graph: Graph, rewrites: Mapping[str, Rewrite]) -> Graph:
 
 @dataclass(slots=True)
 class Site:
-    """One operator where it stands, and the operators that it is rewritten into, all in its module.
+    """One operator of a graph, and the operators that replace it, all in its module.
 
     Attributes:
         graph: the graph before any rewrite.
-        op: the operator.
-        users: value -> the operators that read it.
-        returned: names of what the graph returns.
+        op: the operator to rewrite.
+        users: operators that read each value, by name.
+        returned: names of the values that the graph returns.
     """
 
     graph: Graph
@@ -69,21 +69,22 @@ class Site:
     _made: list[Op] = field(default_factory=list)
 
     def ref(self, name: str) -> Ref | None:
-        """The argument of that name, if it is a tensor."""
+        """Value passed as the argument of that name; None if it is no tensor."""
         ref = self.op.arg(name)
         return ref if isinstance(ref, Ref) else None
 
     def add(self, base: str, kind: TensorType | tuple[TensorType, ...], /, **args: Arg) -> Ref:
-        """One more operator, under a name of its own."""
+        """Add an operator under a unique name and return its result."""
         types = kind if isinstance(kind, tuple) else (kind,)
         name = f"{self.op.name}.{len(self._made)}"
         self._made.append(Op(name, base, tuple(args.items()), types, self.op.module))
         return Ref(name)
 
     def finish(self, base: str, /, **args: Arg) -> list[Op]:
-        """The operator that takes the old name, and with it the old results."""
+        """Add the last operator, which takes the name and result types of the replaced one."""
         self._made.append(Op(self.op.name, base, tuple(args.items()), self.op.types, self.op.module))
         return self._made
 
 
 Rewrite = Callable[[Site], list[Op] | None]
+"""Operators that replace the operator at a site; None to keep it."""

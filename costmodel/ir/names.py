@@ -1,18 +1,18 @@
-"""Names in the text form of a graph: modules, files and operators of libraries may be called anything."""
+"""Names in the text form of a graph, escaped because modules, files and operators may have any name."""
 
 from __future__ import annotations
 
 import re
 
 _SPECIAL = re.compile(r"""[\s,=()\[\]%#\\'"]""")
-"""Characters that separate words of the text form, or begin an escape."""
+"""Characters that separate words of the text form or begin an escape."""
 _ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00(?:0[0-9a-f]|10)[0-9a-f]{4}))")
 
 
 def written_name(name: str) -> str:
-    r"""A name as one printable word; `read_name` reads it back.
+    r"""Escape a name as one printable word; `read_name` reverses it.
 
-    Characters that separate words, and those that `str.isprintable` rejects (control characters, changes of the
+    Characters that separate words, and characters that `str.isprintable` rejects (control characters, changes of the
     writing direction, lone surrogates), are written as Python's escapes: `a\x20b`.
     """
     if name.isprintable() and not _SPECIAL.search(name):
@@ -21,7 +21,7 @@ def written_name(name: str) -> str:
 
 
 def read_name(word: str) -> str:
-    """The name that `written_name` wrote as this word."""
+    """Name that `written_name` escaped as this word."""
     return _ESCAPED.sub(lambda match: chr(int(match[1] or match[2] or match[3], 16)), word) if "\\" in word else word
 
 

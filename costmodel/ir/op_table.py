@@ -1,7 +1,7 @@
-"""The rows of the operator table, one a line; `costmodel.ir.operators` looks them up.
+"""Rows of the operator table, one operator a line; `costmodel.ir.operators` looks them up.
 
-A row made by `view`, `source`, `pointwise`, `reduction` or `window` says only what is not that role's default: `work`
-(operations an element), `kind` (the name shown to users, else the operator's own), `uses`.
+A row made by `view`, `source`, `pointwise`, `reduction` or `window` names only the columns that differ from the
+defaults of its role.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from costmodel.ir import Graph, Op
 from costmodel.ir.flops import (
@@ -26,21 +27,40 @@ class Role(StrEnum):
     """How an operator takes part in fusion."""
 
     VIEW = "view"
-    """Changes no data: no kernel, only host time."""
+    """Changes no data: launches no kernel, costs host time only."""
     POINTWISE = "pointwise"
-    """One value an output element, from inputs at computed places; fuses with neighbours."""
+    """Computes each output element from inputs at known places; fuses with its neighbours."""
     REDUCTION = "reduction"
-    """Many elements to one; fuses with what computes them and what uses them on the same domain."""
+    """Reduces many elements to one; fuses with producers and users on the same domain."""
     WINDOW = "window"
-    """Pooling: each output from a window of the input; its input is kept in memory, its output fuses."""
+    """Pooling: reads a window of the input for each output element; its input stays in memory, its output fuses."""
     CONCAT = "concat"
-    """Joins tensors; a compiler may write its inputs in place."""
+    """Concatenates tensors; a compiler may write the inputs in place."""
     JOINED = "joined"
-    """A join whose inputs have been written into their places already."""
+    """Concatenates tensors that their producers have written in place already."""
     EXTERN = "extern"
-    """A library kernel (cuDNN, cuBLAS, attention): an anchor that nothing fuses into."""
+    """Calls a library kernel (cuDNN, cuBLAS, attention): an anchor that nothing fuses into."""
     SOURCE = "source"
-    """Makes a tensor of nothing; a compiler folds it away."""
+    """Makes a tensor from no other tensor; a compiler folds it away."""
+
+
+class View(StrEnum):
+    """How the elements of a view follow from the elements of the viewed tensor."""
+
+    IDENTITY = "identity"
+    """All elements, in the same shape."""
+    RESHAPE = "reshape"
+    """All elements in the same order, in another shape."""
+    PERMUTE = "permute"
+    """All elements, with dimensions exchanged."""
+    NARROW = "narrow"
+    """A range of indices along one dimension."""
+    SELECT = "select"
+    """One index along a dimension, which is dropped."""
+    EXPAND = "expand"
+    """Elements repeated along new dimensions or dimensions of size one."""
+    OTHER = "other"
+    """Any other view; no rule follows strides through it."""
 
 
 Flops = Callable[[Graph, Op], int]
@@ -48,16 +68,30 @@ Flops = Callable[[Graph, Op], int]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the table knows of one operator.
+    """Properties of one operator.
 
-    `kind` is the name shown to users; `work` the arithmetic operations an element, used for FLOPs and by the fusion
-    rules as a measure of how dear it is to compute a value twice. `uses` is how often a compiler's decomposition reads
-    the input (`x * sigmoid(x)` twice).
-
-    `saves` is what autograd keeps for the operator's backward pass, after torch's `derivatives.yaml`: arguments by name
-    and results as `#index`, separated by spaces; `other:self` keeps `other` only where `self` needs a gradient. None
-    means that nobody has said. `passes` tells that the gradient of the result, or a view of it, is that of the inputs:
-    the backward pass allocates nothing. `random` results differ from call to call.
+    Attributes:
+        name: ATen name without the overload.
+        kind: name shown to users.
+        role: how it takes part in fusion.
+        work: arithmetic operations an element, for FLOPs and for Inductor's limits on recomputing a value.
+        flops: formula of the FLOPs of a library call.
+        uses: how often Inductor's decomposition reads the input (`x * sigmoid(x)` twice).
+        saves: tensors that autograd keeps for the backward pass, after torch's `derivatives.yaml`: arguments by name
+            and results as `#index`, separated by spaces; `other:self` keeps `other` only where `self` needs a gradient.
+            None is unknown.
+        passes: whether the gradient of the result, or a view of it, is the gradient of the inputs: the backward pass
+            allocates nothing.
+        random: whether results differ from call to call.
+        view: how a view shows its elements; None for an operator that is no view.
+        supported: whether there is a cost rule. Reports name operators without one.
+        realized_on_reuse: whether Inductor keeps the result in memory on a CPU if it is read twice
+            (`StorageBox.should_realize_on_reuse`).
+        fx_nodes: nodes that PyTorch's decompositions make of it, not counting its results.
+        shifts: whether each element of the result is an element of the input at another place.
+        indirect: whether it reads where a tensor of indices points.
+        in_place: whether models call it as an activation in place and Inductor does not decompose it.
+        by_strides: whether the result depends on the strides of the operand.
     """
 
     name: str
@@ -69,60 +103,60 @@ class Row:
     saves: str | None = None
     passes: bool = False
     random: bool = False
+    view: View | None = None
+    supported: bool = True
+    realized_on_reuse: bool = False
+    fx_nodes: int = 1
+    shifts: bool = False
+    indirect: bool = False
+    in_place: bool = False
+    by_strides: bool = False
 
 
-def row_of(role: Role, work: int, saves: str | None = None, passes: bool = False) -> Callable[..., Row]:
-    """A constructor of rows of one role, with what they are unless they say otherwise."""
+def row_of(role: Role, **defaults: Any) -> Callable[..., Row]:
+    """Constructor of rows of one role, with the defaults of their columns."""
 
-    def make(
-        name: str,
-        *,
-        kind: str = "",
-        work: int = work,
-        uses: int = 1,
-        saves: str | None = saves,
-        passes: bool = passes,
-        random: bool = False,
-    ) -> Row:
-        return Row(name, kind or name.lstrip("_"), role, work, None, uses, saves, passes, random)
+    def make(name: str, **columns: Any) -> Row:
+        return Row(name, **{"kind": name.lstrip("_"), "role": role, **defaults, **columns})
 
     return make
 
 
-view = row_of(Role.VIEW, 0, saves="", passes=True)
-source = row_of(Role.SOURCE, 0, saves="")
-pointwise = row_of(Role.POINTWISE, 1)
-reduction = row_of(Role.REDUCTION, 1)
-window = row_of(Role.WINDOW, 1)
+view = row_of(Role.VIEW, work=0, saves="", passes=True, view=View.OTHER)
+source = row_of(Role.SOURCE, work=0, saves="")
+pointwise = row_of(Role.POINTWISE)
+reduction = row_of(Role.REDUCTION)
+window = row_of(Role.WINDOW)
+unsupported = row_of(Role.POINTWISE, supported=False)
 
 ROWS: tuple[Row, ...] = (
-    # No data moves.
-    view("view"),
-    view("_unsafe_view"),
-    view("reshape"),
-    view("t"),
-    view("transpose"),
-    view("permute"),
-    view("expand"),
-    view("unsqueeze"),
-    view("squeeze"),
-    view("select", passes=False),
-    view("slice", passes=False),
-    view("split", passes=False),
-    view("split_with_sizes", passes=False),
-    view("chunk", passes=False),
-    view("unbind", passes=False),
-    view("alias"),
-    view("detach"),
-    view("as_strided", passes=False),
-    view("narrow", passes=False),
+    # Views.
+    view("view", view=View.RESHAPE),
+    view("_unsafe_view", view=View.RESHAPE),
+    view("reshape", view=View.RESHAPE),
+    view("t", view=View.PERMUTE),
+    view("transpose", view=View.PERMUTE),
+    view("permute", view=View.PERMUTE),
+    view("expand", view=View.EXPAND),
+    view("unsqueeze", view=View.RESHAPE),
+    view("squeeze", view=View.RESHAPE),
+    view("select", view=View.SELECT, passes=False),
+    view("slice", view=View.NARROW, passes=False),
+    view("split", view=View.NARROW, passes=False),
+    view("split_with_sizes", view=View.NARROW, passes=False),
+    view("chunk", view=View.NARROW, passes=False),
+    view("unbind", view=View.SELECT, passes=False),
+    view("alias", view=View.IDENTITY),
+    view("detach", view=View.IDENTITY),
+    view("as_strided", passes=False, by_strides=True),
+    view("narrow", view=View.NARROW, passes=False),
     view("unfold", passes=False),
     view("movedim"),
-    view("swapaxes"),
+    view("swapaxes", view=View.PERMUTE),
     view("diagonal", passes=False),
     view("view_as_real"),
-    view("view_as_complex"),
-    view("lift_fresh"),
+    view("view_as_complex", by_strides=True),
+    view("lift_fresh", view=View.IDENTITY),
     view("unsafe_split", passes=False),
     view("unsafe_split_with_sizes", passes=False),
     view("unsafe_chunk", passes=False),
@@ -132,7 +166,7 @@ ROWS: tuple[Row, ...] = (
     view("unsqueeze_"),
     view("real"),
     view("imag"),
-    # Tensors made of nothing, or of chance.
+    # Factories.
     pointwise("bernoulli", work=3, saves="", random=True),
     source("zeros"),
     source("ones"),
@@ -151,7 +185,7 @@ ROWS: tuple[Row, ...] = (
     source("new_empty"),
     source("empty_like"),
     source("empty_strided"),
-    # Arithmetic on several tensors.
+    # Arithmetic.
     pointwise("add", saves="", passes=True),
     pointwise("sub", saves="", passes=True),
     pointwise("mul", saves="self:other other:self"),
@@ -184,8 +218,8 @@ ROWS: tuple[Row, ...] = (
     pointwise("fmod", saves="self other"),
     pointwise("copysign"),
     # Cheap functions of one tensor.
-    pointwise("relu", saves="#0"),
-    pointwise("hardtanh", saves="self"),
+    pointwise("relu", saves="#0", in_place=True),
+    pointwise("hardtanh", saves="self", in_place=True),
     pointwise("clamp", saves="self"),
     pointwise("clamp_min", saves="self"),
     pointwise("clamp_max", saves="self"),
@@ -205,17 +239,17 @@ ROWS: tuple[Row, ...] = (
     pointwise("rsqrt", saves="#0"),
     pointwise("sqrt", saves="#0"),
     pointwise("square", saves="self"),
-    # Copies: elements of the result are elements of the inputs, elsewhere or of another type.
+    # Copies: the result has elements of the inputs, at other places or of another type.
     pointwise("clone", kind="copy", work=0, saves="", passes=True),
     pointwise("_to_copy", kind="to", work=0, saves="", passes=True),
     pointwise("copy", work=0, saves="", passes=True),
     pointwise("constant_pad_nd", kind="pad", work=0, saves=""),
-    pointwise("roll", work=0, saves=""),
-    pointwise("flip", work=0, saves=""),
+    pointwise("roll", work=0, saves="", shifts=True),
+    pointwise("flip", work=0, saves="", shifts=True),
     pointwise("repeat", work=0, saves=""),
-    pointwise("index", work=0, saves="indices"),
-    pointwise("gather", work=0, saves="index"),
-    pointwise("index_select", work=0, saves="index"),
+    pointwise("index", work=0, saves="indices", indirect=True),
+    pointwise("gather", work=0, saves="index", indirect=True),
+    pointwise("index_select", work=0, saves="index", indirect=True),
     pointwise("pixel_shuffle", work=0, saves=""),
     pointwise("pixel_unshuffle", work=0, saves=""),
     pointwise("channel_shuffle", work=0, saves=""),
@@ -224,26 +258,26 @@ ROWS: tuple[Row, ...] = (
     pointwise("tril", work=0, saves=""),
     pointwise("triu", work=0, saves=""),
     pointwise("contiguous", work=0, saves="", passes=True),
-    pointwise("embedding", work=0, saves="indices"),
+    pointwise("embedding", work=0, saves="indices", indirect=True),
     pointwise("stack", work=0, saves=""),
     pointwise("im2col", work=0, saves=""),
     pointwise("lift_fresh_copy", work=0, saves="", passes=True),
     pointwise("repeat_interleave", work=0, saves=""),
     pointwise("slice_scatter", work=0, saves=""),
     pointwise("select_scatter", work=0, saves=""),
-    pointwise("as_strided_scatter", work=0, saves=""),
+    pointwise("as_strided_scatter", work=0, saves="", by_strides=True),
     pointwise("masked_select", work=0, saves="mask self"),
-    # Dear functions, with the operations an element that Inductor's decompositions make.
-    pointwise("sigmoid", work=4, saves="#0"),
-    pointwise("hardsigmoid", work=4, saves="self"),
-    pointwise("hardswish", work=6, uses=2, saves="self"),
-    pointwise("silu", work=5, uses=2, saves="self"),
-    pointwise("gelu", work=9, uses=2, saves="self"),
-    pointwise("tanh", work=5, saves="#0"),
-    pointwise("exp", work=3, saves="#0"),
-    pointwise("log", work=3, saves="self"),
-    pointwise("log1p", work=3, saves="self"),
-    pointwise("log2", work=3, saves="self"),
+    # Costly functions; `work` counts the operations an element in Inductor's decompositions.
+    pointwise("sigmoid", work=4, saves="#0", realized_on_reuse=True),
+    pointwise("hardsigmoid", work=4, saves="self", fx_nodes=4),
+    pointwise("hardswish", work=6, uses=2, saves="self", fx_nodes=5),
+    pointwise("silu", work=5, uses=2, saves="self", realized_on_reuse=True, fx_nodes=4),
+    pointwise("gelu", work=9, uses=2, saves="self", fx_nodes=5),
+    pointwise("tanh", work=5, saves="#0", realized_on_reuse=True),
+    pointwise("exp", work=3, saves="#0", realized_on_reuse=True),
+    pointwise("log", work=3, saves="self", realized_on_reuse=True),
+    pointwise("log1p", work=3, saves="self", realized_on_reuse=True),
+    pointwise("log2", work=3, saves="self", realized_on_reuse=True),
     pointwise("expm1", work=3, saves="#0"),
     pointwise("erf", work=6, saves="self"),
     pointwise("sin", work=5, saves="self"),
@@ -317,13 +351,19 @@ ROWS: tuple[Row, ...] = (
     window("adaptive_max_pool2d", saves="self #1"),
     window("adaptive_max_pool3d", saves="self #1"),
     window("max_pool2d"),
-    # Batch norm in evaluation: a scale and a shift.
-    pointwise("native_batch_norm", kind="batch_norm", work=5, saves="input weight running_mean running_var #1 #2"),
+    # Batch norm in evaluation mode: a scale and a shift.
+    pointwise(
+        "native_batch_norm",
+        kind="batch_norm",
+        work=5,
+        saves="input weight running_mean running_var #1 #2",
+        fx_nodes=12,
+    ),
     pointwise(
         "_native_batch_norm_legit_no_training", kind="batch_norm", work=5, saves="input weight running_mean running_var"
     ),
     pointwise("cudnn_batch_norm", kind="batch_norm", work=5, saves="input weight running_mean running_var #1 #2"),
-    # Joins.
+    # Concatenation.
     Row("cat", "cat", Role.CONCAT, work=0, saves="", passes=True),
     Row("concat_in_place", "cat", Role.JOINED, work=0),
     # Library calls.
@@ -350,4 +390,19 @@ ROWS: tuple[Row, ...] = (
     Row("gru", "gru", Role.EXTERN, flops=recurrent_flops),
     Row("torchvision_nms", "nms", Role.EXTERN, flops=nms_flops),
     Row("torchvision_roi_align", "roi_align", Role.EXTERN, flops=roi_align_flops),
+    # Operators without a cost rule, whose properties matter elsewhere.
+    unsupported("as_strided_copy", by_strides=True),
+    unsupported("log10", realized_on_reuse=True),
+    unsupported("exponential", random=True),
+    unsupported("multinomial", random=True),
+    unsupported("normal", random=True),
+    unsupported("rand", random=True),
+    unsupported("rand_like", random=True),
+    unsupported("randint", random=True),
+    unsupported("randint_like", random=True),
+    unsupported("randn", random=True),
+    unsupported("randn_like", random=True),
+    unsupported("randperm", random=True),
+    unsupported("rrelu_with_noise", random=True),
+    unsupported("uniform", random=True),
 )

@@ -1,8 +1,8 @@
-"""The operator table: for every ATen operator what it is called, how it fuses, and what it computes.
+"""Operator table: name, role in fusion, FLOPs and other properties of every ATen operator.
 
 Operators are matched exactly by their ATen name without the overload; the rows are in `costmodel.ir.op_table`. FLOPs
-are counted as 2 x multiply-accumulates for convolutions, matrix products and attention, and as `work` an element for
-everything else. An operator without a row is never free: `lookup` says so, and callers name it in their output.
+are counted as 2 x multiply-accumulates for convolutions, matmuls and attention, and as `work` an element for
+everything else. An operator without a row, or with a row that is not `supported`, is never free: reports name it.
 """
 
 from __future__ import annotations
@@ -13,25 +13,14 @@ from collections.abc import Iterable, Mapping
 from costmodel.errors import GraphError
 from costmodel.ir import Graph, Op
 from costmodel.ir.flops import attention_flops, convolution_flops, matmul_flops
-from costmodel.ir.op_table import ROWS, Role, Row
-from costmodel.ir.strides import REGROUPED
+from costmodel.ir.op_table import ROWS, Role, Row, View
 
-HEAVY = frozenset({"exp", "log", "log10", "log1p", "log2", "sigmoid", "silu", "tanh"})
-"""`StorageBox.should_realize_on_reuse`: on a CPU, a value used twice is kept in memory if computing it takes these."""
 ATTENTION = "scaled_dot_product_attention"
-"""Copies of views are made for it, for it fixes their strides (`constrain_to_fx_strides`)."""
-INSIDE = "contiguous"
-"""The copy that a convolution makes of its input at each call, where that lies in an order that it cannot tell."""
+"""Inductor copies views for it, because it requires fixed strides (`constrain_to_fx_strides`)."""
+CONVOLUTION_INPUT_COPY = "contiguous"
+"""Copy that a convolution makes of its input at each call, where the layout of the input is unknown to Inductor."""
 CHANNELS_LAST = "torch.channels_last"
-"""What a copy is asked for that a convolution wants."""
-REGROUPING = frozenset({*REGROUPED, "alias", "detach"})
-"""Views whose elements follow each other as before, whatever the shape."""
-TURNING = frozenset({"transpose", "swapaxes", "t", "permute"})
-"""Views of all elements, in another order."""
-CUTTING = frozenset({"split", "split_with_sizes", "chunk", "narrow", "slice"})
-"""Views of a part of the elements."""
-SHIFTING = frozenset({"roll", "flip"})
-"""Operators that read each element elsewhere."""
+"""Memory format of a copy that a convolution requires."""
 
 __all__ = [
     "ANCHOR_RANK",
@@ -39,9 +28,11 @@ __all__ = [
     "UNKNOWN",
     "Role",
     "Row",
+    "View",
     "attention_flops",
     "convolution_flops",
     "flops",
+    "is_view",
     "kind_of",
     "lookup",
     "matmul_flops",
@@ -51,7 +42,7 @@ __all__ = [
 
 
 def table_of(rows: Iterable[Row]) -> dict[str, Row]:
-    """Rows by operator name.
+    """Index rows by operator name.
 
     Raises:
         GraphError: an operator has two rows.
@@ -65,27 +56,32 @@ def table_of(rows: Iterable[Row]) -> dict[str, Row]:
 
 
 TABLE: Mapping[str, Row] = table_of(ROWS)
-UNKNOWN = Row("?", "?", Role.POINTWISE, 1)
-"""How an operator without a row is treated where a guess must be made: a pointwise kernel that nobody measured."""
+UNKNOWN = Row("?", "?", Role.POINTWISE, supported=False)
+"""Row of operators that the table lacks: a pointwise kernel without a cost rule."""
 
 
 def kind_of(op: Op) -> str:
-    """What users call an operator; where it has no row, what ATen calls it."""
+    """Name of an operator shown to users; its ATen name where the table has no row."""
     row = lookup(op)
     return op.base if row is UNKNOWN else row.kind
 
 
 ANCHOR_RANK: Mapping[Role, int] = {Role.EXTERN: 4, Role.REDUCTION: 3, Role.WINDOW: 2, Role.CONCAT: 1}
-"""What kernels and units are named after: the operator of the highest rank. Fused kernels with one lead a unit."""
+"""Rank of roles: a kernel and a unit are named after their operator of the highest rank, the anchor."""
 
 
 def lookup(op: Op) -> Row:
-    """The row of an operator; `UNKNOWN` where the table has none."""
+    """Row of an operator; `UNKNOWN` where the table has none."""
     return TABLE.get(op.base, UNKNOWN)
 
 
+def is_view(op: Op) -> bool:
+    """Whether an operator changes no data."""
+    return lookup(op).role is Role.VIEW
+
+
 def flops(graph: Graph, op: Op) -> int:
-    """Arithmetic operations of one operator: its formula, or `work` an element of its largest tensor."""
+    """Count arithmetic operations of one operator: its formula, or `work` an element of its largest tensor."""
     row = lookup(op)
     if row.flops is not None:
         return row.flops(graph, op)
@@ -96,6 +92,6 @@ def flops(graph: Graph, op: Op) -> int:
 
 
 def window_elements(op: Op) -> int:
-    """How many elements of its input a pooling reads for each of its results."""
+    """Count input elements that a pooling operator reads for each output element."""
     kernel = op.arg("kernel_size")
     return math.prod(size for size in kernel if isinstance(size, int)) if isinstance(kernel, tuple) else 1

@@ -1,4 +1,4 @@
-"""The text form of a graph, read back."""
+"""Parser of the text form of a graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORD = re.compile(rf"\s*(\[|\]|,|=|%{_NAME}(?:#\d+)?|{_QUOTED}|[^\s,=\[\]]+)")
 
 
 def parse(text: str) -> Graph:
-    """The graph that `str(graph)` printed.
+    """Parse a graph from the text of `str(graph)`.
 
     Raises:
         GraphError: the text is not such a graph; the message quotes the line.
@@ -52,7 +52,7 @@ def parse(text: str) -> Graph:
 
 
 def parse_types(text: str) -> tuple[TensorType, ...]:
-    """Tensor types separated by commas: `float32[1,3,8,8] nhwc, int64[]`."""
+    """Parse tensor types separated by commas: `float32[1,3,8,8] nhwc, int64[]`."""
     types = []
     for match in _TYPE.finditer(text):
         shape = tuple(int(size) for size in match[2].split(",") if size)
@@ -92,7 +92,7 @@ def _parse_args(text: str) -> tuple[tuple[str, Arg], ...]:
 
 
 def _parse_arg(words: list[str], position: int) -> tuple[Arg, int]:
-    """The argument that begins at a position, and the position after it."""
+    """Parse the argument at a position; the argument, and the position after it."""
     first = words[position] if position < len(words) else ""
     if first != "[":
         return _parse_scalar(first), position + 1

@@ -1,25 +1,17 @@
-"""Dead-code elimination."""
+"""Passes over any graph: dead-code elimination, common-subexpression elimination, liveness."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from costmodel.ir import Graph, Op, Ref, TensorType
-
-RANDOM = frozenset(
-    (
-        *("bernoulli", "exponential", "multinomial", "native_dropout", "normal", "rand", "rand_like", "randint"),
-        *("randint_like", "randn", "randn_like", "randperm", "rrelu_with_noise", "uniform"),
-    )
-)
-"""Operators whose results differ from call to call."""
+from costmodel.ir import Graph, Op, Ref, TensorType, operators
 
 
 def drop_dead_code(graph: Graph) -> Graph:
-    """The graph without operators and parameters that no output depends on; its inputs stay, for callers pass them.
+    """Remove operators and parameters that no output depends on; inputs stay, because callers pass them.
 
-    An operator stays whole if any of its results is live. What is freed after a dead one is freed after the live one
-    before it.
+    An operator stays whole if any of its results is live. Memory freed after a removed operator counts as freed after
+    the live operator before it.
     """
     live = {ref.name for ref in graph.outputs}
     kept: list[Op] = []
@@ -35,17 +27,17 @@ def drop_dead_code(graph: Graph) -> Graph:
 
 
 def merge_common_subexpressions(graph: Graph) -> Graph:
-    """The graph with one operator in place of several that compute the same: same operator, arguments and types.
+    """Merge operators that compute the same value: same operator, arguments and types.
 
-    The first stays, under its own name; those that draw random numbers are not the same as any other.
+    The first stays, under its own name. Random operators are never merged.
     """
     kept: list[Op] = []
     names: dict[str, str] = {}
     known: dict[tuple[str, str, tuple[TensorType, ...]], str] = {}
     for op in graph.ops:
         renamed = op.reading(lambda ref: Ref(names.get(ref.name, ref.name), ref.index))
-        text = repr(renamed.args)  # tells 1 from 1.0 and from True, which are equal as values
-        first = op.name if op.base in RANDOM else known.setdefault((op.op, text, op.types), op.name)
+        text = repr(renamed.args)  # distinguishes 1 from 1.0 and from True, which compare equal
+        first = op.name if operators.lookup(op).random else known.setdefault((op.op, text, op.types), op.name)
         if first == op.name:
             kept.append(renamed)
         else:
@@ -55,10 +47,10 @@ def merge_common_subexpressions(graph: Graph) -> Graph:
 
 
 def live_after(graph: Graph) -> tuple[frozenset[Ref], ...]:
-    """For each operator the values that what follows it reads or the graph returns, parameters and inputs among them.
+    """Values live after each operator: later operators read them, or the graph returns them.
 
-    The backward data-flow equations of Aho, Lam, Sethi and Ullman, "Compilers", section 9.2.5, of straight-line code:
-    what is live before an operator is what is live after it, less what it makes, and what it reads.
+    Parameters and inputs are included. The backward data-flow equations are those of Aho, Lam, Sethi and Ullman,
+    "Compilers", section 9.2.5, for straight-line code: live before = (live after - defined) + used.
     """
     live = frozenset(graph.outputs)
     found: list[frozenset[Ref]] = []

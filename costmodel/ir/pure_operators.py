@@ -1,7 +1,7 @@
-"""Operators that are functions of tensors and numbers, and of nothing else: no file, no device state, no library.
+"""Pure operators: functions of tensors and numbers only, without files, device state or other libraries.
 
-A closed list, each overload by its own name, so that what torch or a package adds later is not on it. An exported
-program may call these operators alone; those of `COMPUTED` are run on the CPU where a capture needs constants.
+The list is closed and names each overload, so that operators that torch or a package adds later are not on it. An
+exported program may call only these operators. Capture runs operators of `COMPUTED` on the CPU for constants.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FACTORIES = _aten(
     triu_indices zeros zeros_like
     """
 )
-"""Tensors made of numbers."""
+"""Factories: tensors from numbers."""
 
 VIEWS = _aten(
     """
@@ -41,7 +41,7 @@ VIEWS = _aten(
     view_as_real_copy view_copy view_copy.dtype vsplit.array vsplit.int
     """
 )
-"""Other shapes of the same elements, copied or not."""
+"""Views and their copying variants: other shapes of the same elements."""
 
 POINTWISE = _aten(
     """
@@ -86,7 +86,7 @@ POINTWISE = _aten(
     xlogy.Tensor zero
     """
 )
-"""One value an element."""
+"""Pointwise operators."""
 
 REDUCTIONS = _aten(
     """
@@ -102,7 +102,7 @@ REDUCTIONS = _aten(
     var.correction var.dim var_mean var_mean.correction var_mean.dim
     """
 )
-"""Many elements to one, and orders of elements."""
+"""Reductions and sorting."""
 
 INDEXING = _aten(
     """
@@ -113,7 +113,7 @@ INDEXING = _aten(
     vstack
     """
 )
-"""Elements chosen, placed, joined or repeated."""
+"""Indexing, scattering, concatenation and repetition."""
 
 WRITES = _aten(
     """
@@ -141,7 +141,7 @@ WRITES = _aten(
     true_divide_.Tensor trunc_ unsqueeze_ xlogy_.Scalar_Other xlogy_.Tensor zero_
     """
 )
-"""The in-place forms of the operators above: each writes into its first argument and nothing else."""
+"""In-place variants of the operators above: each writes only its first argument."""
 
 NETWORK = _aten(
     """
@@ -169,7 +169,7 @@ NETWORK = _aten(
     upsample_nearest3d upsample_nearest3d.vec vdot
     """
 )
-"""Layers: convolutions, matrix products, attention, norms, pooling, recurrent cells, transforms, losses."""
+"""Layers: convolutions, matmuls, attention, norms, pooling, recurrent cells, transforms, losses."""
 
 RANDOM = _aten(
     """
@@ -181,7 +181,7 @@ RANDOM = _aten(
     random_.to randperm randperm.generator uniform_
     """
 )
-"""Random numbers, which are never computed for constants."""
+"""Random numbers, never computed for constants."""
 
 CHECKS = _aten(
     """
@@ -189,7 +189,7 @@ CHECKS = _aten(
     sym_constrain_range_for_size sym_is_contiguous sym_numel sym_size.int sym_storage_offset sym_stride.int
     """
 )
-"""Sizes as values, and assertions about them."""
+"""Sizes as values, and assertions."""
 
 DETECTION = frozenset(
     f"torchvision.{name}.default"
@@ -201,7 +201,7 @@ COMPUTED = FACTORIES | VIEWS | POINTWISE | REDUCTIONS | INDEXING | WRITES
 """Operators whose results are computed from constants."""
 
 PURE = COMPUTED | NETWORK | RANDOM | CHECKS | DETECTION
-"""All of them."""
+"""All pure operators."""
 
 _ROUNDING = ("floor", "trunc")
 _SCATTERED = ("sum", "prod", "mean", "amax", "amin", "add", "multiply")
@@ -220,7 +220,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     **{f"fft_{name}{end}.norm": _NORMS for name in ("fft", "ifft", "rfft", "irfft") for end in ("", "2", "n")},
     **{f"fft_{name}.norm": _NORMS for name in ("hfft", "ihfft")},
 }
-"""Arguments that are words, by operator and name -> the words that they may be."""
+"""Allowed words of arguments, by operator and argument name."""
 
 TEXTS = {"einsum.equation": r"[A-Za-z.,> -]{1,200}", "_assert_scalar.assert_msg": r"(?s).{0,10000}"}
-"""Arguments that are texts, by operator and name -> their pattern; torch shows the message of an assertion."""
+"""Patterns of free text in arguments, by operator and argument name; torch prints the message of an assertion."""

@@ -1,7 +1,7 @@
-"""Where the elements of a tensor lie: strides followed through views, and how far two tensors agree on their order.
+"""Strides of tensors: followed through views, and compared between operands of one kernel.
 
-An elementwise kernel walks its tensors together. If they lie in different orders, all but one are read or written in
-short runs, which can cost several times the traffic of a plain pass.
+An elementwise kernel visits its tensors together. If their memory orders differ, all but one are read or written in
+short runs, which can cost several times the traffic of contiguous access.
 """
 
 from __future__ import annotations
@@ -10,25 +10,23 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from costmodel.ir import Graph, Op, Ref, TensorType
-
-STRIDED = frozenset({"as_strided", "as_strided_scatter", "as_strided_copy", "view_as_complex", "view.dtype"})
-"""Operators, or their overloads, that go by where elements lie in memory, and so hold for one layout."""
+from costmodel.ir import Graph, Op, Ref, TensorType, operators
+from costmodel.ir.op_table import View
 
 Strides = tuple[int, ...]
-REGROUPED = ("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze")
-"""Views of another shape, whose elements follow each other as before."""
+VIEW_AS_TYPE = "view.dtype"
+"""Overload of `view` that reinterprets bytes as another element type."""
 
 
 def strides_of(graph: Graph, ref: Ref) -> Strides | None:
-    """Elements from one neighbour to the next along each dimension; None where the graph does not tell."""
+    """Strides of a value, in elements; None where the graph does not determine them."""
     made = {op.name: op for op in graph.ops}
     return _strides(graph, ref, made)
 
 
 def _strides(graph: Graph, ref: Ref, made: Mapping[str, Op]) -> Strides | None:
     op, kind = made.get(ref.name), graph.type_of(ref)
-    follow = _VIEWS.get(op.base) if op else None
+    follow = _STRIDE_RULES.get(operators.lookup(op).view) if op else None
     if op is None or follow is None:
         return dense(kind)
     source = op.refs()[0]
@@ -37,7 +35,7 @@ def _strides(graph: Graph, ref: Ref, made: Mapping[str, Op]) -> Strides | None:
 
 
 def dense(kind: TensorType) -> Strides | None:
-    """Strides of a tensor that fills its memory in a named order; None for a view of unknown order."""
+    """Strides of a dense tensor in the layout of its type; None for `strided`."""
     if kind.layout == "strided":
         return None
     order = tuple(range(len(kind.shape)))
@@ -47,7 +45,7 @@ def dense(kind: TensorType) -> Strides | None:
 
 
 def dense_in(shape: Sequence[int], order: Sequence[int]) -> Strides:
-    """Strides of a tensor that fills its memory, its dimensions in an order, from the outermost to the innermost."""
+    """Strides of a dense tensor whose dimensions lie in memory in this order, from the outermost to the innermost."""
     strides, step = [0] * len(shape), 1
     for axis in reversed(order):
         strides[axis] = step
@@ -56,12 +54,12 @@ def dense_in(shape: Sequence[int], order: Sequence[int]) -> Strides:
 
 
 def shared_run(shape: Sequence[int], one: Strides, other: Strides) -> int:
-    """How many elements in a row, as the first tensor lies in memory, lie in a row in the second too.
+    """Count consecutive elements of the first tensor that are consecutive in the second tensor too.
 
     Args:
-        shape: of both.
-        one: strides that set the order of the walk.
-        other: strides of what is walked along.
+        shape: shape of both tensors.
+        one: strides of the tensor whose memory order the kernel follows.
+        other: strides of the other tensor.
     """
     run = 1
     axes = sorted((axis for axis, size in enumerate(shape) if size > 1), key=lambda axis: one[axis])
@@ -73,32 +71,32 @@ def shared_run(shape: Sequence[int], one: Strides, other: Strides) -> int:
 
 
 def layout_of_channels(kind: TensorType, count: int) -> str:
-    """The layout of some neighbouring channels of a dense tensor: its own or `nchw` where they fill their memory."""
+    """Layout of a range of channels of a dense tensor: `strided` unless the range itself is dense."""
     return layout_of((kind.shape[0], count, *kind.shape[2:]), dense(kind))
 
 
 def strides_through(op: Op, source: TensorType, before: Strides | None, kind: TensorType) -> Strides | None:
-    """Strides of what a view gives; None where nothing tells.
+    """Strides of the result of a view; None where they are unknown.
 
     Args:
         op: the view.
-        source: what it sees.
-        before: strides of that.
-        kind: what it gives, in whatever layout.
+        source: type of the viewed tensor.
+        before: strides of the viewed tensor; None if unknown.
+        kind: type of the result; its layout is ignored.
     """
-    follow = _VIEWS.get(op.base)
+    follow = _STRIDE_RULES.get(operators.lookup(op).view)
     return follow(op, source, before, kind) if follow is not None and before is not None else None
 
 
 def read_through(op: Op, source: TensorType, before: Strides | None, kind: TensorType) -> Strides | None:
     """The same for loops that read through a view what it could not see in place: an innermost step is right."""
-    if op.base in REGROUPED and before is not None:
+    if operators.lookup(op).view is View.RESHAPE and before is not None:
         return _cut(_chunks(source.shape, before), kind.shape, exactly=False)
     return strides_through(op, source, before, kind)
 
 
 def layout_of(shape: Sequence[int], strides: Strides | None) -> str:
-    """What strides are called: `strided` if they are not those of a dense tensor; a dimension of one has any."""
+    """Name the layout that has these strides, `strided` if none; strides along a dimension of size one are ignored."""
     for layout in ("nchw", "nhwc") if len(shape) == 4 else ("nchw",):
         own = dense(TensorType("", tuple(shape), layout))
         if strides is None or own is None:
@@ -112,18 +110,16 @@ def _number(value: object, default: int = 0) -> int:
     return value if isinstance(value, int) else default
 
 
-def _transposed(op: Op, _source: TensorType, before: Strides, _kind: TensorType) -> Strides | None:
+def _permuted(op: Op, _source: TensorType, before: Strides, _kind: TensorType) -> Strides | None:
+    if op.base == "permute":
+        dims = op.arg("dims")
+        return tuple(before[_number(dim)] for dim in dims) if isinstance(dims, tuple) else None
     named = ("dim0", "dim1") if op.base == "transpose" else ("axis0", "axis1")
     one, other = (0, 1) if op.base == "t" else (_number(op.arg(name)) for name in named)
     strides = list(before)
     if len(strides) > 1:
         strides[one], strides[other] = strides[other], strides[one]
     return tuple(strides)
-
-
-def _permuted(op: Op, _source: TensorType, before: Strides, _kind: TensorType) -> Strides | None:
-    dims = op.arg("dims")
-    return tuple(before[_number(dim)] for dim in dims) if isinstance(dims, tuple) else None
 
 
 def _expanded(_op: Op, source: TensorType, before: Strides, kind: TensorType) -> Strides | None:
@@ -138,23 +134,23 @@ def _selected(op: Op, _source: TensorType, before: Strides, _kind: TensorType) -
     return tuple(strides)
 
 
-def _kept(_op: Op, _source: TensorType, before: Strides, kind: TensorType) -> Strides | None:
+def _unchanged(_op: Op, _source: TensorType, before: Strides, kind: TensorType) -> Strides | None:
     return before if len(before) == len(kind.shape) else None
 
 
-def _sliced(op: Op, _source: TensorType, before: Strides, _kind: TensorType) -> Strides | None:
+def _narrowed(op: Op, _source: TensorType, before: Strides, _kind: TensorType) -> Strides | None:
     strides = list(before)
     strides[_number(op.arg("dim"))] *= _number(op.arg("step"), 1)
     return tuple(strides)
 
 
-def _regrouped(_op: Op, source: TensorType, before: Strides, kind: TensorType) -> Strides | None:
-    """A view of another shape; where the elements cannot be seen so in place, they are copied into plain order."""
+def _reshaped(_op: Op, source: TensorType, before: Strides, kind: TensorType) -> Strides | None:
+    """Strides in another shape; contiguous where the strides of the source force a copy."""
     return _cut(_chunks(source.shape, before), kind.shape) or dense(kind)
 
 
 def _chunks(shape: Sequence[int], strides: Strides) -> list[tuple[int, int]]:
-    """Runs of dimensions that lie in a row, as one each: sizes, and the steps between elements."""
+    """Merge dimensions that are contiguous with each other: sizes, and the stride of their elements."""
     chunks: list[tuple[int, int]] = []
     for size, step in zip(shape, strides, strict=True):
         if size == 1:
@@ -167,9 +163,9 @@ def _chunks(shape: Sequence[int], strides: Strides) -> list[tuple[int, int]]:
 
 
 def _cut(chunks: list[tuple[int, int]], shape: Sequence[int], exactly: bool = True) -> Strides | None:
-    """Strides of runs that are cut into another shape (as ATen's `computeStride` does); None if they cannot be.
+    """Strides of merged dimensions split into another shape (ATen's `computeStride`); None if impossible.
 
-    If not exactly, a dimension that spans several runs has the step of the last.
+    Unless `exactly`, a dimension that spans several merged dimensions has the stride of the last.
     """
     strides: list[int] = []
     left, step = 1, 1
@@ -188,27 +184,26 @@ def _cut(chunks: list[tuple[int, int]], shape: Sequence[int], exactly: bool = Tr
     return tuple(reversed(strides))
 
 
-_VIEWS: Mapping[str, Callable[[Op, TensorType, Strides, TensorType], Strides | None]] = {
-    **dict.fromkeys(("transpose", "swapaxes", "t"), _transposed),
-    "permute": _permuted,
-    "expand": _expanded,
-    **dict.fromkeys(("select", "unbind"), _selected),
-    **dict.fromkeys(("split", "split_with_sizes", "chunk", "narrow", "alias", "detach", "lift_fresh"), _kept),
-    "slice": _sliced,
-    **dict.fromkeys(REGROUPED, _regrouped),
+_STRIDE_RULES: Mapping[View | None, Callable[[Op, TensorType, Strides, TensorType], Strides | None]] = {
+    View.IDENTITY: _unchanged,
+    View.RESHAPE: _reshaped,
+    View.PERMUTE: _permuted,
+    View.NARROW: _narrowed,
+    View.SELECT: _selected,
+    View.EXPAND: _expanded,
 }
-"""How strides follow through a view: from the operator, what it sees and its strides, and the type of what it gives."""
+"""Strides of a view's result by kind of view, from the operator, type and strides of the source, type of the result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """How an operator walks its tensors.
+    """Memory access of an elementwise operator.
 
     Attributes:
-        run: the most elements that lie in a row in all of them.
-        hop: the step from element to element of the one that has the shortest row.
-        mixed: whether any lies in another order than the one that sets the order.
-        unknown: whether an order is unknown.
+        run: number of elements that are consecutive in every tensor.
+        hop: stride between successive accesses in the tensor with the shortest run.
+        mixed: whether any tensor has another memory order than the result.
+        unknown: whether the memory order of any tensor is unknown.
     """
 
     run: int
@@ -218,7 +213,7 @@ class Walk:
 
 
 def walk_of(graph: Graph, op: Op) -> Walk:
-    """How an elementwise operator walks its operands of full size beside its result; a concatenation, all operands."""
+    """Memory access of an elementwise operator to its result and operands of full size; of `cat`, to all operands."""
     operands = [ref for ref in op.refs() if op.base == "cat" or graph.type_of(ref).shape == op.type.shape]
     found = [(graph.type_of(ref).shape, strides_of(graph, ref)) for ref in operands]
     known = [(shape, strides) for shape, strides in found if strides is not None]
@@ -237,20 +232,20 @@ def walk_of(graph: Graph, op: Op) -> Walk:
 
 
 def _hop(shape: Sequence[int], one: Strides, other: Strides) -> int:
-    """The second tensor's step along the dimension in which the first takes its smallest."""
+    """Stride of the second tensor along the innermost dimension of the first."""
     axes = [axis for axis, size in enumerate(shape) if size > 1]
     return other[min(axes, key=lambda axis: one[axis])] if axes else 1
 
 
 def is_strided(op: Op) -> bool:
-    """Whether an operator's result depends on where its operand's elements lie."""
-    return op.base in STRIDED or op.op in STRIDED
+    """Whether an operator's result depends on the strides of its operand."""
+    return operators.lookup(op).by_strides or op.op == VIEW_AS_TYPE
 
 
 def with_pinned_strides(graph: Graph) -> Graph:
-    """The graph with what strides are named of in the order that it was captured in, whatever kernels choose.
+    """Insert `contiguous` before operators that depend on strides, so that they read the captured layout.
 
-    A convolution may return channels-last order where the meta device said otherwise; `contiguous` copies only then.
+    A convolution may return channels_last where the meta device reported nchw; `contiguous` copies only in that case.
     """
     made: list[Op] = []
     for op in graph.ops:

@@ -1,4 +1,4 @@
-"""Parts of a graph as graphs of their own: what a plan's regions run, and cuDNN's fused form of a convolution."""
+"""Subgraphs as graphs of their own: for the regions of a plan, and for cuDNN's fused convolutions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from costmodel.ir import Graph, Op, Ref, Value, operators
-from costmodel.ir.op_table import Role
 
 RELU = "relu"
 FUSED, FUSED_ADD = "cudnn_convolution_relu", "cudnn_convolution_add_relu"
@@ -14,12 +13,12 @@ FUSED, FUSED_ADD = "cudnn_convolution_relu", "cudnn_convolution_add_relu"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some operators of a graph, cut out.
+    """A subgraph: some operators of a graph, extracted.
 
     Attributes:
-        graph: in canonical names; equal parts have equal graphs, whatever their parameters are called.
-        inputs: what its values are, in the whole graph, in order.
-        outputs: what its outputs are, in the whole graph, in order.
+        graph: the operators under canonical names; equal parts have equal graphs, whatever their parameters are called.
+        inputs: values of the whole graph that the part's values stand for, in order.
+        outputs: values of the whole graph that the part's outputs stand for, in order.
     """
 
     graph: Graph
@@ -28,7 +27,7 @@ class Part:
 
 
 class Cutter:
-    """Cuts parts out of one graph, each in time linear in its own size."""
+    """Extractor of subgraphs of one graph, each in time linear in the size of the subgraph."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -41,7 +40,7 @@ class Cutter:
             self._reads.setdefault(ref.name, []).append((number, ref, reader))
 
     def cut(self, names: Iterable[str]) -> Part:
-        """The part of the graph that consists of the named operators, which keep the order of the graph."""
+        """Extract the named operators, in the order of the graph."""
         chosen = set(names)
         members = [self._ops[name] for name in sorted(chosen, key=self._position.__getitem__)]
         inputs = tuple(dict.fromkeys(ref for op in members for ref in op.refs() if ref.name not in chosen))
@@ -63,26 +62,25 @@ class Cutter:
 
 
 def cut(graph: Graph, names: Iterable[str]) -> Part:
-    """One part of a graph, as `Cutter.cut` cuts it."""
+    """Extract the named operators of a graph, in the order of the graph."""
     return Cutter(graph).cut(names)
 
 
 def fused_part(part: Part) -> Part | None:
-    """The part as one call of cuDNN, if it is a convolution with a bias, perhaps an addition, and a ReLU.
+    """Rewrite convolution + bias (+ add) + ReLU as one call of cuDNN; None for any other part.
 
-    cuDNN's runtime fusion takes two-dimensional convolutions with a bias; torch calls it `cudnn_convolution_relu`
-    and, with the addend as `z`, `cudnn_convolution_add_relu`. Views of what the part is given come before the call,
-    views of its result after it.
+    cuDNN's runtime fusion takes two-dimensional convolutions with a bias: `cudnn_convolution_relu` and, with the
+    addend as `z`, `cudnn_convolution_add_relu`. Views of inputs come before the call, views of the result after it.
     """
     graph = part.graph
-    convolution, *rest = (op for op in graph.ops if operators.lookup(op).role is not Role.VIEW)
+    convolution, *rest = (op for op in graph.ops if not operators.is_view(op))
     if not is_fusible(convolution) or not rest:
         return None
     last, before = rest[-1], [convolution, *rest][-2]
     if last.base != RELU or last.arg("self") != Ref(before.name):
         return None
     inside = {op.name for op in (convolution, *rest[:-1])}
-    views = [op for op in graph.ops if operators.lookup(op).role is Role.VIEW]
+    views = [op for op in graph.ops if operators.is_view(op)]
     if any(ref.name in inside for refs in (graph.outputs, *(op.refs() for op in views)) for ref in refs):
         return None
     addend = addend_of(rest[0], convolution) if len(rest) == 2 else None
@@ -104,7 +102,7 @@ def fused_part(part: Part) -> Part | None:
 
 
 def _numbered(graph: Graph) -> Graph:
-    """The same graph, its operators named by their numbers, as those of a part are."""
+    """Rename the operators of a graph to their positions."""
     names = {op.name: str(index) for index, op in enumerate(graph.ops)}
 
     def renamed(ref: Ref) -> Ref:
@@ -115,13 +113,13 @@ def _numbered(graph: Graph) -> Graph:
 
 
 def is_fusible(op: Op) -> bool:
-    """Whether an operator is a convolution that cuDNN can fuse with what follows: two-dimensional, with a bias."""
+    """Whether an operator is a convolution that cuDNN can fuse with ReLU: two-dimensional, with a bias."""
     plain = op.base == "convolution" and op.arg("transposed") is False and isinstance(op.arg("bias"), Ref)
     return plain and len(op.type.shape) == 4
 
 
 def addend_of(op: Op, convolution: Op) -> Ref | None:
-    """What an operator adds to a convolution's result, if it is of the same shape and scaled by one."""
+    """Value that an operator adds to the result of a convolution; None unless of the same shape and scaled by one."""
     pair = (op.arg("self"), op.arg("other"))
     if op.op != "add.Tensor" or op.arg("alpha", 1) != 1 or op.type.shape != convolution.type.shape:
         return None

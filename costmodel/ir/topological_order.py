@@ -1,4 +1,4 @@
-"""Topological order of numbered things, the same every time."""
+"""Deterministic topological order of numbered nodes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from graphlib import TopologicalSorter
 
 
 def in_order(before: Sequence[Collection[int]]) -> Iterator[int]:
-    """Numbers in an order in which none comes before one it waits for, else the smaller first (Kahn, 1962).
+    """Yield nodes after all their predecessors, the smallest first among those that are ready (Kahn, 1962).
 
     Args:
-        before: of each number those that it waits for.
+        before: predecessors of each node.
 
     Raises:
-        graphlib.CycleError: some wait for each other.
+        graphlib.CycleError: the nodes form a cycle.
     """
     sorter = TopologicalSorter(dict(enumerate(before)))
     sorter.prepare()

@@ -1,6 +1,6 @@
-"""The types of the intermediate representation: small and frozen, with their verifier and their text form.
+"""Types of the intermediate representation: frozen dataclasses with a verifier and a text form.
 
-The text form is stable: golden tests, the keys of the measured units and the collectors' work lists are made of it.
+The text form is stable: golden tests, keys of measured units and work lists of sweeps are made of it.
 
     graph tiny {
       input %x: float32[1,3,8,8]
@@ -37,11 +37,11 @@ DTYPE_BYTES: Mapping[str, int] = {
 HALF_PRECISION = ("float16", "bfloat16")
 LAYOUTS = ("nchw", "nhwc", "strided")
 COUNTS = ("calls", "views", "idle", "queries", "writes", "checks")
-"""What a graph's first line tells after its name, where there are any: the counts of `Calls`, and checked modules."""
+"""Words of a graph's first line, each followed by a count unless it is zero: fields of `Calls`, and checked modules."""
 _QUOTED_IF = re.compile(r"[\s'\"]")
-"""What the operator of a break, which may be a sentence, cannot hold without quotes."""
+"""Characters for which the operator of a break, which may be a sentence, is quoted."""
 _NO_NAME = "_"
-"""Stands for a graph's name where it has none."""
+"""Placeholder for the name of a graph without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class TensorType:
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes, of the elements alone."""
+        """Size of the elements in bytes."""
         return self.numel * DTYPE_BYTES[self.dtype]
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ Arg = None | bool | int | float | complex | str | Ref | tuple["Arg", ...]
 
 
 def refs_in(arg: Arg) -> Iterator[Ref]:
-    """The values that an argument uses, in order."""
+    """Yield the values that an argument uses, in order."""
     if isinstance(arg, Ref):
         yield arg
     elif isinstance(arg, tuple):
@@ -92,7 +92,7 @@ def refs_in(arg: Arg) -> Iterator[Ref]:
 
 
 def map_refs(arg: Arg, function: Callable[[Ref], Ref]) -> Arg:
-    """An argument with other values in the places of those that it uses."""
+    """Replace each value that an argument uses."""
     if isinstance(arg, Ref):
         return function(arg)
     return tuple(map_refs(item, function) for item in arg) if isinstance(arg, tuple) else arg
@@ -100,7 +100,7 @@ def map_refs(arg: Arg, function: Callable[[Ref], Ref]) -> Arg:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor that a graph is given: an `input`, or a `param` (parameters, buffers and constants)."""
+    """A tensor that a graph receives: an `input`, or a `param` (parameters, buffers and constants)."""
 
     name: str
     type: TensorType
@@ -109,11 +109,10 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One ATen operator: arguments by their schema names, the types it returns, the module it belongs to.
+    """One ATen operator: arguments by their schema names, result types, and the module it belongs to.
 
-    `inplace` tells that the result lies in the memory of the first argument, `frees` which values' memory the program
-    let go of between this operator and the next. They say where values lie, not what they are, and are no part of the
-    text form.
+    `inplace`: whether the result shares the memory of the first argument. `frees`: values whose memory the program
+    released between this operator and the next. Both describe memory, not values, and are no part of the text form.
     """
 
     name: str
@@ -123,27 +122,30 @@ class Op:
     module: str = ""
     inplace: bool = field(default=False, compare=False)
     frees: tuple[Ref, ...] = field(default=(), compare=False)
+    _refs: tuple[Ref, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def base(self) -> str:
-        """The operator's name without its overload: `add` of `add.Tensor`."""
+        """Name without the overload: `add` for `add.Tensor`."""
         return self.op.partition(".")[0]
 
     @property
     def type(self) -> TensorType:
-        """The type of the first result."""
+        """Type of the first result."""
         return self.types[0]
 
     def arg(self, name: str, default: Arg = None) -> Arg:
-        """The argument of that name, or `default` where the operator was called without it."""
+        """Value of the argument of that name; `default` if the operator was called without it."""
         return next((value for key, value in self.args if key == name), default)
 
     def refs(self) -> tuple[Ref, ...]:
-        """The values it reads, in order, repeated where it reads one twice."""
-        return tuple(ref for _, arg in self.args for ref in refs_in(arg))
+        """Values that the operator reads, in order; a value that is read twice appears twice."""
+        if self._refs is None:
+            object.__setattr__(self, "_refs", tuple(ref for _, arg in self.args for ref in refs_in(arg)))
+        return self._refs or ()
 
     def reading(self, function: Callable[[Ref], Ref]) -> Op:
-        """The same operator on other values."""
+        """Copy of the operator that reads other values."""
         return replace(self, args=tuple((key, map_refs(value, function)) for key, value in self.args))
 
     def __str__(self) -> str:
@@ -155,15 +157,15 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """A place where the forward pass went by the values of a tensor, so that the graph is not all of it.
+    """A place where the forward pass depends on the values of a tensor, so that the graph is incomplete.
 
     Attributes:
-        kind: `size`: a result whose size depends on data was taken at its largest; `stop`: the graph ends here; `cut`:
-            Dynamo gives up here and goes on after it, in a graph of its own.
-        op: the operator; `control_flow` where Python itself asked for the values; of a `cut`, Dynamo's reason.
-        module: the module that ran.
-        source: file and line of the model.
-        missed: of a `stop`, the outermost modules with parameters that did not run.
+        kind: `size`: a result size that depends on data was assumed to be its maximum; `stop`: the graph ends here;
+            `cut`: a graph break of Dynamo, which continues in another graph.
+        op: the operator; `control_flow` if Python code read the values; for a `cut`, Dynamo's reason.
+        module: module that was running.
+        source: file and line in the model's code.
+        missed: for a `stop`, outermost modules with parameters that did not run.
     """
 
     kind: str
@@ -180,15 +182,15 @@ class Break:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """What Python calls in one forward pass beside operators that compute: time that eager execution pays.
+    """Counts of Python calls in one forward pass that compute nothing but take host time in eager execution.
 
     Attributes:
-        modules: submodules.
-        views: functions that make views and nothing else.
-        idle: functions that issue nothing: a dropout in evaluation mode, a conversion to the type that a tensor has.
-        queries: of a tensor's shape, type or device.
-        writes: of constants into parts of constants, as masks are made; compilers fold them, and no operator of the
-            graph tells of them.
+        modules: calls of submodules.
+        views: calls of functions that only make views.
+        idle: calls of functions that dispatch nothing: dropout in evaluation mode, conversion to the current dtype.
+        queries: queries of a tensor's shape, dtype or device.
+        writes: writes of constants into parts of constants, as in building a mask; compilers fold them, so that the
+            graph has no operator for them.
     """
 
     modules: int = 0
@@ -200,10 +202,16 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Operators in execution order; `values` are what it is given, `outputs` what it returns.
+    """Operators in execution order, with the values that they start from and the outputs that they return.
 
-    `calls` counts what Python calls beside operators. `checked_modules` counts the submodules that a compiled call
-    checks one by one. `breaks` is empty where the graph is the whole pass.
+    Attributes:
+        name: name of the graph.
+        values: inputs and parameters.
+        ops: operators in execution order.
+        outputs: returned values.
+        calls: counts of Python calls that compute nothing.
+        breaks: places where the pass depends on the values of tensors; empty if the graph is the whole pass.
+        checked_modules: number of submodules that guards of a compiled call check one by one.
     """
 
     name: str
@@ -221,7 +229,7 @@ class Graph:
         object.__setattr__(self, "_types", types)
 
     def type_of(self, ref: Ref) -> TensorType:
-        """The type of a value.
+        """Type of a value.
 
         Raises:
             GraphError: the graph has no such value.
@@ -233,16 +241,16 @@ class Graph:
 
     @property
     def inputs(self) -> tuple[Value, ...]:
-        """The values that a caller passes."""
+        """Values that a caller passes."""
         return tuple(value for value in self.values if value.role == "input")
 
     @property
     def partial(self) -> bool:
-        """Whether the forward pass goes on where the graph ends."""
+        """Whether the forward pass continues beyond the end of the graph."""
         return any(item.kind == "stop" for item in self.breaks)
 
     def users(self) -> dict[str, list[Op]]:
-        """Value name -> the operators that read it, in order, each once."""
+        """Operators that read each value, by name, in order, each once."""
         table: dict[str, list[Op]] = {name: [] for name in self._types}
         for op in self.ops:
             for name in dict.fromkeys(ref.name for ref in op.refs()):
@@ -250,7 +258,7 @@ class Graph:
         return table
 
     def verify(self) -> Graph:
-        """The graph itself, once its invariants hold: single definitions, uses after them, known dtypes and layouts.
+        """Check the invariants and return the graph: single definitions, uses after them, known dtypes and layouts.
 
         Raises:
             GraphError: the first broken invariant.
@@ -294,7 +302,7 @@ class Graph:
 
 
 def format_arg(arg: Arg) -> str:
-    """An argument as the text form writes it."""
+    """Format an argument for the text form."""
     if isinstance(arg, tuple):
         return "[" + ", ".join(map(format_arg, arg)) + "]"
     return repr(arg) if isinstance(arg, str) else str(arg)

@@ -1,9 +1,9 @@
-"""Attention in inference, as it is run: by ATen in eager execution, and as torch.compile traces it.
+"""Decomposition of multi-head attention in inference: by ATen in eager execution, and by Dynamo.
 
-In evaluation mode without gradients nn.MultiheadAttention is one operator, `_native_multi_head_attention`, which makes
-two linear layers and fused attention of it on a GPU (ATen's attention.cu). Dynamo never takes that path: it traces
-`multi_head_attention_forward`, which puts the sequence first and copies query, key and value apart. Where no fused
-kernel takes attention, it is two products around `_safe_softmax`, of which ATen makes six operators.
+In evaluation mode without gradients nn.MultiheadAttention is one operator, `_native_multi_head_attention`. On a GPU it
+runs two linear layers and fused attention (ATen's attention.cu). Dynamo never takes that path: it traces
+`multi_head_attention_forward`, which puts the sequence first and splits query, key and value by copies. Where no fused
+attention kernel applies, attention is two matmuls around `_safe_softmax`, which ATen runs as six operators.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ NATIVE = "_native_multi_head_attention"
 
 
 def fast_path(graph: Graph) -> Graph:
-    """The graph with every multi-head attention, and the softmax of others, as ATen runs them on a GPU."""
+    """Replace multi-head attention and `_safe_softmax` by the operators that ATen runs on a GPU."""
     return rewritten(graph, {NATIVE: _fast, "_safe_softmax": _guarded_softmax})
 
 
 def unrolled(graph: Graph) -> Graph:
-    """The graph with every multi-head attention as torch.compile traces it."""
+    """Replace multi-head attention by the operators that Dynamo traces."""
     return rewritten(graph, {NATIVE: _unrolled})
 
 
@@ -42,7 +42,7 @@ def _fast(site: Site) -> list[Op]:
     together = TensorType(dtype, (batch, length, heads, width // heads))
     back = site.add("transpose.int", together, self=attended, dim0=1, dim1=2)
     joined = site.add("view", TensorType(dtype, (batch, length, width)), self=back, size=(batch, length, width))
-    made = _product(site, joined, (batch * length, width), "proj", width)
+    made = _matmul(site, joined, (batch * length, width), "proj", width)
     return site.finish("view", self=made, size=(batch, length, width))
 
 
@@ -79,14 +79,14 @@ def _unrolled(site: Site) -> list[Op]:
     together = site.add("permute", seen, self=attended, dims=(2, 0, 1, 3))
     if seen.layout == "strided":
         together = site.add("clone", sequence_first, self=together, memory_format="torch.contiguous_format")
-    made = _product(site, together, (length * batch, width), "proj", width)
+    made = _matmul(site, together, (length * batch, width), "proj", width)
     rows = site.add("view", first, self=made, size=first.shape)
     last = site.finish("transpose.int", self=rows, dim0=1, dim1=0)
     return [*last[:-1], replace(last[-1], types=(replace(site.op.type, layout="strided"),))]
 
 
 def _guarded_softmax(site: Site) -> list[Op]:
-    """Softmax that is zero where a whole row is minus infinity, operator by operator (ATen's attention.cpp)."""
+    """Softmax that is zero where a whole row is minus infinity (ATen's attention.cpp)."""
     kind, dim = site.op.type, site.op.arg("dim", -1)
     assert isinstance(dim, int)
     scalar, flags = TensorType(kind.dtype, ()), replace(kind, dtype="bool")
@@ -111,7 +111,7 @@ def _sizes(site: Site) -> tuple[int, int, int, int]:
 
 def _ref(site: Site, name: str) -> Ref:
     ref = site.ref(name)
-    assert ref is not None  # the capture takes the operator only where it has all its weights
+    assert ref is not None  # capture records the operator only with all its weights
     return ref
 
 
@@ -127,8 +127,8 @@ def _weight(site: Site, name: str, inner: int, columns: int) -> Ref:
     return site.add("t", kind, self=_ref(site, f"{name}_weight"))
 
 
-def _product(site: Site, ref: Ref, shape: tuple[int, int], name: str, columns: int) -> Ref:
-    """A linear layer on rows: `addmm`."""
+def _matmul(site: Site, ref: Ref, shape: tuple[int, int], name: str, columns: int) -> Ref:
+    """Linear layer on rows: `addmm`."""
     dtype = site.op.type.dtype
     rows = site.add("view", TensorType(dtype, shape), self=ref, size=shape)
     args: dict[str, Arg] = {"self": _ref(site, f"{name}_bias"), "mat1": rows}
@@ -138,7 +138,7 @@ def _product(site: Site, ref: Ref, shape: tuple[int, int], name: str, columns: i
 
 def _linear(site: Site, ref: Ref, shape: tuple[int, int, int], name: str, columns: int) -> Ref:
     batch, length, inner = shape
-    made = _product(site, ref, (batch * length, inner), name, columns)
+    made = _matmul(site, ref, (batch * length, inner), name, columns)
     kind = TensorType(site.op.type.dtype, (batch, length, columns))
     return site.add("view", kind, self=made, size=kind.shape)
 

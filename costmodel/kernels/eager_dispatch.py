@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from costmodel.ir import Graph, Op, Ref, TensorType
-from costmodel.ir import operators as ops
-from costmodel.ir.op_table import Role
+from costmodel.ir.operators import is_view
 from costmodel.kernels.attention import fast_path
 from costmodel.kernels.eager_layout import memory_orders
 from costmodel.kernels.extractor import Extractor
@@ -14,37 +13,37 @@ from costmodel.kernels.kernel import Kernel
 
 
 def eager_kernels(graph: Graph, on_cpu: bool = False) -> tuple[Kernel, ...]:
-    """One kernel call for each operator that is not a view, in execution order."""
+    """Kernels that eager execution launches, one for each operator that is no view, in order."""
     return kernels_of(as_issued(graph, on_cpu))
 
 
 def as_issued(graph: Graph, on_cpu: bool = False) -> Graph:
-    """The operators as eager execution gets to them: on a GPU, as ATen dispatches them; on a CPU, as captured."""
+    """Rewrite operators as ATen dispatches them on a GPU; on a CPU they stay as captured."""
     return graph if on_cpu else choose_libraries(fast_path(graph))
 
 
 def count_views(graph: Graph) -> int:
-    """How many operators launch nothing."""
-    return sum(ops.lookup(op).role is Role.VIEW for op in graph.ops)
+    """Count operators that are views and launch nothing."""
+    return sum(map(is_view, graph.ops))
 
 
 def kernels_of(graph: Graph) -> tuple[Kernel, ...]:
-    """One kernel call for each operator of a graph `as_issued` that is not a view, in execution order.
+    """One kernel for each operator that is no view, of a graph `as_issued`, in execution order.
 
-    An `as_strided_scatter` is none either: it says where an operator that wrote through a view has left its result.
+    An `as_strided_scatter` launches nothing either: it stands for the memory that an operator wrote through a view.
     """
     extractor = Extractor(graph, memory_orders(graph))
     return tuple(
         Kernel("aten", extractor.extract([op.name]), (op.name,))
         for op in graph.ops
-        if ops.lookup(op).role is not Role.VIEW and op.base != "as_strided_scatter"
+        if not is_view(op) and op.base != "as_strided_scatter"
     )
 
 
 def choose_libraries(graph: Graph) -> Graph:
-    """Operators as ATen dispatches them on a GPU: batch norm goes to cuDNN in float32, if it has three dimensions.
+    """Replace batch norm by cuDNN's where ATen dispatches it on a GPU: in float32, with at least three dimensions.
 
-    The rule is ATen's `_batch_norm_impl_index` in evaluation, for parameters of the input's type: with scale and shift.
+    The rule is ATen's `_batch_norm_impl_index` in evaluation mode, with scale and shift in the dtype of the input.
     """
 
     def choose(op: Op) -> Op:

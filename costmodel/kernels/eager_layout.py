@@ -1,9 +1,9 @@
-"""In which order eager execution lays out what the IR calls `strided`: what a kernel reads as it lies in memory.
+"""Memory order of `strided` results in eager execution.
 
-An elementwise operator gives its result the order of its first operand of full size, be that a view of a transposed
-tensor (`TensorIterator`, aten/src/ATen/TensorIterator.cpp): residuals behind a patch embedding stay transposed, every
-sum walks across its operands, and every layer norm copies. What fused attention gives lies with the heads beside each
-other, as the view that undoes it tells.
+A pointwise operator gives its result the memory order of its first operand of full size, even of a transposed view
+(`TensorIterator`, aten/src/ATen/TensorIterator.cpp). Residuals after a patch embedding therefore stay transposed, every
+sum reads operands in different orders, and every layer norm copies. The result of fused attention has the memory order
+in which the view after it is contiguous.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from costmodel.ir import Graph, Op, TensorType, operators
-from costmodel.ir.op_table import Role
+from costmodel.ir.op_table import Role, View
 from costmodel.ir.strides import Strides, dense, dense_in, strides_through
 
 Order = tuple[int, ...]
 """Dimensions, from the outermost in memory to the innermost."""
-TURNING = ("permute", "transpose", "swapaxes")
 
 
 def memory_orders(graph: Graph) -> dict[str, Order]:
-    """By operator, the order of its first result, where that is `strided`, fills its memory, and can be told."""
-    undone = _undone(graph)
+    """Memory orders of first results that are `strided` and dense, by operator, where they are known."""
+    shown = _shown_by_views(graph)
     strides: dict[str, Strides | None] = {value.name: dense(value.type) for value in graph.values}
     found: dict[str, Order] = {}
     for op in graph.ops:
@@ -33,39 +32,43 @@ def memory_orders(graph: Graph) -> dict[str, Order]:
         strides[op.name] = dense(op.type)
         if op.type.layout != "strided":
             continue
-        order = undone.get(op.name) or _of_first_operand(graph, op, strides)
+        order = shown.get(op.name) or _of_first_operand(graph, op, strides)
         if order is not None:
             found[op.name], strides[op.name] = order, dense_in(op.type.shape, order)
     return found
 
 
-def turned(items: Sequence[int], order: Order) -> tuple[int, ...]:
-    """One item a dimension, from the outermost in memory to the innermost."""
+def permuted(items: Sequence[int], order: Order) -> tuple[int, ...]:
+    """Permute items, one a dimension, to memory order."""
     return tuple(items[axis] for axis in order)
 
 
 def inverse(order: Order) -> Order:
-    """What turns memory's order back into that of the dimensions."""
+    """Permutation from memory order back to the order of the dimensions."""
     return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
-def undoes(op: Op, kind: TensorType, order: Order) -> bool:
-    """Whether a view of a tensor of this type shows it as it lies in memory."""
-    return op.base in TURNING and op.type.layout == "nchw" and op.type.shape == turned(kind.shape, order)
+def shows_memory_order(op: Op, kind: TensorType, order: Order) -> bool:
+    """Whether a view shows a tensor of this type and memory order contiguously."""
+    return _is_contiguous_permutation(op) and op.type.shape == permuted(kind.shape, order)
 
 
-def _undone(graph: Graph) -> dict[str, Order]:
-    """Orders of strided results that a view shows in plain order: that view's dimensions."""
+def _is_contiguous_permutation(op: Op) -> bool:
+    return operators.lookup(op).view is View.PERMUTE and op.type.layout == "nchw"
+
+
+def _shown_by_views(graph: Graph) -> dict[str, Order]:
+    """Memory orders of strided results that a view shows contiguously: the dimensions of that view."""
     types = {op.name: op.type for op in graph.ops}
     found: dict[str, Order] = {}
     for op in graph.ops:
-        if op.base not in TURNING or op.type.layout != "nchw":
+        if not _is_contiguous_permutation(op):
             continue
         source = op.refs()[0]
         kind = types.get(source.name)
         if source.index or kind is None or kind.layout != "strided":
             continue
-        axes = strides_through(op, kind, tuple(range(len(kind.shape))), op.type)  # which dimension ends up where
+        axes = strides_through(op, kind, tuple(range(len(kind.shape))), op.type)  # new position -> dimension
         if axes is not None:
             found[source.name] = axes
     return found

@@ -6,27 +6,26 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from costmodel.ir import Graph, Op, Ref, TensorType, Value
-from costmodel.ir import operators as ops
-from costmodel.ir.op_table import Role
-from costmodel.ir.operators import CUTTING
-from costmodel.kernels.eager_layout import Order, inverse, turned, undoes
+from costmodel.ir import Graph, Op, Ref, TensorType, Value, operators
+from costmodel.ir.op_table import View
+from costmodel.ir.operators import ATTENTION, is_view
+from costmodel.kernels.eager_layout import Order, inverse, permuted, shows_memory_order
 
 TIMES_ONE = ("mul.Tensor", 1.0)
-"""How a kernel copies a part of what it computes: Inductor would take a clone out that changes no strides."""
+"""Operator that copies a part of a computed value: Inductor would remove a clone that changes no strides."""
 
 
 class Extractor:
-    """Takes groups of operators out of one graph as graphs of their own, in canonical names.
+    """Extractor of groups of operators of one graph as graphs of their own, with canonical names.
 
-    Views that lead from outside into a group come along, so that its inputs keep their strides; what lies before
-    them becomes an input (`a0`, `a1`, ...) or a parameter (`p0`, ...). All that attention reads are inputs: the kernel
-    is the same whether its mask is computed or held. What lies in memory in another order than its dimensions' is read
-    as it lies, through a view that turns it.
+    Views between a group and the values that it reads are included, so that inputs keep their strides. The viewed
+    values become inputs (`a0`, `a1`, ...) or parameters (`p0`, ...). Everything that attention reads is an input: the
+    kernel is the same for a computed and a constant mask. A value whose memory order differs from the order of its
+    dimensions is an input in its memory order, read through a `permute`.
     """
 
     def __init__(self, graph: Graph, orders: Mapping[str, Order] | None = None) -> None:
-        """Of a graph, and orders in memory of its operators' results where they are known and not plain."""
+        """Prepare extraction from a graph, with memory orders of results that are known and not contiguous."""
         self._graph, self._orders = graph, orders or {}
         self._ops = {op.name: op for op in graph.ops}
         self._position = {op.name: index for index, op in enumerate(graph.ops)}
@@ -38,22 +37,22 @@ class Extractor:
         self._returned = {ref.name for ref in graph.outputs}
 
     def extract(self, names: Iterable[str], written: Collection[str] | None = None) -> Graph:
-        """The group's graph. Its outputs are what something outside the group reads.
+        """Extract a group as a graph, whose outputs are the values that operators outside the group read.
 
         Args:
-            names: of the group's operators.
-            written: names of the operators whose results reach memory, if not all of them do: what another group
-                computes anew is no output.
+            names: names of the group's operators.
+            written: names of the operators whose results are written to memory: a value that another group recomputes
+                is no output. None for all.
         """
         computed = set(names)
         group = self._with_views(computed)
         order = sorted(group, key=self._position.__getitem__)
         renamed: dict[str, str] = {}
-        through: dict[str, str] = {}  # views that inputs which lie turned are read through
+        through: dict[str, str] = {}  # inputs in another memory order -> the view that they are read through
         values: list[Value] = []
         new_ops: list[Op] = []
         counts = {"input": 0, "param": 0}
-        attends = any(self._ops[name].base == "scaled_dot_product_attention" for name in computed)
+        attends = any(self._ops[name].base == ATTENTION for name in computed)
         for name in order:
             op = self._ops[name]
             outside = [ref for ref in op.refs() if ref.name not in group]
@@ -64,7 +63,7 @@ class Extractor:
                 continue
             for ref in outside:
                 if self._order_of(ref) is not None and _key(ref) not in through:
-                    new_ops.append(self._turning(str(len(new_ops)), ref, renamed[_key(ref)]))
+                    new_ops.append(self._permutation(str(len(new_ops)), ref, renamed[_key(ref)]))
                     through[_key(ref)] = new_ops[-1].name
             names = renamed | through if through else renamed
             moved = op.reading(partial(_renamed, names=names))
@@ -80,14 +79,14 @@ class Extractor:
         return Graph("", tuple(values), tuple(new_ops), tuple(outputs))
 
     def _copied_part(self, ref: Ref, output: Ref, computed: Collection[str], place: int) -> Op | None:
-        """The copy that a group makes of a part of what it computes; None where it writes all of it.
+        """Copy of an output that is a view of a part of a computed value; None for any other output.
 
-        Returned as it is, a view would have all that it is a view of written, as nothing else reads it here.
+        If the view itself were returned, all of the viewed tensor would be written.
         """
         source, in_order = ref, True
-        while source.name in computed and ops.lookup(self._ops[source.name]).role is Role.VIEW:
-            in_order = in_order and self._ops[source.name].base in CUTTING
-            source = self._ops[source.name].refs()[0]
+        while source.name in computed and is_view(op := self._ops[source.name]):
+            in_order = in_order and operators.lookup(op).view is View.NARROW
+            source = op.refs()[0]
         kind, whole = self._graph.type_of(ref), self._graph.type_of(source)
         if source == ref or source.name not in computed or kind.numel >= whole.numel:
             return None
@@ -109,31 +108,31 @@ class Extractor:
         counts[role] += 1
         renamed[key] = name
         kind, order = self._graph.type_of(ref), self._order_of(ref)
-        lies = kind if order is None else TensorType(kind.dtype, turned(kind.shape, order))
-        values.append(Value(name, lies, role))
+        stored = kind if order is None else TensorType(kind.dtype, permuted(kind.shape, order))
+        values.append(Value(name, stored, role))
 
     def _order_of(self, ref: Ref) -> Order | None:
         return None if ref.index else self._orders.get(ref.name)
 
     def _shows_memory(self, op: Op) -> bool:
-        """Whether a view shows what it is a view of as that lies in memory."""
+        """Whether a view shows the viewed tensor in its memory order."""
         source = op.refs()[0]
         order = self._order_of(source)
-        return order is not None and undoes(op, self._graph.type_of(source), order)
+        return order is not None and shows_memory_order(op, self._graph.type_of(source), order)
 
-    def _turning(self, name: str, ref: Ref, value: str) -> Op:
-        """The view of an input as it lies that has the dimensions of what it stands for."""
+    def _permutation(self, name: str, ref: Ref, value: str) -> Op:
+        """View of an input in its memory order that restores the order of its dimensions."""
         kind, order = self._graph.type_of(ref), self._orders[ref.name]
         return Op(name, "permute", (("self", Ref(value)), ("dims", inverse(order))), (kind,))
 
     def _with_views(self, names: set[str]) -> set[str]:
-        """The group and the views between it and what lies outside it, up to their first source."""
+        """Group with the views between it and the values that it reads."""
         group = set(names)
         pending = list(names)
         while pending:
             for ref in self._ops[pending.pop()].refs():
                 op = self._ops.get(ref.name)
-                if op is not None and op.name not in group and ops.lookup(op).role is Role.VIEW:
+                if op is not None and op.name not in group and is_view(op):
                     group.add(op.name)
                     pending.append(op.name)
         return group

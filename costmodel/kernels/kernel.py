@@ -1,7 +1,7 @@
-"""Kernels: what a device is asked to run, each as a small graph of its own that can be measured alone.
+"""Kernels: launches or library calls on a device, each with a small graph that can be measured alone.
 
-Eager execution runs one kernel call an operator; a compiler runs library calls and fused groups. Both are described by
-the same type, so that one predictor serves both.
+Eager execution runs one kernel for each operator; a compiler runs library calls and fused groups. Both have the same
+type, so that one predictor serves both.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from costmodel.ir import Graph, Op, operators
-from costmodel.ir.op_table import Role
 from costmodel.kernels.extractor import TIMES_ONE
 
 COPY = "copy"
-"""What users know copies by."""
+"""Kind of a kernel that copies, shown to users."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One call that the host issues: operators computed together by one implementation.
+    """One call from the host: operators computed together by one implementation.
 
     Attributes:
-        backend: `aten` (a library call, as eager execution makes it), `triton` (a fused kernel that Inductor makes; on
-            a CPU, a loop in C++) or `cudnn` (a convolution with its bias, addition and ReLU fused).
-        graph: what it computes, with canonical names; inputs and parameters have the layouts they have in the model.
-        ops: names of the operators it computes, in the graph that it was taken from.
-        launches: how many device kernels the host launches for it; more than one where a reduction is split.
+        backend: `aten` (a library call, as in eager execution), `triton` (a fused kernel of Inductor; on a CPU, a loop
+            in C++) or `cudnn` (a convolution fused with bias, addition and ReLU).
+        graph: its operators under canonical names; inputs and parameters have their layouts in the model.
+        ops: names of its operators in the whole graph.
+        launches: number of device kernels that the host launches for it; several for a split reduction.
     """
 
     backend: str
@@ -36,8 +35,8 @@ class Kernel:
 
     @cached_property
     def anchor(self) -> Op:
-        """The operator that costs most: the library call, else the reduction, else the last operator."""
-        computing = [op for op in self.graph.ops if operators.lookup(op).role is not Role.VIEW]
+        """Operator that the kernel is named after: the library call, else the reduction, else the last operator."""
+        computing = [op for op in self.graph.ops if not operators.is_view(op)]
         return max(
             reversed(computing or self.graph.ops),
             key=lambda op: operators.ANCHOR_RANK.get(operators.lookup(op).role, 0),
@@ -45,31 +44,31 @@ class Kernel:
 
     @cached_property
     def key(self) -> tuple[str, str]:
-        """What makes two kernels take the same time: how they run, and their graph's text.
+        """Identity of a kernel: two kernels with the same key take the same time.
 
-        An operator alone is the same graph as a library call and as a kernel of Inductor's.
+        The backend is part of it, because one operator alone has the same graph as a library call and in Inductor.
         """
         return ("inductor" if self.backend == "triton" else "aten", str(self.graph))
 
     @cached_property
     def kind(self) -> str:
-        """The anchor's name, as users know it: `conv2d`, `linear`, `layer_norm`, ...; `copy` for that of a part."""
+        """Kind of the anchor (`conv2d`, `linear`, `layer_norm`, ...); `copy` for the copy of a part of a tensor."""
         anchor = self.anchor
         copies = self.backend == "triton" and (anchor.op, anchor.arg("other")) == TIMES_ONE
         return COPY if copies else operators.lookup(anchor).kind
 
 
 def grouping(groups: int, inputs: int, outputs: int) -> str:
-    """How a convolution's channels are grouped, as far as cuDNN's kernels tell it apart; empty for one group.
+    """Class of a grouped convolution by which cuDNN chooses a kernel; empty for one group.
 
-    On an H200 it has fast kernels for groups of 4, 8, 16, ... channels (`even`); others (`uneven`) take several times
-    as long, and the host twice as long to issue. Depthwise ones that make several channels of one (`multiplied`) are
-    often issued one by one.
+    On an H200 cuDNN has fast kernels for groups of 4, 8, 16, ... channels (`even`); others (`uneven`) take several
+    times as long, and twice as much host time. Depthwise convolutions with a channel multiplier (`multiplied`) are
+    often launched group by group.
 
     Args:
-        groups: how many.
-        inputs: channels that each reads.
-        outputs: channels that each makes.
+        groups: number of groups.
+        inputs: input channels of a group.
+        outputs: output channels of a group.
     """
     if groups == 1:
         return ""

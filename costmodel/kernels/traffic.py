@@ -1,4 +1,4 @@
-"""How many bytes a kernel must move: what of its inputs anything needs, and what it returns."""
+"""Least memory traffic of a kernel: the needed part of its inputs, and its outputs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from costmodel.ir.op_table import Role
 
 
 def traffic_bytes(graph: Graph) -> int:
-    """Least memory traffic of a kernel: of each input what is needed of it, once, and every output.
+    """Least memory traffic of a kernel in bytes: the needed part of each input, once, and every output.
 
-    A part that is cut out of a computed value needs only that part of what it is computed from: a kernel that adds a
-    bias to queries, keys and values and returns the queries reads a third of them.
+    A slice of a computed value needs only that slice of its operands: a kernel that adds a bias to queries, keys and
+    values and returns the queries reads a third of them.
     """
     needed = needed_elements(graph)
     read = sum(
@@ -23,18 +23,17 @@ def traffic_bytes(graph: Graph) -> int:
 
 
 def needed_elements(graph: Graph) -> Mapping[Ref, float]:
-    """How many elements of each value the outputs need; a value that none of them needs is left out."""
+    """Elements of each value that the outputs need; a value that no output needs is absent."""
+    # Operators that compute read the same part of a value, views each a part of its own.
     whole: dict[Ref, float] = {ref: float(graph.type_of(ref).numel) for ref in graph.outputs}
-    """By operators that compute, which read the same part, and as outputs."""
     parts: dict[Ref, float] = {}
-    """By views, each of a part of its own."""
 
     def wanted(ref: Ref) -> float:
         return min(float(graph.type_of(ref).numel), max(whole.get(ref, 0.0), parts.get(ref, 0.0)))
 
     for op in reversed(graph.ops):
         outputs = [Ref(op.name, index) for index in range(len(op.types))]
-        if operators.lookup(op).role is Role.VIEW:
+        if operators.is_view(op):
             source = op.refs()[0]
             parts[source] = parts.get(source, 0.0) + sum(wanted(ref) for ref in outputs)
         else:
@@ -45,7 +44,7 @@ def needed_elements(graph: Graph) -> Mapping[Ref, float]:
 
 
 def _read(graph: Graph, op: Op, ref: Ref, share: float) -> float:
-    """Elements of an operand that a share of the results needs; all of one that every result may need."""
+    """Elements of an operand that a share of the results needs; all if every result may need any element."""
     size = float(graph.type_of(ref).numel)
     alone = operators.lookup(op).role is Role.EXTERN or size < op.type.numel
     return size if alone else size * share

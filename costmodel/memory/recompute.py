@@ -48,7 +48,7 @@ class Recomputation:
 def is_heavy(op: Op) -> bool:
     """Whether an operator is never run again: a library call, a random result, or one that nobody knows."""
     row = operators_module.lookup(op)
-    return row.role is Role.EXTERN or row.random or row is operators_module.UNKNOWN
+    return row.role is Role.EXTERN or row.random or not row.supported
 
 
 def recompute(graph: Graph, stashed: Sequence[Stash], time_us: TimeUs) -> Recomputation:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from costmodel.inductor.lowering import realize
-from costmodel.inductor.pipeline import lowered
+from costmodel.inductor.lowering import lower
+from costmodel.inductor.pipeline import compile_graph
 from costmodel.ir import Graph, Op, Ref, operators
 from costmodel.ir.op_table import Role
 from costmodel.ir.subgraph import Cutter, Part, fused_part
@@ -98,8 +98,8 @@ def region_bytes(part: Part, backend: str, on_cpu: bool = False) -> int:
     What Inductor computes where it is used takes no memory, but keeps what it is computed from alive.
     """
     if backend == "inductor":
-        graph = lowered(part.graph, on_cpu)
-        return _peak(graph, realize(graph, on_cpu).writers, unread=False)
+        compilation = compile_graph(part.graph, on_cpu)
+        return _peak(compilation.graph, compilation.analysis(lower).writers, unread=False)
     graph = (fused_part(part) or part).graph if backend == "cudnn" else part.graph
     return _peak(graph, {op.name for op in graph.ops if operators.lookup(op).role is not Role.VIEW}, unread=True)
 

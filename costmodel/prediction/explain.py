@@ -17,7 +17,7 @@ from costmodel.prediction.recompilation import recompilations
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.profile import Profile
 from costmodel.report.types import ModePrediction, Reason, Report
-from costmodel.timeline.issue_trace import IssueTrace, compiled_trace, eager_trace, origin_of
+from costmodel.timeline.issue_trace import IssueTrace, issue_traces, origin_of
 
 if TYPE_CHECKING:
     from costmodel.capture.frontends import Fragment
@@ -46,7 +46,7 @@ def explain(
         shapes: further shapes of the main input.
         fragments: subgraphs that graph breaks leave, as found by Dynamo.
     """
-    eager, compiled = eager_trace(graph, profile.on_cpu), compiled_trace(graph, profile.on_cpu)
+    eager, compiled = issue_traces(graph, profile.device)
     before, after = (profile.predictor.predict(trace.kernels, trace.positions) for trace in (eager, compiled))
     return (
         *_bounds(report.modes, profile.on_cpu),

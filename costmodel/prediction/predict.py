@@ -19,7 +19,7 @@ from costmodel.prediction.report_warnings import unmeasured_precisions, unsuppor
 from costmodel.profiles.hosts import resolve_host
 from costmodel.profiles.profile import Profile, load_profile, resolve_default
 from costmodel.report.types import Report
-from costmodel.timeline.issue_trace import compiled_trace, eager_trace, layout_of, main_input
+from costmodel.timeline.issue_trace import issue_traces, layout_of, main_input
 
 if TYPE_CHECKING:
     from torch import nn
@@ -119,7 +119,7 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
         CaptureError: the graph has no operator that computes anything.
         ProfileError: the profile is damaged or of another version.
     """
-    eager, compiled = eager_trace(graph, profile.on_cpu), compiled_trace(graph, profile.on_cpu)
+    eager, compiled = issue_traces(graph, profile.device)
     if not eager.kernels:
         raise CaptureError(f"{graph.name}: the model has no operator to run, so there is nothing to predict")
     eager_kernels = profile.predictor.predict(eager.kernels, eager.positions)

@@ -14,7 +14,7 @@ from costmodel.timeline.issue_trace import subgraph_count
 
 def unsupported_in(graph: Graph) -> tuple[Unsupported, ...]:
     """Operators without a cost rule, and places with graph breaks."""
-    unknown = {(op.base, op.module): None for op in graph.ops if operators.lookup(op) is operators.UNKNOWN}
+    unknown = {(op.base, op.module): None for op in graph.ops if not operators.lookup(op).supported}
     places: dict[tuple[str, str], list[str]] = {}
     for item in graph.breaks:
         places.setdefault((item.op, item.source), []).append(item.module)
@@ -48,7 +48,7 @@ def warnings_of(graph: Graph, estimates: Sequence[Estimate]) -> tuple[str, ...]:
         found.append(f"{pieces}; their cost beyond entering each subgraph is not in the figures")
     if len(cuts) < len(graph.breaks):
         found.append("data-dependent control flow causes graph breaks, whose cost is not in the figures")
-    names = sorted({op.base for op in graph.ops if operators.lookup(op) is operators.UNKNOWN})
+    names = sorted({op.base for op in graph.ops if not operators.lookup(op).supported})
     if names:
         found.append(f"operators without a cost rule widen the intervals only: {', '.join(names)}")
     outside = sum(not estimate.in_range for estimate in estimates)

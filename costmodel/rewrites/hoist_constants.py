@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from costmodel.ir import Graph, Op, Ref, Value, operators
 from costmodel.ir.op_table import Role
-from costmodel.ir.passes import RANDOM
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ def constant_names(graph: Graph) -> set[str]:
     """Names of the operators and parameters that no input has a part in."""
     constant = {value.name for value in graph.values if value.role == "param"}
     for op in graph.ops:
-        if op.base not in RANDOM and all(ref.name in constant for ref in op.refs()):
+        if not operators.lookup(op).random and all(ref.name in constant for ref in op.refs()):
             constant.add(op.name)
     return constant
 

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from costmodel.device import Device
+from costmodel.inductor.compilation import MULTIPROCESSORS
 from costmodel.inductor.pipeline import compiled_kernels
 from costmodel.ir import HALF_PRECISION, Calls, Graph, Op, Ref, TensorType
 from costmodel.ir import operators as operators_module
@@ -42,6 +44,11 @@ class IssueTrace:
     views_again: int = 0
 
 
+def issue_traces(graph: Graph, device: Device) -> tuple[IssueTrace, IssueTrace]:
+    """Eager and compiled issue trace of a graph on a device."""
+    return eager_trace(graph, device.is_cpu), compiled_trace(graph, device.is_cpu, device.multiprocessors)
+
+
 def eager_trace(graph: Graph, on_cpu: bool = False) -> IssueTrace:
     """Issue trace of eager execution."""
     issued = as_issued(graph, on_cpu)
@@ -50,9 +57,9 @@ def eager_trace(graph: Graph, on_cpu: bool = False) -> IssueTrace:
     return replace(trace, views_again=max(0, made - count_views(issued)))
 
 
-def compiled_trace(graph: Graph, on_cpu: bool = False) -> IssueTrace:
+def compiled_trace(graph: Graph, on_cpu: bool = False, multiprocessors: int = MULTIPROCESSORS) -> IssueTrace:
     """Issue trace under `torch.compile`."""
-    whole = _trace(graph, compiled_kernels(graph, on_cpu), 0, Calls(), graph.checked_modules)
+    whole = _trace(graph, compiled_kernels(graph, on_cpu, multiprocessors), 0, Calls(), graph.checked_modules)
     return replace(whole, subgraphs=subgraph_count(graph))
 
 

@@ -1,4 +1,4 @@
-"""Model spec -> module and example inputs, on the meta device: no weight is downloaded, allocated or initialised."""
+"""Model spec -> module and example inputs on the meta device, without downloading or initialising weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from costmodel.concurrency import takes_turns
 from costmodel.errors import RequestError, own_words
 from costmodel.zoo.build import real_weights
 from costmodel.zoo.exported import load_exported_model
-from costmodel.zoo.random_weights import enliven
+from costmodel.zoo.random_weights import replace_tiny_weights
 from costmodel.zoo.request import PRECISIONS, Inputs, Request
 from costmodel.zoo.timm_models import load_timm_model
 from costmodel.zoo.torchvision_models import load_torchvision, load_torchvision_model
@@ -33,12 +33,12 @@ _CHECKPOINTS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".onnx")
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model that is ready to be captured.
+    """A model with inputs, ready to be captured.
 
     Attributes:
-        module: in evaluation mode, its parameters and buffers on the meta device.
-        inputs: positional inputs, or a dict of keyword inputs; meta tensors, maybe inside lists, tuples and dicts.
-        name: the spec it was loaded by.
+        module: module in evaluation mode, with parameters and buffers on the meta device.
+        inputs: positional inputs, or a dict of keyword inputs; meta tensors, possibly inside lists, tuples and dicts.
+        name: spec that the model was loaded by.
     """
 
     module: nn.Module
@@ -62,24 +62,24 @@ def load(
     precision: str = "float32",
     channels_last: bool = False,
 ) -> Loaded:
-    """The model that `spec` names.
+    """Load a model on the meta device.
 
     Args:
         spec: `densenet121` (torchvision), `timm:NAME`, `hf:CONFIG`, `path/to/file.py:callable`,
             `package.module:callable`, or `model.pt2`.
         batch_size: images in one forward pass; None for 1.
-        img_size: height and width in pixels; None for the model's own.
+        img_size: height and width in pixels; None for the model's default.
         precision: a key of PRECISIONS.
-        channels_last: whether parameters and inputs are laid out nhwc.
+        channels_last: whether parameters and inputs are in channels_last.
 
     Raises:
-        UnknownModelError: no model goes by that name; near ones are suggested.
+        UnknownModelError: unknown name; similar names are suggested.
         RequestError: an impossible size or precision, or a file or callable that is not a model.
     """
     request = Request(batch_size, img_size, precision, channels_last).check()
-    with contextlib.redirect_stdout(sys.stderr):  # code that is not ours may print; results own standard output
+    with contextlib.redirect_stdout(sys.stderr):  # model code may print; standard output is for results
         module, inputs = _load(spec, request)
-        if not spec.endswith(".pt2"):  # an exported program is already as it will run
+        if not spec.endswith(".pt2"):  # an exported program is fixed
             module, inputs = _prepare(spec, module, inputs, request)
     return Loaded(module, inputs, spec)
 
@@ -94,13 +94,12 @@ def load_real(
     precision: str = "float32",
     channels_last: bool = False,
 ) -> Loaded:
-    """The same model to be run: on a device, with random inputs.
+    """Load a model with weights on a device, with random inputs.
 
-    A model of a library is initialised at random, and so that activations do not vanish; what a user's code returns is
-    as it was made.
+    A model of a library is initialised at random, without vanishing activations. A model from user code is unchanged.
 
     Raises:
-        UnknownModelError: no model goes by that name; near ones are suggested.
+        UnknownModelError: unknown name; similar names are suggested.
         RequestError: as for `load`; or the spec is a file of torch.export.
     """
     if spec.endswith(".pt2"):
@@ -110,13 +109,13 @@ def load_real(
         module, inputs = _load(spec, request)
         module, inputs = _prepare(spec, module, inputs, request, device)
         inputs = tree_map_only(torch.Tensor, lambda tensor: _filled(tensor, device), inputs)
-        if _is_named(spec):  # what a user's code returns may be trained
-            enliven(module, inputs)
+        if _is_named(spec):  # a model from user code may be trained
+            replace_tiny_weights(module, inputs)
     return Loaded(module, inputs, spec)
 
 
 def _is_named(spec: str) -> bool:
-    """Whether a spec is the name of a library's model, and no place where a user's code lies."""
+    """Whether a spec names a model of a library, not user code."""
     source, colon, _ = spec.partition(":")
     return not colon or source in ("timm", "hf")
 
@@ -150,7 +149,7 @@ def _prepare(
     request: Request,
     device: torch.device = META,
 ) -> tuple[nn.Module, Inputs]:
-    """Evaluation mode, the module on a device and the inputs on meta, the precision and layout that were asked for."""
+    """Move a module to a device, in evaluation mode, with the requested precision and layout; inputs stay on meta."""
     try:
         module = module.eval().to(device, request.dtype)
         inputs = tree_map_only(torch.Tensor, lambda tensor: _cast(tensor.detach().to("meta"), request), inputs)
@@ -158,8 +157,10 @@ def _prepare(
             module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # of the module's own `train` or `_apply`, an exit too
-        raise RequestError(f"{spec} cannot be put as asked on the device {device}: {own_words(error)}") from error
+    except BaseException as error:  # from the module's own `train` or `_apply`, possibly SystemExit
+        raise RequestError(
+            f"{spec} cannot be moved to device {device} with this precision and layout: {own_words(error)}"
+        ) from error
     return module, inputs
 
 

@@ -1,7 +1,6 @@
-"""Archives of `torch.export.save`, looked through before torch reads them: what would run code is refused.
+"""Check of archives of `torch.export.save` before torch reads them: content that would run code is refused.
 
-`torch.export.load` unpickles what it finds no better way for; what it does with the programs in an archive is said in
-`program_record`.
+`torch.export.load` unpickles some records. `program_record` checks the programs in an archive.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ _REFUSED = {
     "data/constants/opaque_obj": "a pickled object",
     "data/constants/custom_obj": "a scripted object",
 }
-"""Start of a record's name in the archive -> what it holds."""
+"""Content of refused records, by the prefix of their name in the archive."""
 _MODEL = re.compile(r"models/\w+\.json")
 
 
 def check_archive(path: Path) -> None:
-    """Nothing, if torch runs no code of the file's when it loads it.
+    """Check that torch runs no code from a file when it loads it.
 
     Raises:
-        RequestError: no such file, not such a file, or one that would have to run code to be loaded.
+        RequestError: no such file, another kind of file, or a file whose loading would run code.
     """
     _check_is_zip(path)
     try:
@@ -42,7 +41,7 @@ def check_archive(path: Path) -> None:
         _check_programs(path, contents)
     except RequestError:
         raise
-    except Exception as error:  # a damaged archive fails in as many ways as it has bytes
+    except Exception as error:  # a damaged archive can raise any error
         raise RequestError(f"{path} is a damaged archive: {brief(error)}") from error
     models = [name for name in records if name.startswith("models/")]
     if not models or not all(map(_MODEL.fullmatch, models)):
@@ -67,32 +66,34 @@ def _check_is_zip(path: Path) -> None:
 
 
 def _read(path: Path) -> tuple[list[str], dict[str, object]]:
-    """Names of all records, and what is in those of JSON, read as torch reads them."""
+    """Names of all records, and contents of JSON records, through torch's own reader."""
     _check_is_stored(path, path)
     reader = torch._C.PyTorchFileReader(str(path))
     records = list(reader.get_all_records())
-    for inner in (reader.get_record(name) for name in records if name.endswith(".pt")):  # tensors, as torch.save writes
+    for inner in (
+        reader.get_record(name) for name in records if name.endswith(".pt")
+    ):  # tensors, written by torch.save
         if inner.startswith(_ZIP_MAGIC):
             _check_is_stored(path, io.BytesIO(inner))
     return records, {name: json.loads(reader.get_record(name)) for name in records if name.endswith(".json")}
 
 
 def _check_is_stored(path: Path, archive: Path | io.BytesIO) -> None:
-    """Refuses a zip archive with compressed entries, which may be any size unpacked."""
+    """Refuse a zip archive with compressed entries, whose unpacked size is unlimited."""
     with zipfile.ZipFile(archive) as entries:
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries.infolist()):
             raise RequestError(f"{path} is compressed, which torch.export.save does not do; write it with that")
 
 
 def _check_programs(path: Path, contents: Mapping[str, object]) -> None:
-    """Refuses a program in which torch would call, evaluate or import something else than operators and sizes."""
+    """Refuse a program in which torch would call, evaluate or import anything but operators and sizes."""
     for name, content in contents.items():
         if _MODEL.fullmatch(name) and (objection := next(objections(content), None)):
             raise RequestError(f"{path} {objection}, {NO_CODE}")
 
 
 def brief(error: Exception) -> str:
-    """What torch says, without the advice that follows."""
+    """Shorten a message of torch to its first sentence."""
     return textwrap.shorten(own_words(error), 120, placeholder=" ...")
 
 

@@ -1,4 +1,4 @@
-"""Exported programs whose sizes and constants take neither time nor memory, whatever numbers they hold."""
+"""Bounds for exported programs: sizes within 64 bits, and constants without data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _bound_node(node: fx.Node) -> None:
 
 
 def _is_factory(target: torch._ops.OpOverload) -> bool:
-    """Whether an operator makes a tensor from no other, and on the CPU if no device is given."""
+    """Whether an operator makes a tensor from no other, on the CPU unless a device is given."""
     names = {argument.name for argument in target._schema.arguments}
     return "device" in names and "self" not in names
 
@@ -47,7 +47,7 @@ def multiply_sizes(first: float, second: float) -> float:
 
 
 def raise_size(first: float, second: float) -> float:
-    """Power of a size, whose exponent has to be small."""
+    """Power of a size, with a small exponent."""
     _check_number(second)
     if not abs(second) <= MOST_SHIFT:
         raise OverflowError(f"a size is raised to the power {second}")

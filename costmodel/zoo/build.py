@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @contextmanager
 def skipped_initialisation() -> Iterator[None]:
-    """Within it, this thread's calls of `torch.nn.init` leave their tensor as it is: weights' values cost no time."""
+    """Skip initialisation: calls of `torch.nn.init` on this thread leave their tensor unchanged."""
     originals = {
         name: function
         for name, function in vars(nn.init).items()
@@ -42,11 +42,10 @@ def _unless_skipped(function: Callable[..., torch.Tensor]) -> Callable[..., torc
 
 
 def build(factory: Callable[[], T]) -> T:
-    """What `factory` returns, built on the meta device or, if it fails there, on the CPU.
+    """Call `factory` on the meta device or, if that fails, on the CPU.
 
-    Some constructors read a tensor's values (torchvision's regnet does), which a meta tensor does not have. An error
-    of the second attempt is the factory's own and passes through. Within `real_weights`, it is built on the CPU as its
-    code says.
+    Some constructors read a tensor's values (torchvision's regnet), which a meta tensor does not have. An error of the
+    second attempt passes through. Within `real_weights`, the factory runs unchanged.
     """
     if _REAL.get():
         return factory()
@@ -54,13 +53,13 @@ def build(factory: Callable[[], T]) -> T:
         try:
             with torch.device("meta"):
                 return factory()
-        except Exception:  # noqa: BLE001 - any failure may be the meta device's; the CPU build tells
+        except Exception:  # noqa: BLE001 - any failure may be due to the meta device; the CPU build decides
             return factory()
 
 
 @contextmanager
 def real_weights() -> Iterator[None]:
-    """Within it, models are built to be run: initialised, and with the tables that a constructor computes."""
+    """Build models with initialised weights and computed constants, so that they can be run."""
     token = _REAL.set(True)
     try:
         yield

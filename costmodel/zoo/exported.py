@@ -1,8 +1,7 @@
-"""Programs that `torch.export.save` wrote: `model.pt2`.
+"""Programs written by `torch.export.save`: `model.pt2`.
 
-`torch.export.load` falls back to unpickling, which runs whatever a file says. So the archive is looked through first
-(`archive`); for the time of the load, torch is told to unpickle nothing but tensors; and the guards, which the
-file holds as Python's text, are left out.
+`torch.export.load` may unpickle, which runs code from the file. Therefore `archive` checks the file first, torch
+unpickles only tensors during the load, and the guards, which are Python source in the file, are left out.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ _SAFE_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
 
 def load_exported_model(path: Path, request: Request) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    """The exported program on the meta device, with the inputs that it was exported with.
+    """Load an exported program on the meta device, with its example inputs.
 
     Raises:
-        RequestError: no such file, not such a file, one that would have to run code to be loaded, or a request for
-            sizes or types other than those it was exported with.
+        RequestError: no such file, another kind of file, a file whose loading would run code, or a request for sizes
+            or dtypes other than at export.
     """
     if request.precision != "float32" or request.channels_last:
         raise RequestError(f"{path} runs as it was exported; leave out the precision and channels_last")
@@ -46,7 +45,7 @@ def load_exported_model(path: Path, request: Request) -> tuple[nn.Module, tuple[
             module = program.module(check_guards=False)
     except pickle.UnpicklingError as error:
         raise RequestError(f"{path} holds a pickle of more than tensors, {NO_CODE}") from error
-    except Exception as error:  # a damaged archive fails in as many ways as it has bytes
+    except Exception as error:  # a damaged archive can raise any error
         raise RequestError(f"{path} cannot be loaded as an exported program: {brief(error)}") from error
     if kwargs or not args or not all(isinstance(arg, torch.Tensor) for arg in args):
         raise RequestError(f"{path} was exported with inputs other than positional tensors; export it with tensors")
@@ -65,7 +64,7 @@ def _check_sizes(path: Path, image: torch.Tensor, request: Request) -> None:
 
 @contextmanager
 def _tensors_only() -> Iterator[None]:
-    """Within it, torch unpickles tensors and plain containers only, and does not log the attempts that fail."""
+    """Restrict unpickling in torch to tensors and plain containers, and suppress its logs."""
     before, level = os.environ.get(_SAFE_ONLY), logging.root.manager.disable
     os.environ[_SAFE_ONLY] = "1"
     logging.disable(logging.CRITICAL)

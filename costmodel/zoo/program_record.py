@@ -1,7 +1,7 @@
-"""Exported programs as archives hold them, in JSON: whatever torch would call, evaluate, import or print as code.
+"""Check of exported programs in JSON: everything that torch would call, evaluate, import or print as code.
 
-torch resolves operators by name, evaluates sizes, imports the modules that the structure of inputs names, and writes
-the names of a graph into Python source that it then runs. So all texts in a program are of a closed set of forms.
+torch resolves operators by name, evaluates sizes, imports modules named in the structure of inputs, and writes names of
+a graph into Python source that it then runs. Therefore all texts in a program must have one of a closed set of forms.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from costmodel.ir.pure_operators import PURE, TEXTS, WORDS
 from costmodel.zoo.size_text import is_arithmetic
 
 MOST_ELEMENTS = 1 << 40
-"""Of one tensor: no device's memory holds as many."""
+"""Limit of the elements of one tensor, above the memory of any device."""
 _OPERATOR = "torch.ops."
 _ON_SIZES = frozenset(
     (
@@ -27,7 +27,7 @@ _ON_SIZES = frozenset(
         "torch.ops.higher_order.wrap_with_set_grad_enabled",
     )
 )
-"""Arithmetic with sizes, and the operator that runs a part of the graph without gradients."""
+"""Arithmetic on sizes, and the operator that runs a subgraph without gradients."""
 _FORMS = frozenset(
     f"as_{form}"
     for form in (
@@ -36,17 +36,17 @@ _FORMS = frozenset(
         *("sym_bools", "name", "expr", "scalar_type", "memory_format", "layout", "device", "graph", "int_lists"),
     )
 )
-"""Forms of arguments; others are objects, operators and lists of texts."""
+"""Accepted forms of arguments; others are objects, operators and lists of texts."""
 _NAME = re.compile(r"[\w.]{0,1000}")
 _ATTRIBUTE = re.compile(r"[^\"'\\\x00-\x1f\x7f]{0,1000}")
-"""Names of parameters and modules stand in quotes in what torch runs."""
+"""Names of parameters and modules, which torch quotes in generated source."""
 _VERSION = re.compile(r"[\w.+-]{0,100}")
 _PATTERNS = {
     **dict.fromkeys(("parameter_name", "buffer_name", "tensor_constant_name", "fqn", "user_input_name"), _ATTRIBUTE),
     **dict.fromkeys(("torch_version", "verifiers"), _VERSION),
 }
 _UNUSED = frozenset(("metadata", "guards_code", "treespec_namedtuple_fields"))
-"""Notes that are kept and shown, and guards, which are left out."""
+"""Fields without effect: notes, and guards, which are left out."""
 _CHECKED_APART = frozenset(("target", "as_string", "expr_str", "in_spec", "out_spec"))
 _CONTAINERS = frozenset((None, "builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict"))
 _LARGEST = 2**63
@@ -55,7 +55,7 @@ Entry = tuple[str, Any]
 
 
 def objections(program: object) -> Iterator[str]:
-    """What is wrong with a program, each as the end of a sentence about the file that holds it."""
+    """Yield faults of a program, each as the end of a sentence that starts with the file."""
     for key, value in _entries(program):
         if isinstance(value, dict):
             yield from _objections_to_object(key, value)
@@ -66,7 +66,7 @@ def objections(program: object) -> Iterator[str]:
 
 
 def _entries(content: object) -> Iterator[Entry]:
-    """Keys and values of all objects within one, however deep, in order; items of a list go by the list's key."""
+    """Yield keys and values at any depth, in order; items of a list have the key of the list."""
     waiting: list[Entry] = [("", content)]
     while waiting:
         key, found = waiting.pop()
@@ -113,7 +113,7 @@ def _objections_to_node(node: dict[str, Any]) -> Iterator[str]:
 
 
 def _is_word(target: str, argument: str, text: str) -> bool:
-    """Whether a text is one that an operator may be given: those that name files or code it may not."""
+    """Whether an operator accepts a text as an option; texts that name files or code are excluded."""
     option = f"{target.split('.')[-2]}.{argument}" if target.count(".") > 2 else ""
     pattern = TEXTS.get(option)
     return text in WORDS.get(option, ()) or (pattern is not None and re.fullmatch(pattern, text) is not None)
@@ -126,7 +126,7 @@ def _objections_to_sizes(sizes: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _is_structure(text: str, pattern: re.Pattern[str]) -> bool:
-    """Whether the structure of inputs or outputs is of plain containers; torch imports what other kinds name."""
+    """Whether the structure of inputs or outputs has plain containers only; torch imports the names of others."""
     if not text:
         return True
     waiting = [json.loads(text)[1]]

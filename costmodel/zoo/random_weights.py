@@ -1,4 +1,4 @@
-"""Random weights that let something through: else outputs vanish, and no comparison of them says anything."""
+"""Random weights without vanishing activations, so that outputs can be compared."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import torch
 from torch import nn
 
 TINY = 1e-3
-"""Weights that are all smaller were meant to be learned first: heads of zeros, scales of 1e-6 of residual branches."""
+"""Threshold for tensors of tiny weights: heads of zeros, residual scales of 1e-6."""
 SPREAD = 0.02
-"""Standard deviation of a matrix that is drawn anew, as vision transformers initialise theirs."""
+"""Standard deviation of replaced weights, the initialisation of vision transformers."""
 
 
-def enliven(module: nn.Module, inputs: Any) -> None:
-    """Weights that are zero or tiny are made ordinary; batch norm takes its statistics from one pass over `inputs`.
+def replace_tiny_weights(module: nn.Module, inputs: Any) -> None:
+    """Replace weights that are zero or tiny, and set statistics of batch norm from one pass over `inputs`.
 
-    The module stays in evaluation mode. Where the pass fails in training mode (a single value a channel has no
-    variance), the statistics stay as they were made.
+    The module stays in evaluation mode. If the pass fails in training mode (a single value a channel has no variance),
+    the statistics are reset.
     """
     with torch.no_grad():
         for name, parameter in module.named_parameters():
@@ -39,7 +39,7 @@ def enliven(module: nn.Module, inputs: Any) -> None:
 def _take_statistics(module: nn.Module, norms: list[nn.modules.batchnorm._BatchNorm], inputs: Any) -> None:
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
-        norm.momentum = None  # the mean over all passes: here, of the one
+        norm.momentum = None  # cumulative mean, here over one pass
         norm.train()
     try:
         module(**inputs) if isinstance(inputs, dict) else module(*inputs)

@@ -1,4 +1,4 @@
-"""What is asked of a model: the size and type of its input; and the words for what cannot be served."""
+"""Request for a model: batch size, image size, precision and layout, with its errors."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ Inputs = tuple[Any, ...] | dict[str, Any]
 
 PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 DEFAULT_SIZE = 224
-"""Height and width of an image for a model that names none."""
+"""Height and width of an image for a model without a default."""
 
 MAX_BATCH = 1 << 20
 MAX_SIZE = 1 << 15
-"""Beyond these, the request is a slip of the hand: one input alone would fill no GPU's memory."""
+"""Largest accepted sizes; a larger input would not fit any GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the user asked for; None where the model decides.
+    """Requested input sizes, precision and layout; None for the model's default.
 
     Attributes:
-        batch_size: images in one forward pass; None means 1, or what an exported program was exported with.
-        img_size: height and width in pixels; None means the model's own.
-        precision: a key of PRECISIONS, of parameters and floating-point inputs.
-        channels_last: whether parameters and inputs are laid out nhwc.
+        batch_size: images in one forward pass; None means 1, or the batch size of an exported program.
+        img_size: height and width in pixels; None means the model's default.
+        precision: dtype of parameters and floating-point inputs, a key of PRECISIONS.
+        channels_last: whether parameters and inputs are in channels_last.
     """
 
     batch_size: int | None = None
@@ -40,10 +40,10 @@ class Request:
     channels_last: bool = False
 
     def check(self) -> Request:
-        """The request itself.
+        """Check the request and return it.
 
         Raises:
-            RequestError: a size below 1 or beyond reason, or an unknown precision.
+            RequestError: a size out of range, or an unknown precision.
         """
         _check_range("batch size", self.batch_size, MAX_BATCH)
         _check_range("image size", self.img_size, MAX_SIZE)
@@ -53,17 +53,17 @@ class Request:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision as torch's dtype."""
+        """Precision as a dtype."""
         return PRECISIONS[self.precision]
 
     def image(self, size: int = DEFAULT_SIZE, channels: int = 3, frames: int | None = None) -> torch.Tensor:
-        """A meta tensor [batch, channels, size, size], or with `frames` [batch, channels, frames, size, size]."""
+        """Make a meta tensor [batch, channels, size, size], or with `frames` [batch, channels, frames, size, size]."""
         side = self.img_size or size
         clip = () if frames is None else (frames,)
         return torch.empty(self.batch_size or 1, channels, *clip, side, side, device="meta")
 
     def fixed_inputs(self, what: str) -> None:
-        """Makes sure that nothing was asked that inputs which come with the model would contradict.
+        """Check that no size is requested for a model that brings its own inputs.
 
         Raises:
             RequestError: a batch or image size was given.
@@ -73,7 +73,7 @@ class Request:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """`; did you mean a, b?` for the names that look like it; empty if none does."""
+    """Suggestion `; did you mean a, b?` of similar names; empty without any."""
     near = difflib.get_close_matches(name, list(names), n=3)
     return f"; did you mean {', '.join(near)}?" if near else ""
 

@@ -1,7 +1,7 @@
-"""Sizes as an exported program holds them: text that sympy evaluates, such as `2*Max(1, s77)`.
+"""Sizes in an exported program: text that sympy evaluates, such as `2*Max(1, s77)`.
 
-Sympy evaluates it as Python, and eagerly: `9**9**9**9` never ends. So a size is measured before: how long it is, how
-deep, and how many terms it has once it is multiplied out.
+Sympy evaluates it eagerly as Python: `9**9**9**9` never ends. Therefore length, depth and number of expanded terms are
+checked first.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import re
 MOST_CHARACTERS = 4_000
 MOST_DEPTH = 40
 MOST_TERMS = 1_000
-"""Terms of a size that is multiplied out; `(s0 + s1)**2` has four."""
+"""Limit of expanded terms; `(s0 + s1)**2` has four."""
 MOST_ROUNDED = 64
-"""Functions, quotients and remainders in one size."""
+"""Limit of functions, quotients and remainders in one size."""
 MOST_COMPARED = 12
-"""Arguments of Max and Min in one size; sympy compares each with each."""
+"""Limit of arguments of Max and Min in one size; sympy compares all pairs."""
 MOST_NUMBER = 2**63
 MOST_EXPONENT = 16
-"""Exponents and shifts are numbers up to this one."""
+"""Limit of exponents and shifts."""
 SYMBOL = re.compile(r"[a-z]{1,4}\d{1,6}")
-"""Names of symbols; torch counts up to the number of a size that depends on data."""
+"""Names of symbols."""
 _NUMBER = re.compile(r"[-+]?(\d{1,19}(\.\d{0,40})?|\.\d{1,40})(e[-+]?\d{1,2})?", re.IGNORECASE)
 _CONSTANTS = frozenset(("oo", "int_oo", "True", "False", "true", "false"))
 _POWERS = frozenset(("Pow", "PowByNatural", "FloatPow", "LShift", "RShift", "RoundDecimal"))
@@ -37,15 +37,15 @@ _FUNCTIONS = frozenset(
         *("Identity", "IsNonOverlappingAndDenseIndicator", *_POWERS),
     )
 )
-"""What torch prints in the text of a size, of sympy's functions and its own, beside sums and products."""
+"""Functions of sympy and torch in the text of a size, besides sums and products."""
 
 
 class _NotArithmeticError(Exception):
-    """A part of a text that is no arithmetic, or would be too large."""
+    """A size that is no arithmetic, or is too large."""
 
 
 def is_arithmetic(text: str) -> bool:
-    """Whether the text of a size is arithmetic with symbols, and small enough that sympy evaluates it at once."""
+    """Whether the text of a size is arithmetic on symbols that sympy evaluates quickly."""
     if len(text) > MOST_CHARACTERS:
         return False
     try:
@@ -62,7 +62,7 @@ def _is_small(tree: ast.AST) -> bool:
 
 
 def _called(node: ast.AST) -> str:
-    """The function that a part calls, be it by an operator's sign; nothing for a leaf."""
+    """Name of the function or operator of a node; empty for a leaf."""
     if isinstance(node, ast.Call):
         return node.func.id if isinstance(node.func, ast.Name) else "?"
     if isinstance(node, ast.Compare):
@@ -71,7 +71,7 @@ def _called(node: ast.AST) -> str:
 
 
 def _terms(node: ast.expr, depth: int) -> int:
-    """Terms of an expression that is multiplied out."""
+    """Count expanded terms of an expression."""
     name = _called(node)
     if not depth:
         raise _NotArithmeticError
@@ -104,7 +104,7 @@ def _parts(node: ast.expr) -> list[ast.expr]:
 
 
 def _exponent(base: ast.expr, exponent: ast.expr) -> int:
-    """A small number; the digits of nested powers would grow as their exponents do, multiplied."""
+    """Check and return a small exponent; nested powers are refused, because their exponents multiply."""
     numbers = [node.value for node in ast.walk(exponent) if isinstance(node, ast.Constant)]
     nested = any(_called(node) in _POWERS for node in ast.walk(base))
     plain = all(_called(node) in ("", *_LEAVES) for node in ast.walk(exponent))
@@ -117,7 +117,7 @@ def _exponent(base: ast.expr, exponent: ast.expr) -> int:
 
 
 def _check_leaf(node: ast.expr) -> None:
-    """Raises an error for what is neither a symbol nor a number, as Python writes them or sympy makes them."""
+    """Raise unless a node is a symbol or a number, in the syntax of Python or of sympy."""
     if isinstance(node, ast.Call):
         known = all(_is_text_or_number(argument) for argument in node.args) and all(map(_is_flag, node.keywords))
     elif isinstance(node, ast.Name):
@@ -129,7 +129,7 @@ def _check_leaf(node: ast.expr) -> None:
 
 
 def _is_text_or_number(node: ast.expr) -> bool:
-    """Whether an argument is a number, or the text of a number or symbol, which is evaluated in its turn."""
+    """Whether an argument is a number, or the text of a number or symbol, which sympy evaluates too."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return _is_text_or_number(node.operand)
     value = node.value if isinstance(node, ast.Constant) else None
@@ -139,6 +139,6 @@ def _is_text_or_number(node: ast.expr) -> bool:
 
 
 def _is_flag(keyword: ast.keyword) -> bool:
-    """Whether a keyword is one of a symbol's assumptions or a number's precision."""
+    """Whether a keyword is an assumption of a symbol or the precision of a number."""
     value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
     return isinstance(value, bool) or (keyword.arg == "precision" and isinstance(value, int) and 0 < value <= 64)

@@ -1,4 +1,4 @@
-"""Models of timm (an optional extra), by the names of `timm.list_models()`, tag and all."""
+"""Models of timm (an optional extra), by the names of `timm.list_models()`, with or without a tag."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from costmodel.zoo.torchvision_models import load_torchvision
 
 
 def load_timm_model(name: str, request: Request) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    """The model of that name, with random weights, and an input of its own size; nothing is downloaded.
+    """Load a model by name, with random weights and an input of its default size; nothing is downloaded.
 
     Raises:
-        UnknownModelError: there is no such model; near names are suggested.
-        RequestError: timm is not installed, or the model cannot be built as asked.
+        UnknownModelError: unknown name; similar names are suggested.
+        RequestError: timm is not installed, or the model cannot be built as requested.
     """
     load_torchvision()  # timm imports it, and may find it broken
     try:
@@ -31,14 +31,14 @@ def load_timm_model(name: str, request: Request) -> tuple[nn.Module, tuple[torch
         raise UnknownModelError(f"unknown model 'timm:{name}'{hint}")
     try:
         module: nn.Module = build(lambda: _create(timm.create_model, name, request.img_size))
-    except Exception as error:  # timm's constructors raise whatever the architecture's author chose
+    except Exception as error:  # constructors in timm may raise any exception
         raise RequestError(f"timm:{name} cannot be built: {own_words(error)}") from error
     channels, size = _own_input(module)
     return module, (request.image(size, channels),)
 
 
 def _create(create: Any, name: str, img_size: int | None) -> nn.Module:
-    """The model, told its image size where it wants to know: convolutional ones take any and have no such option."""
+    """Create a model, with the image size if it has that option; convolutional models accept any size."""
     if img_size is not None:
         try:
             return create(name, pretrained=False, img_size=img_size)  # type: ignore[no-any-return]

@@ -17,7 +17,7 @@ from costmodel.zoo.build import build
 from costmodel.zoo.request import DEFAULT_SIZE, Request, did_you_mean
 
 VIDEO_FRAMES = 16
-"""Frames in the clip that a video model is given; torchvision's own evaluation uses it for most of them."""
+"""Frames in the clip for a video model; most evaluations in torchvision use this number."""
 
 _MISSING_SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -25,22 +25,22 @@ _MISSING_SCHEMAS = (
     "roi_align(Tensor input, Tensor rois, float scale, int h, int w, int sampling_ratio, bool aligned) -> Tensor",
 )
 _libraries: list[torch.library.Library] = []
-"""Declared operators live as long as the library object that declared them."""
+"""Library objects kept alive, because their declared operators live as long as they do."""
 
 _SIZE_OPTIONS: dict[str, Callable[[int], dict[str, Any]]] = {
     "vision_transformer": lambda size: {"image_size": size},
     "maxvit": lambda size: {"input_size": (size, size)},
 }
-"""Families that are built for one image size -> the builder's option for it."""
+"""Builder options for the image size, by family of models that are built for one size."""
 
 _SPECS = "other forms: timm:NAME, hf:CONFIG, FILE.py:CALLABLE, MODULE:CALLABLE, FILE.pt2"
 
 
 def load_torchvision() -> ModuleType:
-    """The torchvision package, even where its compiled operators do not load.
+    """Import torchvision, even if its compiled operators do not load.
 
-    A wheel built for another torch (CUDA's torchvision beside the CPU's torch) fails on import, for it registers fake
-    implementations of operators that its library would have defined. Their schemas are declared here in its place.
+    A wheel built for another torch (CUDA's torchvision beside the CPU's torch) fails on import, because it registers
+    fake implementations of operators that its library would define. Their schemas are declared here instead.
 
     Raises:
         RequestError: torchvision is not installed or cannot be imported.
@@ -64,10 +64,7 @@ def load_torchvision() -> ModuleType:
 
 
 def _run_on_meta(library: torch.library.Library) -> None:
-    """Lets detection models reach the operators that were declared, though torchvision's library is not there.
-
-    Meta kernels are torchvision's own, which it leaves unregistered without the library.
-    """
+    """Register torchvision's meta kernels for the declared operators, so that detection models can run on meta."""
     meta = importlib.import_module("torchvision._meta_registrations")
     library.impl("roi_align", meta.meta_roi_align, "Meta")
     for name in ("extension", "ops.roi_align"):
@@ -75,13 +72,13 @@ def _run_on_meta(library: torch.library.Library) -> None:
 
 
 def load_torchvision_model(name: str, request: Request) -> tuple[nn.Module, tuple[Any, ...]]:
-    """The model of that name and inputs of the size that its weights were made for; nothing is downloaded.
+    """Load a model by name, with inputs of the size of its default weights; nothing is downloaded.
 
-    A detection model is given a list of images, one a batch element.
+    A detection model gets a list of images, one a batch element.
 
     Raises:
-        UnknownModelError: there is no such model; near names are suggested.
-        RequestError: the model cannot be built as asked.
+        UnknownModelError: unknown name; similar names are suggested.
+        RequestError: the model cannot be built as requested.
     """
     models = load_torchvision().models
     try:
@@ -105,7 +102,7 @@ def load_torchvision_model(name: str, request: Request) -> tuple[nn.Module, tupl
 
 
 def _options(builder: Callable[..., nn.Module]) -> dict[str, Any]:
-    """Random weights throughout, and no initialisation where the builder asks."""
+    """Builder options for random weights, without slow initialisation."""
     known = inspect.signature(builder).parameters
     options: dict[str, Any] = {name: None for name in ("weights", "weights_backbone") if name in known}
     if builder.__name__ in ("googlenet", "inception_v3"):
@@ -114,13 +111,13 @@ def _options(builder: Callable[..., nn.Module]) -> dict[str, Any]:
 
 
 def _detector_size(module: nn.Module) -> int:
-    """What a detector scales its images to."""
+    """Size to which a detection model scales its images."""
     sizes = getattr(module.get_submodule("transform"), "min_size", (DEFAULT_SIZE,))
     return int(sizes[-1])
 
 
 def _own_size(models: ModuleType, builder: Callable[..., nn.Module]) -> int:
-    """The crop that the model's default weights are evaluated with; DEFAULT_SIZE for a model without weights."""
+    """Image size of the model's default weights; DEFAULT_SIZE for a model without weights."""
     try:
         transforms = models.get_model_weights(builder).DEFAULT.transforms
     except (ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""Vision models of transformers (an optional extra), from a configuration's defaults, with random weights."""
+"""Vision models of transformers (an optional extra), from default configurations, with random weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from costmodel.zoo.torchvision_models import load_torchvision
 
 _IMAGES = "pixel_values"
 MOST_TOKENS = 512
-"""Text models that take longer inputs are given so many tokens: what is asked of an image is short."""
+"""Limit of tokens for a text model: prompts about an image are short."""
 
 _TASKS = {
     "IMAGE_CLASSIFICATION": "AutoModelForImageClassification",
@@ -34,21 +34,21 @@ _TASKS = {
     "KEYPOINT_DETECTION": "AutoModelForKeypointDetection",
     "BACKBONE": "AutoBackbone",
 }
-"""Task -> the class that builds its models, in the order of preference where a configuration has several."""
+"""Classes that build models, by task, in order of preference."""
 
 
 def load_transformers_model(name: str, request: Request) -> tuple[nn.Module, dict[str, Any]]:
-    """A configuration's model for the first of `_TASKS` that it has one for, or its bare model; nothing is downloaded.
+    """Load the model of a configuration for the first supported task, else its bare model; nothing is downloaded.
 
-    It is given by keyword what it takes: images, or a clip where the configuration names a number of frames; and token
-    ids, as many as its text model takes at most, where it has one.
+    Inputs are passed by keyword: images, or a clip if the configuration has a number of frames; and token ids, up to
+    the maximum of the text model, if there is one.
 
     Args:
         name: a model type (`vit`) or a configuration class (`ViTConfig`).
         request: batch size, image size.
 
     Raises:
-        UnknownModelError: there is no such configuration; near names are suggested.
+        UnknownModelError: unknown configuration; similar names are suggested.
         RequestError: transformers is not installed, or the model does not take images or cannot be built.
     """
     load_torchvision()  # transformers imports it, and may find it broken
@@ -60,7 +60,7 @@ def load_transformers_model(name: str, request: Request) -> tuple[nn.Module, dic
     _set_up(config, request)
     try:
         module: nn.Module = build(lambda: _from_config(transformers, config))
-    except Exception as error:  # transformers' constructors raise whatever the model's author chose
+    except Exception as error:  # constructors in transformers may raise any exception
         raise RequestError(f"hf:{name} cannot be built: {own_words(error)}") from error
     taken = inspect.signature(module.forward).parameters
     if _IMAGES not in taken:
@@ -70,7 +70,7 @@ def load_transformers_model(name: str, request: Request) -> tuple[nn.Module, dic
 
 
 def vision_model_types() -> tuple[str, ...]:
-    """The model types with a vision task that this version of transformers has, and those of bare vision models."""
+    """Model types of transformers with a vision task, and types of bare vision models."""
     load_torchvision()
     import transformers
 
@@ -81,7 +81,7 @@ def vision_model_types() -> tuple[str, ...]:
 
 
 def _set_up(config: Any, request: Request) -> None:
-    """No pretrained backbone, no search for padding in token ids, and the image size that was asked for."""
+    """Configure no pretrained backbone, no search for padding in token ids, and the requested image size."""
     for part in (config, getattr(config, "text_config", None)):
         if part is not None and hasattr(part, "pad_token_id"):
             part.pad_token_id = None

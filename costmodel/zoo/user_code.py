@@ -1,6 +1,6 @@
-"""Modules made by the user's own code: `path/to/file.py:callable` and `package.module:callable`.
+"""Modules from user code: `path/to/file.py:callable` and `package.module:callable`.
 
-Such a path comes from the command line or a caller, never from a data or model file.
+The path comes from the command line or a caller, never from a data or model file.
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ _HERE = Path(__file__).parent
 
 
 def load_user_model(spec: str, request: Request) -> tuple[nn.Module, Inputs]:
-    """What the callable returns: a module, or `(module, inputs)`.
+    """Call user code that returns a module, or `(module, inputs)`.
 
-    Inputs are a tensor, a tuple or list of positional inputs, or a dict of keyword inputs; each of these may be a
-    tensor, hold tensors, or be a plain value. A module that comes without inputs is given a batch of images with three
-    channels.
+    Inputs are a tensor, a tuple or list of positional inputs, or a dict of keyword inputs; each input may be a tensor,
+    contain tensors, or be a plain value. A module without inputs gets a batch of images with three channels.
 
     Raises:
-        RequestError: the message says which part failed: the file or module, the name in it, the call, or what it
-            returned; an exception of the user's code keeps its own message.
+        RequestError: the file or module, the name in it, the call, or its result is wrong; the message quotes an
+            exception of the user's code.
     """
     place, _, name = spec.rpartition(":")
     directory = Path(place).resolve().parent if place.endswith(".py") else Path.cwd()
@@ -50,7 +49,7 @@ def load_user_model(spec: str, request: Request) -> tuple[nn.Module, Inputs]:
         if not callable(found):
             raise RequestError(f"{spec} is of type {type(found).__name__}, not a callable that returns an nn.Module")
         built = _users(lambda: build(found), f"{spec} raised")
-    return _users(lambda: _with_inputs(built, spec, request), f"what {spec} returned raised")
+    return _users(lambda: _with_inputs(built, spec, request), f"the result of {spec} raised")
 
 
 def _with_inputs(built: object, spec: str, request: Request) -> tuple[nn.Module, Inputs]:
@@ -107,7 +106,7 @@ def _find(namespace: ModuleType, name: str, place: str) -> Any:
 
 
 def _users(call: Callable[[], T], failed: str) -> T:
-    """Calls code that is not ours; whatever it raises, an exit included, becomes one line that quotes it."""
+    """Call user code; any exception, SystemExit included, becomes a RequestError of one line that quotes it."""
     try:
         return call()
     except (RequestError, KeyboardInterrupt):
@@ -123,7 +122,7 @@ def _users(call: Callable[[], T], failed: str) -> T:
 
 @contextmanager
 def _importable(directory: Path) -> Iterator[None]:
-    """Within it, modules beside the user's are found first, as when Python runs a file there."""
+    """Put a directory first on `sys.path`, as when Python runs a file there."""
     before = list(sys.path)
     sys.path.insert(0, str(directory))
     try:

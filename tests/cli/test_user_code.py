@@ -174,7 +174,7 @@ class TestEnds:
             ("slipping", "the forward pass failed in Slipping: Slippery: in the pass"),
             ("shy", "SystemExit: 0"),
             ("exits", "ending.py:exits raised SystemExit: 0"),
-            ("posing", "what ending.py:posing returned raised SystemExit: 0"),
+            ("posing", "the result of ending.py:posing raised SystemExit: 0"),
             ("pipe", "the forward pass failed in Piping: BrokenPipeError"),
             ("endless", "RecursionError: maximum recursion depth exceeded"),
         ],

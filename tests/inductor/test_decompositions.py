@@ -8,7 +8,8 @@ from torch import nn
 
 from costmodel.capture.trace import capture
 from costmodel.execution.fx_module import build_module
-from costmodel.inductor.decompositions import decompose
+from costmodel.inductor import decompositions
+from costmodel.inductor.compilation import Compilation, Target
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
 from costmodel.kernels.extractor import Extractor
 
@@ -24,6 +25,11 @@ class Cat(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cat([x * (index + 1) for index in range(self.count)], 1)
+
+
+def decompose(graph: Graph) -> Graph:
+    """Decompose a graph for a GPU."""
+    return decompositions.decompose(Compilation(graph, Target(on_cpu=False, multiprocessors=132))).graph
 
 
 def graph_of(module: nn.Module, *shapes: tuple[int, ...]) -> Graph:

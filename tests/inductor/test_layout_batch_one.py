@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from costmodel.capture.trace import capture
-from costmodel.inductor.decompositions import decompose
-from costmodel.inductor.layout_batch_one import plain_convolutions
-from costmodel.inductor.pipeline import compiled_kernels, lowered
+from costmodel.inductor.compilation import MULTIPROCESSORS, Compilation, Target
+from costmodel.inductor.decompositions import decompose, unroll_attention
+from costmodel.inductor.layout_batch_one import contiguous_convolutions
+from costmodel.inductor.pipeline import compile_graph, compiled_kernels
 from costmodel.ir import Graph
-from costmodel.kernels.attention import unrolled
 
 
 class OfTokens(nn.Module):
@@ -71,8 +71,9 @@ def graph_of(module: nn.Module, batch: int = 1) -> Graph:
     return capture(module.eval(), [torch.empty(batch, 3, 32, 32, device="meta")])
 
 
-def before_layouts(module: nn.Module, batch: int = 1) -> Graph:
-    return decompose(unrolled(graph_of(module, batch)), on_cpu=False)
+def before_layouts(module: nn.Module, batch: int = 1) -> Compilation:
+    compilation = Compilation(graph_of(module, batch), Target(False, MULTIPROCESSORS))
+    return decompose(unroll_attention(compilation))
 
 
 def depthwise() -> nn.Conv2d:
@@ -80,7 +81,7 @@ def depthwise() -> nn.Conv2d:
 
 
 @pytest.mark.parametrize(
-    ("module", "plain"),
+    ("module", "contiguous"),
     [
         pytest.param(OfTokens(depthwise()), True, id="depthwise, of tokens"),  # pvt_v2, strides (C, 1, W C, C)
         pytest.param(OfTokens(depthwise(), residual=True), True, id="after an addition"),  # davit, twins: (0, 1, ...)
@@ -92,17 +93,17 @@ def depthwise() -> nn.Conv2d:
         pytest.param(Halved(), False, id="of half the channels"),  # shufflenet, mixnet
     ],
 )
-def test_at_batch_1_some_views_hide_that_channels_are_last(module: nn.Module, plain: bool):
-    graph = before_layouts(module)
-    last = [op.name for op in graph.ops if op.base == "convolution"][-1]
-    assert (last in plain_convolutions(graph)) is plain
-    assert not plain_convolutions(before_layouts(module, batch=2))
+def test_at_batch_1_some_views_hide_that_channels_are_last(module: nn.Module, contiguous: bool):
+    compilation = before_layouts(module)
+    last = [op.name for op in compilation.graph.ops if op.base == "convolution"][-1]
+    assert (last in contiguous_convolutions(compilation)) is contiguous
+    assert not contiguous_convolutions(before_layouts(module, batch=2))
 
 
 @pytest.mark.parametrize(("batch", "layouts"), [(1, ["nhwc", "nchw"]), (2, ["nhwc", "nhwc"])])
 def test_the_library_copies_the_input_within_its_call(batch: int, layouts: list[str]):
     graph = graph_of(OfTokens(depthwise()), batch)
-    convolutions = [op for op in lowered(graph).ops if op.base == "convolution"]
+    convolutions = [op for op in compile_graph(graph).graph.ops if op.base == "convolution"]
     assert [op.type.layout for op in convolutions] == layouts
     kernel = next(k for k in reversed(compiled_kernels(graph)) if k.anchor.base == "convolution")
     assert kernel.backend == "aten"

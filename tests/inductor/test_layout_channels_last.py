@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from costmodel.capture.trace import capture
-from costmodel.inductor.layout_channels_last import with_preferred_orders
+from costmodel.inductor.compilation import MULTIPROCESSORS, ChannelsLast, Compilation, Target
+from costmodel.inductor.layout_channels_last import prefer_channels_last
 from costmodel.ir import Graph, parse
 
 CONVOLUTION = "stride=[1, 1], padding=[0, 0], dilation=[1, 1], transposed=False, output_padding=[0, 0], groups=1"
@@ -27,8 +28,14 @@ class Block(nn.Module):
         return self.last((tokens + self.mix(self.norm(tokens))).permute(0, 3, 1, 2))
 
 
+def preferred(graph: Graph) -> Graph:
+    """Apply the pass to a graph whose convolutions are decided to run in channels_last."""
+    decided = ChannelsLast(graph, frozenset(op.name for op in graph.ops if op.base == "convolution"))
+    return prefer_channels_last(Compilation(graph, Target(False, MULTIPROCESSORS), decided)).graph
+
+
 def laid_out(module: nn.Module) -> Graph:
-    return with_preferred_orders(capture(module.eval(), (torch.empty(1, 16, 14, 14, device="meta"),)))
+    return preferred(capture(module.eval(), (torch.empty(1, 16, 14, 14, device="meta"),)))
 
 
 def copies(graph: Graph) -> list[tuple[tuple[int, ...], str]]:
@@ -63,7 +70,7 @@ def test_sums_of_many_are_kept_in_the_preferred_order(names: str, again: bool, l
     lines.append(f"  %r = relu(self=%{total}) : {kind}")
     lines.append(f"  %s = mul.Tensor(self=%r, other=%{total if again else 'r'}) : {kind}")
     lines.append(f"  %out = convolution(input=%s, weight=%w, bias=None, {CONVOLUTION}) : float32[1,4,6,6]")
-    graph = with_preferred_orders(parse("\n".join([*lines, "  return %out", "}"])))
+    graph = preferred(parse("\n".join([*lines, "  return %out", "}"])))
     (found,) = (op for op in graph.ops if op.name == total)
     assert found.type.layout == layout
 
@@ -84,4 +91,10 @@ def test_a_batched_product_passes_no_preference_on():
   return %4, %0
 }}"""
     )
-    assert with_preferred_orders(graph) == graph
+    assert preferred(graph) == graph
+
+
+def test_without_convolutions_in_channels_last_nothing_is_preferred():
+    graph = capture(Block(again=True).eval(), (torch.empty(1, 16, 14, 14, device="meta"),))
+    compilation = Compilation(graph, Target(False, MULTIPROCESSORS))
+    assert prefer_channels_last(compilation) is compilation

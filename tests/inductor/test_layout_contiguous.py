@@ -14,7 +14,7 @@ from costmodel.capture.trace import capture
 from costmodel.execution.fx_module import build_module
 from costmodel.inductor.pipeline import compiled_kernels
 from costmodel.ir import Ref
-from costmodel.ir.operators import INSIDE
+from costmodel.ir.operators import CONVOLUTION_INPUT_COPY
 from costmodel.kernels.kernel import Kernel
 
 WIDTH = 128
@@ -100,9 +100,9 @@ def test_parts_of_an_activation_in_place_are_copied_by_the_convolutions():
     kernels = kernels_of(Halved(torch.relu_))
     assert list(orders(kernels, "relu")) == [("nhwc",)]
     assert [kernel.launches for kernel in kernels if kernel.backend == "aten"] == [1, 2, 2]
-    parts = [kernel.graph for kernel in kernels if any(op.base == INSIDE for op in kernel.graph.ops)]
+    parts = [kernel.graph for kernel in kernels if any(op.base == CONVOLUTION_INPUT_COPY for op in kernel.graph.ops)]
     assert len(parts) == 2
     for graph in parts:
-        copy = next(op for op in graph.ops if op.base == INSIDE)
+        copy = next(op for op in graph.ops if op.base == CONVOLUTION_INPUT_COPY)
         (found,) = build_module(replace(graph, outputs=(Ref(copy.name),)))(*argument_sets(graph, "cpu")[0])
         assert found.is_contiguous(memory_format=torch.channels_last)  # as it is measured, then

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from costmodel.capture.trace import capture
+from costmodel.inductor.compilation import MULTIPROCESSORS, Compilation, Target
 from costmodel.inductor.pipeline import compiled_kernels
-from costmodel.inductor.reorder_for_locality import with_locality
+from costmodel.inductor.reorder_for_locality import reorder_for_locality
 from costmodel.ir import Graph, parse
 
 Operands = Sequence[tuple[int, int]]
@@ -33,8 +34,8 @@ def graph_of(operands: Operands) -> Graph:
 def reorder() -> Callable[[torch.fx.Graph], None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # importing it uses what torch itself calls deprecated
-        from torch._inductor.fx_passes.post_grad import reorder_for_locality
-    return reorder_for_locality
+        from torch._inductor.fx_passes import post_grad
+    return post_grad.reorder_for_locality
 
 
 def reordered(operands: Operands, reorder: Callable[[torch.fx.Graph], None]) -> list[str]:
@@ -56,7 +57,8 @@ def operands_of_graphs(draw: st.DrawFn) -> Operands:
 
 @given(operands_of_graphs())
 def test_the_order_is_that_of_inductors_own_pass(reorder: Callable[[torch.fx.Graph], None], operands: Operands):
-    graph = with_locality(graph_of(operands)).verify()
+    compilation = Compilation(graph_of(operands), Target(False, MULTIPROCESSORS))
+    graph = reorder_for_locality(compilation).graph.verify()
     assert [op.name for op in graph.ops] == reordered(operands, reorder)
 
 

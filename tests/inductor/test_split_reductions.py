@@ -65,7 +65,7 @@ def launches_of(module: nn.Module, *shapes: tuple[int, ...]) -> list[int]:
     ],
 )
 def test_split_factor(outer: int, inner: int, contiguous: bool, parts: int) -> None:
-    assert split_factor(outer, inner, contiguous) == parts
+    assert split_factor(outer, inner, contiguous, multiprocessors=132) == parts
 
 
 @pytest.mark.parametrize(
@@ -79,19 +79,19 @@ def test_split_factor(outer: int, inner: int, contiguous: bool, parts: int) -> N
     ],
 )
 def test_levels(outer: int, inner: int, contiguous: bool, expected: int) -> None:
-    assert levels(outer, inner, contiguous, contiguous) == expected
+    assert levels(outer, inner, contiguous, contiguous, multiprocessors=132) == expected
 
 
 def test_channels_and_pixels_are_summed_in_rows_first_and_then_in_columns() -> None:
     """32 results of 12,544 elements: 2 parts each; 64 parts of 6,272: 49 each; 128 elements need no more."""
-    assert levels(32, 12544, contiguous=True, in_runs=False) == 3
-    assert levels(32, 12544, contiguous=True, in_runs=True) == 2
+    assert levels(32, 12544, contiguous=True, in_runs=False, multiprocessors=132) == 3
+    assert levels(32, 12544, contiguous=True, in_runs=True, multiprocessors=132) == 2
 
 
 def test_one_long_sum() -> None:
     """All of an image to one number: too few results to fill a GPU, so that parts are summed first."""
     graph = capture(Sum(), (torch.empty(1, 64, 64, 64, device="meta"),))
-    assert split_reduction(graph, graph.ops[0], lambda _: None).levels == 2
+    assert split_reduction(graph, graph.ops[0], lambda _: None, multiprocessors=132).levels == 2
     assert launches_of(Sum(), (1, 64, 64, 64)) == [2]
 
 
@@ -132,3 +132,12 @@ def test_dimensions_are_named_in_any_order() -> None:
 def test_what_is_joined_along_the_reduction_counts_as_no_row(along: int, expected: list[int]) -> None:
     """64 or 32 results of 512 or 1,024 elements: rows are summed at once, in other orders 4 or 8 parts."""
     assert launches_of(Halves(along), (32, 512), (32, 512)) == expected
+
+
+def test_a_device_of_fewer_multiprocessors_is_filled_by_fewer_parts() -> None:
+    """2 x 66 multiprocessors have work with 132 results; 64 results need ceil(264 / 64) = 5 parts each, not 9."""
+    assert split_factor(132, 10**6, contiguous=True, multiprocessors=66) == 1
+    assert split_factor(132, 10**6, contiguous=True, multiprocessors=132) > 1
+    graph = capture(nn.AdaptiveAvgPool2d(1), (torch.empty(1, 64, 224, 224, device="meta"),))
+    launches = {count: [k.launches for k in compiled_kernels(graph, multiprocessors=count)] for count in (1, 132)}
+    assert launches == {1: [1], 132: [2]}

@@ -12,7 +12,7 @@ from costmodel import zoo
 from costmodel.capture.trace import capture
 from costmodel.errors import GraphError
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType, Value, operators
-from costmodel.ir.op_table import Role, Row
+from costmodel.ir.op_table import Role, Row, View
 
 
 def only_op(base: str, shapes: dict[str, tuple[int, ...]], result: tuple[int, ...], **args: Arg) -> tuple[Graph, Op]:
@@ -124,6 +124,7 @@ class TestTable:
 
     def test_an_operator_without_a_row_is_unknown(self) -> None:
         assert operators.lookup(Op("0", "relu_squared", (), ())) is operators.UNKNOWN
+        assert not operators.UNKNOWN.supported
         assert operators.lookup(Op("0", "relu.out", (), ())).name == "relu"
 
     @pytest.mark.parametrize("row", operators.TABLE.values(), ids=lambda row: row.name)
@@ -134,6 +135,62 @@ class TestTable:
         if row.role in (Role.VIEW, Role.SOURCE, Role.CONCAT, Role.JOINED):
             assert row.work == 0
         assert (row.flops is not None) == (row.role is Role.EXTERN)
+
+    @pytest.mark.parametrize("row", operators.TABLE.values(), ids=lambda row: row.name)
+    def test_columns_are_complete_and_belong_to_the_role(self, row: Row) -> None:
+        assert (row.view is not None) == (row.role is Role.VIEW)
+        assert row.fx_nodes >= 1
+        if row.shifts or row.indirect or row.realized_on_reuse or row.in_place:
+            assert row.role is Role.POINTWISE
+        if row.random or not row.supported:
+            assert row.role is Role.POINTWISE  # a kernel that takes time and is never merged with another
+
+    @pytest.mark.parametrize("row", list(operators.TABLE.values()), ids=lambda row: row.name)
+    def test_random_operators_are_those_that_torch_seeds(self, row: Row) -> None:
+        packet = getattr(torch.ops.aten, row.name, None)
+        overloads = [getattr(packet, name) for name in packet.overloads()] if packet is not None else []
+        seeded = any(torch.Tag.nondeterministic_seeded in overload.tags for overload in overloads)
+        optional = row.name in ("scaled_dot_product_attention", "lstm", "gru")  # random only with dropout
+        assert row.random == (seeded and not optional)
+
+    @pytest.mark.parametrize(
+        "row", [row for row in operators.TABLE.values() if row.role is Role.VIEW], ids=lambda row: row.name
+    )
+    def test_views_show_elements_as_their_kind_says(self, row: Row) -> None:
+        """The elements of a real view are compared with the elements of the viewed tensor, in order."""
+        source = torch.arange(24).reshape(1, 4, 6)
+        arguments = {
+            **dict.fromkeys(("view", "_unsafe_view", "reshape"), ([6, 4],)),
+            **dict.fromkeys(("unsqueeze", "squeeze", "unbind"), (0,)),
+            **dict.fromkeys(("transpose", "swapaxes"), (1, 2)),
+            "permute": ([2, 0, 1],),
+            "expand": ([2, 4, 6],),
+            "select": (1, 2),
+            "slice": (1, 1, 3),
+            "narrow": (1, 1, 2),
+            **dict.fromkeys(("split", "chunk"), (2, 1)),
+            "split_with_sizes": ([1, 3], 1),
+        }
+        if row.view is View.OTHER:
+            return
+        if row.name == "t":
+            source = source[0]
+        if row.name == "unbind":
+            source = source[0]
+        result = getattr(torch.ops.aten, row.name)(source, *arguments.get(row.name, ()))
+        shown = result[0] if isinstance(result, (list, tuple)) else result
+        before, after = source.flatten().tolist(), shown.flatten().tolist()
+        if row.view is View.IDENTITY:
+            assert (shown.shape, after) == (source.shape, before)
+        elif row.view is View.RESHAPE:
+            assert (after, shown.shape != source.shape) == (before, True)
+        elif row.view is View.PERMUTE:
+            assert (sorted(after), after != before) == (before, True)
+        elif row.view is View.EXPAND:
+            assert after == before * 2
+        else:
+            assert set(after) < set(before)
+            assert (shown.dim() == source.dim()) == (row.view is View.NARROW)
 
     @pytest.mark.parametrize("row", [row for row in operators.TABLE.values() if row.saves], ids=lambda row: row.name)
     def test_what_is_saved_are_arguments_and_results(self, row: Row) -> None:
@@ -183,4 +240,6 @@ class TestTable:
         ],
     )
     def test_every_operator_of_real_models_has_a_row(self, graph_of: Callable[..., Graph], model: str) -> None:
-        assert {op.base for op in graph_of(model).ops} <= operators.TABLE.keys()
+        assert {op.base for op in graph_of(model).ops} <= {
+            row.name for row in operators.TABLE.values() if row.supported
+        }

@@ -11,7 +11,7 @@ from costmodel.capture.trace import capture
 from costmodel.execution.fx_module import build_module
 from costmodel.ir import Graph
 from costmodel.kernels.eager_dispatch import eager_kernels, kernels_of
-from costmodel.kernels.eager_layout import inverse, memory_orders, turned
+from costmodel.kernels.eager_layout import inverse, memory_orders, permuted
 
 
 class Tokens(nn.Module):
@@ -66,7 +66,7 @@ def test_orders_are_those_of_pytorch(module: nn.Module):
         arguments = [make_tensor(value.type, "cpu") for value in kernel.graph.values]
         result = build_module(kernel.graph)(*arguments)[0]
         if (order := orders.get(kernel.ops[0])) is not None:
-            assert turned(result.stride(), order) == torch.empty(turned(result.shape, order)).stride()
+            assert permuted(result.stride(), order) == torch.empty(permuted(result.shape, order)).stride()
             checked += 1
         else:
             assert result.is_contiguous()
@@ -110,8 +110,8 @@ def test_a_kernel_may_read_what_lies_turned_both_ways():
 
 
 def test_an_order_and_its_inverse():
-    assert turned((2, 3, 5, 7), (0, 3, 1, 2)) == (2, 7, 3, 5)
-    assert turned((2, 7, 3, 5), inverse((0, 3, 1, 2))) == (2, 3, 5, 7)
+    assert permuted((2, 3, 5, 7), (0, 3, 1, 2)) == (2, 7, 3, 5)
+    assert permuted((2, 7, 3, 5), inverse((0, 3, 1, 2))) == (2, 3, 5, 7)
 
 
 def test_what_nothing_tells_has_no_order():

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from costmodel.zoo import load_real
-from costmodel.zoo.random_weights import enliven
+from costmodel.zoo.random_weights import replace_tiny_weights
 
 
 class Shy(nn.Module):
@@ -27,7 +27,7 @@ def test_outputs_do_not_vanish_and_statistics_are_the_inputs():
     module, x = Shy().eval(), torch.randn(4, 3, 16, 16)
     kept = module.conv.weight.clone()
     assert torch.equal(module(x), module.head.bias.expand(4, 4))
-    enliven(module, (x,))
+    replace_tiny_weights(module, (x,))
     assert not module.training
     assert not module.norm.training
     assert module.norm.momentum == 0.1
@@ -41,7 +41,7 @@ def test_outputs_do_not_vanish_and_statistics_are_the_inputs():
 
 def test_a_single_value_a_channel_has_no_variance():
     module = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(12)).eval()
-    enliven(module, (torch.randn(1, 3, 2, 2),))
+    replace_tiny_weights(module, (torch.randn(1, 3, 2, 2),))
     assert module[1].running_var.tolist() == [1.0] * 12
     assert not module[1].training
 
