@@ -1,6 +1,6 @@
-"""What torch.compile will do to a vision model on a GPU, told without running it.
+"""Prediction of what torch.compile does to a vision model on a GPU, without running the model.
 
-Importing this package imports nothing else: a public name loads its module when it is first used.
+Importing this package imports nothing else; a public name loads its module on first use.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _EXPORTS = {
     "render": ("costmodel.report", "render"),
     "validate": ("costmodel.measurement.validation", "validate"),
 }
-"""Public name -> the module that holds it, and its name there."""
+"""Public name -> module and attribute."""
 
 __all__ = [
     "CheckpointPlan",

@@ -1,6 +1,6 @@
-"""Checks of the arguments of public functions: a rule for each argument, in one place, before anything else is done.
+"""Checks of the arguments of public functions, by one rule for each argument, before the function runs.
 
-A rule is a function of a value. It returns None, or says in a few words that follow the argument's name what is wrong.
+A rule is a function of a value. It returns None for a valid one, else a fault: words that follow the argument's name.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Rule = Callable[[Any], str | None]
 LONGEST_VALUE = 60
+"""Most characters of a value in a message."""
 
 
 def checked(error: type[CostmodelError] = RequestError, **rules: Rule) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A decorator that checks the arguments of a function before it runs.
+    """Decorator that checks the arguments of a function before it runs.
 
     Args:
         error: class of the errors.
-        rules: a rule for each argument but `self` and `cls`; defaults are taken to be right.
+        rules: a rule for each argument but `self` and `cls`; defaults are not checked.
 
     Raises:
-        TypeError: an argument has no rule, or a rule no argument.
+        TypeError: an argument has no rule, or a rule has no argument.
     """
 
     def decorated(function: Callable[P, R]) -> Callable[P, R]:
@@ -51,7 +52,7 @@ def checked(error: type[CostmodelError] = RequestError, **rules: Rule) -> Callab
 
 
 def shown(value: object) -> str:
-    """A value in a few characters of one line; of anything but text and numbers only the type."""
+    """Short text for a value on one line; only the type for anything but text and numbers."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if value is None or isinstance(value, (str, bytes, int, float)):
@@ -61,49 +62,49 @@ def shown(value: object) -> str:
 
 
 def anything(_: object) -> None:
-    """The rule of an argument that may be anything."""
+    """Rule that accepts any value."""
 
 
 def must_be(wanted: str, holds: Callable[[Any], bool]) -> Rule:
-    """The rule that a predicate holds."""
+    """Rule that a predicate holds."""
     return lambda value: None if holds(value) else f"must be {wanted}, not {shown(value)}"
 
 
 def instance_of(kind: type, wanted: str) -> Rule:
-    """The rule that a value is an instance of a class."""
+    """Rule that a value is an instance of a class."""
     return must_be(wanted, lambda value: isinstance(value, kind))
 
 
 def optional(rule: Rule) -> Rule:
-    """The rule, or None."""
+    """Rule that also accepts None."""
     return lambda value: None if value is None else rule(value)
 
 
 def one_of(choices: Collection[str]) -> Rule:
-    """The rule that a text is one of several."""
+    """Rule that a value is one of several texts."""
     return must_be(f"one of {', '.join(choices)}", lambda value: isinstance(value, str) and value in choices)
 
 
 def each(rule: Rule, wanted: str, at_least: int = 0) -> Rule:
-    """The rule that a sequence holds values of one rule, and so many at least."""
+    """Rule that a sequence has at least `at_least` items, all accepted by another rule."""
 
     def fault(value: object) -> str | None:
         if not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray)):
             return f"must be a sequence of {wanted}, not {shown(value)}"
         if len(value) < at_least:
             return f"must be a sequence of {wanted}, and is empty"
-        return next((f"must be a sequence of {wanted}; {shown(item)} is none" for item in value if rule(item)), None)
+        return next((f"must be a sequence of {wanted}; {shown(item)} is not one" for item in value if rule(item)), None)
 
     return fault
 
 
 def some_of(choices: Collection[str], at_least: int = 0) -> Rule:
-    """The rule that a sequence holds texts of several, and so many at least."""
+    """Rule that a sequence has at least `at_least` items, all among several texts."""
     return each(one_of(choices), f"some of {', '.join(choices)}", at_least)
 
 
 def named(rule: Rule, wanted: str) -> Rule:
-    """The rule that a mapping holds values of one rule by names."""
+    """Rule that a mapping has names as keys, and values accepted by another rule."""
     return must_be(
         wanted,
         lambda value: (
@@ -127,14 +128,14 @@ def _is_number(value: object) -> bool:
 
 
 text = instance_of(str, "text")
-"""Text that the function itself looks up."""
+"""Text; the function itself looks it up."""
 flag = instance_of(bool, "True or False")
 path = must_be("the path of a file", _is_path)
 count = must_be("a whole number above 0", lambda value: _is_integer(value) and value > 0)
 whole = must_be("a whole number", _is_integer)
-"""A whole number whose range the function itself checks."""
+"""A whole number; the function itself checks its range."""
 positive = must_be("a number above 0", lambda value: _is_number(value) and value > 0)
-"""It may be infinite."""
+"""A number above 0, which may be infinite."""
 positive_finite = must_be("a finite number above 0", lambda value: _is_number(value) and 0 < value < math.inf)
 profile_name = must_be("the name of a hardware profile", lambda value: isinstance(value, str) and value != "")
 host = must_be(

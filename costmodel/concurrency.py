@@ -1,8 +1,8 @@
-"""Threads: one of them at a time captures, applies or measures a module, and records what it runs itself, nothing else.
+"""Thread safety: one thread at a time captures, applies or measures a module, and records only its own operators.
 
-A capture puts meta tensors in the place of the module's parameters, patches functions of torch and registers global
-hooks. The first is visible to every thread that uses the same module, so the public functions take turns. The others
-are in place for every thread, but act only on the thread that records: other threads run as they always do.
+A capture replaces the module's parameters by meta tensors, patches functions of torch and registers global hooks.
+Replaced parameters are visible to every thread that uses the module, so public functions take turns. Patches and hooks
+are visible to every thread too, but act only on the thread that records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Thread(threading.local):
     """State of one thread.
 
     Attributes:
-        recording: whatever records the operators and modules that this thread runs; None while nothing does.
+        recording: recorder of the operators and modules that this thread runs; None if there is none.
     """
 
     recording: object | None = None
@@ -34,10 +34,10 @@ _thread = _Thread()
 
 
 def takes_turns(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, run by one thread at a time.
+    """Decorator for functions that only one thread runs at a time.
 
-    A call from inside another, as from the forward pass of a module that is being captured, goes ahead, and is no part
-    of what the outer one records. A forward pass must not wait for a call made by a thread that it has started.
+    A nested call, such as from the forward pass of a module that is being captured, runs at once and is not recorded by
+    the outer call. A forward pass must not wait for a call in a thread that it has started.
     """
 
     @functools.wraps(function)
@@ -50,7 +50,7 @@ def takes_turns(function: Callable[P, R]) -> Callable[P, R]:
 
 @contextmanager
 def recording(recorder: object | None) -> Iterator[None]:
-    """Inside, `recorder` is what records this thread, in the place of the one outside."""
+    """Context in which `recorder` records this thread, instead of any outer recorder."""
     outer, _thread.recording = _thread.recording, recorder
     try:
         yield
@@ -59,14 +59,14 @@ def recording(recorder: object | None) -> Iterator[None]:
 
 
 def is_recording(recorder: object) -> bool:
-    """Whether `recorder` is what records this thread."""
+    """Whether `recorder` records this thread."""
     return _thread.recording is recorder
 
 
-def _start_anew() -> None:
-    """Gives a forked process a lock of its own: the thread that holds the parent's does not exist in it."""
+def _replace_lock() -> None:
+    """Replace the lock in a forked process, where the thread that may hold it does not exist."""
     global _turn  # noqa: PLW0603 - a lock that another thread holds cannot be released
     _turn = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_start_anew)
+os.register_at_fork(after_in_child=_replace_lock)

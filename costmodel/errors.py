@@ -1,50 +1,50 @@
-"""Every exception that costmodel raises on purpose; one root, so that callers can catch it."""
+"""Exceptions that costmodel raises on purpose, with one root."""
 
 from __future__ import annotations
 
 
 class CostmodelError(Exception):
-    """Root of the tree. Its message is one line: what was wrong, and what would be right."""
+    """Root of all errors; the message is one line: what is wrong, and what would be right."""
 
 
 class RequestError(CostmodelError):
-    """The request cannot be served as it was made (unknown model, bad option, bad size)."""
+    """Invalid request: unknown model, bad option, bad size."""
 
 
 class UnknownModelError(RequestError):
-    """No model goes by that name; the message suggests near ones."""
+    """No model has that name; the message suggests similar ones."""
 
 
 class UnknownHardwareError(RequestError):
-    """No profile goes by that name; the message lists those there are."""
+    """No profile has that name; the message lists the existing ones."""
 
 
 class CaptureError(CostmodelError):
-    """A module could not be turned into a graph."""
+    """A module cannot be captured."""
 
 
 class DataDependentError(CaptureError):
-    """The forward pass goes by the values of a tensor, which a capture does not have."""
+    """The forward pass has data-dependent control flow, and a capture has no values of tensors."""
 
 
 class GraphError(CostmodelError):
-    """A graph breaks an invariant of the IR, or its text cannot be parsed."""
+    """A graph violates an invariant of the IR, or its text cannot be parsed."""
 
 
 class ProfileError(CostmodelError):
-    """A hardware profile or one of its files is damaged, foreign or of another version."""
+    """A hardware profile, or one of its files, is damaged or of another version."""
 
 
 class PlanError(CostmodelError):
-    """A plan is damaged, of another version, or was made for another model, shape or machine."""
+    """A plan is damaged or of another version, or does not fit the model, shape or machine."""
 
 
 class DatasetError(CostmodelError):
-    """A table of measurements is missing, damaged, or too small for what was asked."""
+    """A dataset is missing, damaged or too small."""
 
 
 class MeasurementError(CostmodelError):
-    """Something could not be measured on this machine."""
+    """A measurement failed on this machine."""
 
 
 class CheckpointPlanError(PlanError):
@@ -52,24 +52,24 @@ class CheckpointPlanError(PlanError):
 
 
 def first_line(text: str) -> str:
-    """The first line of what an error says; nothing where it says nothing."""
+    """First line of a message; empty for an empty one."""
     return next(iter(text.strip().splitlines()), "")
 
 
 MOST_CHARACTERS = 2_000
-"""Length to which others' messages are cut."""
+"""Length to which messages of foreign exceptions are cut."""
 
 
 def text_of(error: BaseException) -> str:
-    """The message of an exception that others' code may have defined: cut, and one of ours where it cannot be had."""
+    """Message of a foreign exception, cut to MOST_CHARACTERS; a substitute where `__str__` fails."""
     try:
-        text = str.__str__(str(error))  # a subclass of str may do anything
+        text = str.__str__(str(error))  # a subclass of str may override anything
     except BaseException:  # noqa: BLE001 - `__str__` may raise anything, too
         return "(its message cannot be shown)"
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."
 
 
 def own_words(error: BaseException) -> str:
-    """An exception's type and message, on one line."""
+    """Type and message of an exception on one line."""
     text = " ".join(text_of(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

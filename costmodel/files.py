@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: written under a temporary name beside them, then renamed."""
+"""Writing of files whole or not at all: under a temporary name in the same directory, then renamed."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Writes a file, text as UTF-8.
+    """Write a file, text as UTF-8.
 
     Raises:
-        OSError: it cannot be written; what was there is there yet.
+        OSError: the file cannot be written; an existing one is unchanged.
     """
     with replacing(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def check_writable(path: Path) -> None:
-    """Nothing, if a file can be made beside `path`. It is gone again, so that none is left if the process dies.
+    """Check that a file can be created in the directory of `path`; none is left behind.
 
     Raises:
-        OSError: it cannot.
+        OSError: no file can be created.
     """
     _reserve(_target(path)).unlink()
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to, which takes the file's name when the block ends well, and is removed when it does not.
+    """Temporary path to write to, which is renamed to `path` at the end of the block, or removed on an exception.
 
-    Both are absolute: the block may change the process's directory.
+    Paths are made absolute, as the block may change the working directory.
 
     Raises:
-        OSError: nothing can be written there.
+        OSError: no file can be created there.
     """
     target = _target(path)
     temporary = _reserve(target)
@@ -49,24 +49,24 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def _target(path: Path) -> Path:
-    """The absolute path of what `path` is or links to."""
+    """Absolute path of the file that `path` names or links to."""
     try:
         return path.resolve()
-    except RuntimeError:  # how Python before 3.13 names a loop of links
+    except RuntimeError:  # a loop of links, before Python 3.13
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
 
 
 def _reserve(target: Path) -> Path:
-    """An empty file of a name of its own, beside the target."""
+    """Create an empty file with a unique name in the directory of the target."""
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:64]}.", dir=target.parent)
     os.close(handle)
     return Path(name)
 
 
 def without_temporary_directory() -> None:
-    """Lets torch be imported where no temporary directory can be written to, as on a full disk.
+    """Let torch be imported where no temporary directory is writable, as on a full disk.
 
-    Inductor asks for one on import to name its cache, though a prediction writes nothing there; so name it one.
+    On import Inductor chooses a cache directory, although a prediction writes nothing there; so set one.
     """
     try:
         tempfile.gettempdir()

@@ -1,7 +1,7 @@
-"""Files that others may have written, read as data: regular files only, JSON of a declared type, one line for a fault.
+"""Reading of untrusted files as checked data: regular files only, JSON of a declared type, one-line errors.
 
-A file format is declared as a `msgspec.Struct`, with bounds in its annotations, and a `Format` reads it. JSON is parsed
-by Python's own module: msgspec's parser keeps the last of two equal keys, and cannot read the NaN of a ledger's error.
+A file format is declared as a `msgspec.Struct` with bounds in its annotations, and a `Format` reads it. JSON is parsed
+by Python's own module, as msgspec's parser accepts duplicate keys, and refuses the NaN of a ledger's error.
 """
 
 from __future__ import annotations
@@ -23,41 +23,42 @@ from msgspec import Meta
 from costmodel.errors import CostmodelError
 
 MOST_BYTES = 64 << 20
-"""Size of the largest text file that is read, if its format does not say otherwise."""
+"""Default largest size of a file that is read."""
 MOST_DIGITS = 18
-"""Digits of the largest integer in a file: what fits in 64 bits."""
+"""Most digits of an integer, so that it fits in 64 bits."""
 LONGEST_MESSAGE = 200
+"""Most characters of a quoted text."""
 
 Count = Annotated[int, Meta(ge=0, le=10**MOST_DIGITS)]
-"""A number of things, or of bytes."""
+"""Number of things or bytes."""
 Time = Annotated[float, Meta(ge=0, le=1e15)]
-"""A time in microseconds, milliseconds or seconds: at most thirty years of microseconds."""
+"""Time in microseconds, milliseconds or seconds: at most thirty years of microseconds."""
 Duration = Annotated[float, Meta(ge=1e-6, le=1e15)]
-"""A time that something took, microseconds: at least a picosecond, so that it can be divided by."""
+"""Positive time in microseconds: at least a picosecond, so that it can be a divisor."""
 Text = Annotated[str, Meta(max_length=10_000)]
-"""A name, or a sentence."""
+"""Name or sentence."""
 
 Scalar = bool | int | float | str | None
 _Flat = Scalar | list[Scalar] | dict[str, Scalar]
 _Nested = Scalar | list[_Flat] | dict[str, _Flat]
 _Deeper = Scalar | list[_Nested] | dict[str, _Nested]
 Shallow = Scalar | list[_Deeper] | dict[str, _Deeper]
-"""JSON that is only shown, nested so little that whatever walks through it may recurse."""
+"""JSON that is only shown, with nesting limited so that code may recurse through it."""
 
 Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, slots=True)
 class Format(Generic[Record]):
-    """A kind of JSON file, and the error that its reader raises.
+    """Format of a JSON file, and the errors of its reader.
 
     Attributes:
         record: type of the content.
-        name: of such a file, with its article, for messages.
+        name: name of such a file, with its article, for messages.
         error: class of the errors.
-        remedy: what the user should do about a damaged file.
-        schemas: versions of the format that can be read; empty if files have no `schema`.
-        most_bytes: size of the largest file that is read.
+        remedy: advice for a damaged file.
+        schemas: readable versions of the format; empty if files have no `schema`.
+        most_bytes: largest size of a file that is read.
     """
 
     record: type[Record]
@@ -68,18 +69,18 @@ class Format(Generic[Record]):
     most_bytes: int = MOST_BYTES
 
     def read(self, path: Path) -> Record:
-        """The content of a file.
+        """Read the content of a file.
 
         Raises:
-            CostmodelError: of the format's class, in one line: it cannot be read, or is no such file.
+            CostmodelError: of the format's class, in one line: the file cannot be read, or has another format.
         """
         return self.check(self.load(path), str(path))
 
     def load(self, path: Path) -> Any:
-        """The JSON in a file, not checked yet.
+        """Read the JSON of a file without checking its content.
 
         Raises:
-            CostmodelError: of the format's class, in one line: it cannot be read, or holds no JSON.
+            CostmodelError: of the format's class, in one line: the file cannot be read, or is not JSON.
         """
         try:
             return parse_json(read_regular(path, self.most_bytes))
@@ -89,14 +90,14 @@ class Format(Generic[Record]):
             raise self._refusal(str(path), error) from error
 
     def check(self, data: Any, where: str) -> Record:
-        """Data as the format's record.
+        """Convert data to the format's record.
 
         Args:
-            data: of JSON's types.
-            where: the file it came from, for messages.
+            data: data of JSON's types.
+            where: file that it came from, for messages.
 
         Raises:
-            CostmodelError: of the format's class, in one line: the field that is wrong, and what it should be.
+            CostmodelError: of the format's class, in one line: the wrong field, and the expected value.
         """
         version = data.get("schema") if isinstance(data, dict) else None
         if self.schemas and version not in self.schemas:
@@ -112,24 +113,24 @@ class Format(Generic[Record]):
 
 
 def read_json(path: Path) -> Any:
-    """The JSON in a regular file.
+    """Read the JSON of a regular file.
 
     Raises:
-        OSError: it cannot be read, or is no regular file.
-        ValueError: it is not JSON, in one line.
+        OSError: the file cannot be read, or is no regular file.
+        ValueError: the content is not JSON, in one line.
     """
     return parse_json(read_regular(path))
 
 
 def parse_json(content: bytes | str, constants: bool = False) -> Any:
-    """JSON as Python's types: keys of an object differ, integers fit in 64 bits, floats are finite, text is Unicode.
+    """Parse JSON with unique keys, integers of 64 bits, finite floats and valid Unicode.
 
     Args:
-        content: the text, as UTF-8 without a byte-order mark.
-        constants: whether to read NaN and Infinity, which are not JSON, as floats.
+        content: text, in bytes as UTF-8 without a byte-order mark.
+        constants: whether to accept NaN and Infinity, which are not JSON, as floats.
 
     Raises:
-        ValueError: it is something else; the message is one line.
+        ValueError: the content is not such JSON; the message is one line.
     """
     try:
         text = content if isinstance(content, str) else content.decode()
@@ -140,7 +141,7 @@ def parse_json(content: bytes | str, constants: bool = False) -> Any:
             parse_float=_finite,
             parse_constant=float if constants else _refuse_constant,
         )
-        if "\\ud" in text or "\\uD" in text:  # half of a character is legal JSON, but can be written nowhere
+        if "\\ud" in text or "\\uD" in text:  # a lone surrogate is legal JSON, but cannot be encoded
             json.dumps(data, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
@@ -155,7 +156,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"the key {twice!r} is there twice")
+        raise ValueError(f"the key {twice!r} occurs twice")
     return found
 
 
@@ -173,14 +174,14 @@ def _finite(text: str) -> float:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON's")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def convert(data: Any, kind: type[Record]) -> Record:
-    """Data of JSON's types as a declared type.
+    """Convert data of JSON's types to a declared type.
 
     Raises:
-        ValueError: they do not fit; one line that names the field.
+        ValueError: the data do not fit; one line that names the field.
     """
     try:
         return msgspec.convert(data, kind)
@@ -191,42 +192,42 @@ def convert(data: Any, kind: type[Record]) -> Record:
 
 
 def _described(message: str) -> str:
-    """A message of msgspec's as `field: what is wrong`."""
+    """Reword a message of msgspec as `field: problem`."""
     problem, _, place = message.replace("`", "").rpartition(" - at $")
     field = f"{place.lstrip('.')}: " if problem and place else ""
-    said = problem or place
-    return one_line(f"{field}{said[:1].lower()}{said[1:]}")
+    reason = problem or place
+    return one_line(f"{field}{reason[:1].lower()}{reason[1:]}")
 
 
 def one_line(text: str) -> str:
-    """A text with control characters escaped and shortened, as it may quote a hostile file."""
+    """Escape control characters in a text and shorten it, as it may quote a hostile file."""
     shown = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
     return shown if len(shown) <= LONGEST_MESSAGE else f"{shown[:LONGEST_MESSAGE]}..."
 
 
 def read_regular(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """The bytes of a regular file.
+    """Read the bytes of a regular file.
 
     Raises:
-        OSError: it cannot be read, is no regular file, or is too large.
+        OSError: the file cannot be read, is no regular file, or is too large.
     """
     with open_regular(path, most_bytes) as file:
         content = file.read(most_bytes + 1)
-    if len(content) > most_bytes:  # a file of /proc does not say how large it is
+    if len(content) > most_bytes:  # files in /proc report a size of 0
         raise _too_large(path, most_bytes)
     return content
 
 
 def open_regular(path: Path, most_bytes: int = MOST_BYTES) -> BufferedReader:
-    """A regular file, or a link to one, open for reading; never waits for another process to write.
+    """Open a regular file, or a link to one, for reading, without blocking on a FIFO.
 
     Raises:
-        OSError: it cannot be read, is no regular file, or is too large.
+        OSError: the file cannot be read, is no regular file, or is too large.
     """
-    require_regular(path)  # before it is opened: opening a device may already do something
+    require_regular(path)  # before opening, which has side effects for some devices
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
-        found = os.fstat(handle)  # it may have been replaced in the meantime
+        found = os.fstat(handle)  # the file may have been replaced in the meantime
         _require_regular(path, found)
         if found.st_size > most_bytes:
             raise _too_large(path, most_bytes)
@@ -237,15 +238,15 @@ def open_regular(path: Path, most_bytes: int = MOST_BYTES) -> BufferedReader:
 
 
 def require_regular(path: Path) -> None:
-    """Refuses what is no regular file.
+    """Refuse a path that is no regular file.
 
     Raises:
-        OSError: it is a directory, a FIFO, a device or a socket, or is not there.
+        OSError: the path does not exist, or is a directory, a FIFO, a device or a socket.
     """
     try:
         found = path.stat()
     except ValueError as error:
-        raise OSError(None, "no file can have such a name") from error
+        raise OSError(None, "impossible name for a file") from error
     _require_regular(path, found)
 
 

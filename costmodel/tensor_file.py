@@ -1,4 +1,4 @@
-"""Arrays as one safetensors file, with the JSON that names them: nothing in it is executed when it is read."""
+"""Named arrays in a safetensors file with JSON metadata; reading one executes nothing from it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from costmodel.records import Count, convert, one_line, open_regular, parse_json
 
 SCHEMA = 1
 MOST_BYTES = 4 << 30
-"""Size of the largest file of arrays that is read."""
+"""Largest size of a file that is read."""
 LARGEST_HEADER = 16 << 20
-"""Bytes that say which arrays there are."""
+"""Largest size of a header, which lists the arrays."""
 Tensors = Mapping[str, npt.NDArray[Any]]
 Content = TypeVar("Content")
 
 
 def write_tensors(path: Path, tensors: Tensors, about: Mapping[str, object]) -> str:
-    """Writes arrays and what is said about them; the file's SHA-256."""
+    """Write arrays and metadata to a file, whole or not at all, and return the file's SHA-256."""
     from safetensors.numpy import save
 
     whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
@@ -42,16 +42,17 @@ def write_tensors(path: Path, tensors: Tensors, about: Mapping[str, object]) -> 
 def read_tensors(
     path: Path, what: str, parse: Callable[[Mapping[str, Any], Tensors], Content], sha256: str | None = None
 ) -> Content:
-    """What `parse` makes of a file's arrays and of what is said about them.
+    """Read a file's metadata and arrays through a parser.
 
     Args:
         path: the file.
-        what: it should be, for the message.
-        parse: may raise whatever it likes at what does not fit; a ProfileError passes with the path before it.
-        sha256: of the file; None for any.
+        what: kind of file, for messages.
+        parse: makes the result from metadata and arrays, and may raise anything for unsuitable ones; the path is put
+            before the message of a ProfileError.
+        sha256: expected hash of the file; None for any.
 
     Raises:
-        ProfileError: the file is missing, damaged, of another hash or schema, or not what it should be.
+        ProfileError: the file is missing or damaged, has another hash or schema, or `parse` refuses it.
     """
     try:
         with open_regular(path, MOST_BYTES) as file:
@@ -66,21 +67,21 @@ def read_tensors(
         content = parse(*_parse(data))
     except ProfileError as error:
         raise ProfileError(f"{path}: {error}") from error
-    except Exception as error:  # whatever a hostile file raises, it is refused in one line
-        said = one_line(str(error)) if type(error) is ValueError else type(error).__name__
-        raise ProfileError(f"{path}: not a {what} file: {said}") from error
+    except Exception as error:  # a hostile file may raise anything, and is refused in one line
+        reason = one_line(str(error)) if type(error) is ValueError else type(error).__name__
+        raise ProfileError(f"{path}: not a {what} file: {reason}") from error
     if isinstance(data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-        data.madvise(mmap.MADV_DONTNEED)  # verified whole, it is wanted in parts: what is read again is mapped again
+        data.madvise(mmap.MADV_DONTNEED)  # hashing read all of it, predicting reads parts: they are mapped again
     return content
 
 
 class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Type, shape and place of an array in a file, as its header has them.
+    """Type, shape and offsets of an array in the header of a file.
 
     Attributes:
-        dtype: by the format's name.
-        shape: of the array.
-        data_offsets: begin and end, bytes behind the header.
+        dtype: type by the format's name.
+        shape: shape of the array.
+        data_offsets: begin and end, in bytes after the header.
     """
 
     dtype: Literal["F32", "F64", "I8", "I16", "I32"]
@@ -89,7 +90,7 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 DTYPES = {"F32": np.float32, "F64": np.float64, "I8": np.int8, "I16": np.int16, "I32": np.int32}
-"""Types of arrays in a file, by the format's names."""
+"""Accepted types of arrays by the format's names."""
 
 
 def _parse(data: bytes | mmap.mmap) -> tuple[dict[str, Any], Tensors]:
@@ -106,37 +107,38 @@ def _parse(data: bytes | mmap.mmap) -> tuple[dict[str, Any], Tensors]:
 
 
 def _in_place(data: bytes | mmap.mmap, start: int, place: Place) -> npt.NDArray[Any]:
-    """An array of a safetensors file where it lies, not copied, as the format's own library would.
+    """An array as a view of the file's bytes; the format's own library would copy it.
 
-    Predicting has little room beside what importing torch takes: of a mapped file only what is looked at is read.
+    Memory is short beside torch's imports, and of a mapped file only the pages in use are read.
     """
     begin, end = place.data_offsets
     kind, count = np.dtype(DTYPES[place.dtype]), math.prod(place.shape)
     if end - begin != kind.itemsize * count or start + end > len(data):
-        raise ProfileError("the places of its tensors are not those of their shapes")
+        raise ProfileError("the offsets of its tensors do not fit their shapes")
     return np.frombuffer(data, kind, count, start + begin).reshape(place.shape)
 
 
 LARGEST = float(np.finfo(np.float32).max)
+"""Largest finite float32."""
 
 
 def finite_float32(
     name: str, tensor: npt.NDArray[Any], least: float = -LARGEST, most: float = LARGEST
 ) -> npt.NDArray[np.float32]:
-    """The tensor itself.
+    """The tensor, after checking that it is float32 with values in a range.
 
     Args:
-        name: of the tensor, for the message.
-        tensor: read from a file.
-        least: possible value.
-        most: the largest possible value.
+        name: name of the tensor, for messages.
+        tensor: tensor from a file.
+        least: least possible value.
+        most: largest possible value.
 
     Raises:
-        ProfileError: it is of another type, or holds a value that is no number, or not a possible one.
+        ProfileError: the tensor has another type, or a value that is NaN or out of range.
     """
     if tensor.dtype != np.float32:
         raise ProfileError(f"tensor {name} is {tensor.dtype}, not finite float32")
-    if tensor.size and not (tensor.min() >= least and tensor.max() <= most):  # a NaN is the least and the largest
+    if tensor.size and not (tensor.min() >= least and tensor.max() <= most):  # min and max of a NaN are NaN
         bounds = "" if most == LARGEST else f" from {least:g} to {most:g}"
         raise ProfileError(f"tensor {name} is not finite float32{bounds}")
     return tensor

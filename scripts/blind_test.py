@@ -23,8 +23,9 @@ import pandas as pd
 from markdown_tables import markdown_table, percent, replace_section
 from tqdm import tqdm
 
-from costmodel.calibration.evaluation import MODES, calibration_cases, evaluate_case, programs, score
-from costmodel.calibration.records import read_measured
+from costmodel.calibration.evaluation import calibration_cases, evaluate_case, traces_of
+from costmodel.calibration.models_file import read_measured
+from costmodel.calibration.scores import MODES, score
 from costmodel.profiles.profile import Profile
 
 HEAD = ("mode", "models", "cases", "mean error", "median", "within 10 %", "constant")
@@ -49,9 +50,9 @@ def predict_new(before: Path, records: Path) -> pd.DataFrame:
     rows = []
     for case in tqdm([case for case in read_measured(records)[0] if case.model not in known], disable=None):
         here = replace(case, host_speed=usual_us / case.probe_us if case.probe_us else 1.0)
-        issued = programs(here)
+        issued = traces_of(here, profile.device)
         (predicted,) = calibration_cases([here], [issued], profile.predictor)
-        later = [profile.discrepancy] if hasattr(profile, "discrepancy") else []
+        later = [profile.residual_model] if hasattr(profile, "residual_model") else []
         rows.append(evaluate_case(here, predicted, card["costs"], *later))
     return pd.DataFrame(rows)
 

@@ -61,7 +61,7 @@ def cover(spec: str) -> Outcome:
     from costmodel.capture.trace import capture
     from costmodel.ir import parse
     from costmodel.prediction.layers import group_units
-    from costmodel.timeline.issue_trace import compiled_program, eager_program
+    from costmodel.timeline.issue_trace import compiled_trace, eager_trace
 
     begun = time.perf_counter()
     try:
@@ -71,7 +71,7 @@ def cover(spec: str) -> Outcome:
             graph = capture(loaded.module, loaded.inputs, partial=True)
             if parse(str(graph)) != graph:
                 return Outcome(spec, FAILED, "its graph cannot be read back from its text")
-            eager, compiled = eager_program(graph), compiled_program(graph)
+            eager, compiled = eager_trace(graph), compiled_trace(graph)
             group_units(graph, compiled.kernels)
     except CostmodelError as error:
         return Outcome(spec, FAILED, _one_line(error), seconds=round(time.perf_counter() - begun, 2))

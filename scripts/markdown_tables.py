@@ -59,9 +59,9 @@ MODELS_TEXT = (
     "model by model, for the host that measured it, as a probe told (see `--host`).\n"
     "A case is a model at a batch size, precision and layout; they were measured in {processes}\n"
     "processes on several machines. Each counts once, with the middle of its processes\n"
-    "([why](#a-case-counts-once)). *host not told* is for the profile's own host, and counts every process by itself;\n"
-    "so does *each process by itself*. *timeline alone* is without what other models tell of models like them;\n"
-    "*relatives known* is with what others of the family tell, while kernels and costs are told without the family.\n"
+    "([why](#a-case-counts-once)). *uncalibrated host* is for the profile's host, and counts every process by itself;\n"
+    "so does *each process*. *timeline alone* is without what other models tell of models like them;\n"
+    "*family not held out* is with residuals of others of the family; kernels and costs are without the family.\n"
     "*constant* is the geometric mean of the other families' speedups."
 )
 KERNELS_TEXT = (

@@ -21,7 +21,7 @@ from costmodel.rewrites.registry import REWRITES, apply_rewrites
 from costmodel.streamit import Rates, filters, lower, rates, schedule
 from costmodel.streamit.lower import constants
 from costmodel.streamit.run_with_torch import run_graph
-from costmodel.timeline.issue_trace import compiled_program, eager_program, origin_of
+from costmodel.timeline.issue_trace import compiled_trace, eager_trace, origin_of
 from tests.support.balance import left_in_channels
 from tests.support.random_modules import RETURNED, STEPS, Program, made, programs
 
@@ -69,7 +69,7 @@ def check_streamed(graph: Graph) -> None:
 def check_predicted(graph: Graph) -> None:
     """Every operator that computes is priced, in one unit; what has no rule is named; no time is missing or absurd."""
     computing = {op.name for op in graph.ops if operators.lookup(op).role is not Role.VIEW}
-    eager, compiled = eager_program(graph), compiled_program(graph)
+    eager, compiled = eager_trace(graph), compiled_trace(graph)
     scattered = {op.name for op in graph.ops if op.base == "as_strided_scatter"}
     assert {origin_of(name) for kernel in eager.kernels for name in kernel.ops} == computing - scattered
     for program in (eager, compiled):

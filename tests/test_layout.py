@@ -35,6 +35,7 @@ ORDER = (
     "costmodel.zoo",
     "costmodel.ir",
     "costmodel.report",
+    "costmodel.device",
     "costmodel.tensor_file",
     "costmodel.records",
     "costmodel.files",

@@ -25,7 +25,7 @@ from safetensors.numpy import load_file, save_file
 from collectors.sweep.ledger import Ledger
 from collectors.workloads.cases import Case, read_cases
 from collectors.workloads.convolution_space import ConvUnit, unit_graph
-from costmodel.calibration.records import read_measured
+from costmodel.calibration.models_file import read_measured
 from costmodel.errors import CheckpointPlanError, CostmodelError, DatasetError, PlanError, ProfileError
 from costmodel.memory.checkpoint_plan import CheckpointPlan
 from costmodel.planning.plan import Plan, Region
@@ -37,7 +37,7 @@ from costmodel.profiles.predictor_file import load_predictor, save_predictor
 from costmodel.profiles.profile import WHOLE_MODELS, Profile, load_profile, shipped_directory
 from costmodel.records import parse_json
 from costmodel.report.types import Report
-from costmodel.timeline.residual_gp import Discrepancy
+from costmodel.timeline.residual_gp import ResidualModel
 from costmodel.training.dataset import read_frame, units_frame, write_frame
 from tests.support.predictors import KERNELS, POSITIONS, conv, one_leaf, small_predictor
 
@@ -152,7 +152,7 @@ def test_costs_that_may_be_and_whose_sum_may_not_be_are_refused(
 ):
     costs = CARD["costs"] | {table: CARD["costs"][table] | {"start": cost}}
     with pytest.raises(
-        ProfileError, match=r"mine/card\.json: its costs give .* a latency of -.* us of the device; train"
+        ProfileError, match=r"mine/card\.json: its costs give .* a latency of -.* a device time of .* us; train"
     ):
         predicted(users, predictor, json.dumps(CARD | {"costs": costs}))
 
@@ -193,7 +193,7 @@ def test_a_plan_with_a_hostile_value_is_refused_or_read(tmp_path_factory: pytest
     if plan is not None:
         assert all(0 <= us < math.inf for us in (*plan.latency_ms.values(), plan.build_s))
         assert all(0 <= region.us < math.inf and region.stream >= 0 and region.ops for region in plan.regions)
-        assert json.loads(plan.to_json())["schema"] == 3
+        assert json.loads(plan.to_json())["schema"] == 4
 
 
 def test_a_checkpointing_plan_with_a_hostile_value_is_refused_or_read(tmp_path: Path):
@@ -482,7 +482,7 @@ READERS: Mapping[str, tuple[Callable[[Path], object], type[CostmodelError]]] = {
     "plan.json": (Plan.load, PlanError),
     "checkpoint.json": (CheckpointPlan.load, CheckpointPlanError),
     "predictor.safetensors": (load_predictor, ProfileError),
-    "whole_models.safetensors": (Discrepancy.load, ProfileError),
+    "whole_models.safetensors": (ResidualModel.load, ProfileError),
     "models.jsonl": (read_measured, DatasetError),
     "units.parquet": (read_frame, DatasetError),
     "ledger.sqlite": (lambda path: Ledger(path, HERE), DatasetError),
@@ -540,15 +540,15 @@ def test_a_file_of_a_terabyte_is_not_read(tmp_path: Path, name: str):
         (LONG, "an integer of 10000 digits"),
         (f"-{LONG}", "an integer of 10001 digits"),
         ("1e999", "1e999 is out of range"),
-        ("NaN", "NaN is no number of JSON's"),
-        ("-Infinity", "-Infinity is no number of JSON's"),
-        ('{"a": 1, "b": {"c": 1, "c": 1}}', "the key 'c' is there twice"),
+        ("NaN", "NaN is not a JSON number"),
+        ("-Infinity", "-Infinity is not a JSON number"),
+        ('{"a": 1, "b": {"c": 1, "c": 1}}', "the key 'c' occurs twice"),
         (b'"\xff"', "not text in UTF-8"),
         ('"\\ud800"', "not text in UTF-8"),
         (b"\xef\xbb\xbf{}", "BOM"),
         ("{} {}", "Extra data"),
         ("", "Expecting value"),
-        ('{"\\u001b[2J\\n": 1, "\\u001b[2J\\n": 1}', r"the key '\x1b[2J\n' is there twice"),
+        ('{"\\u001b[2J\\n": 1, "\\u001b[2J\\n": 1}', r"the key '\x1b[2J\n' occurs twice"),
     ],
 )
 def test_what_is_no_json_is_refused_in_one_line(text: str | bytes, said: str):

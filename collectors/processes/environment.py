@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+FACTS_OF_DEVICE = {"multiprocessors", "memory_bytes"}
+"""Fields that follow from the device's name, and that files recorded before lack: they are not compared."""
 METHOD = "1"
 """How units are measured; to be raised with any change that makes new numbers differ from old ones."""
 
@@ -31,6 +33,8 @@ def environment(device: str) -> dict[str, str]:
             "cuda": str(torch.version.cuda),
             "cudnn": str(torch.backends.cudnn.version()),
             "driver": _driver(),
+            "multiprocessors": str(properties.multi_processor_count),
+            "memory_bytes": str(properties.total_memory),
         }
     return found | {
         "device": "cpu",
@@ -47,7 +51,7 @@ def differences(found: Mapping[str, str], here: Mapping[str, str]) -> str:
     left, right = {**first, **found}, {**first, **here}
     return ", ".join(
         f"{name} was {left.get(name, 'not recorded')} and is {right.get(name, 'not recorded')}"
-        for name in sorted({*left, *right})
+        for name in sorted({*left, *right} - FACTS_OF_DEVICE)
         if left.get(name) != right.get(name)
     )
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, eye_array
 
 from costmodel.predictor.network import Array, scaled
-from costmodel.training.kernel_models import Settings, train_network
+from costmodel.training.kernel_models import TrainingSettings, train_network
 
 Values = npt.NDArray[np.float64]
 
@@ -28,7 +28,7 @@ NEIGHBOURS = 32
 REACH = 2.0
 """Distance in scaled features at which what is told has fallen to 0.6: about that from a convolution of the H200's
 dataset to its eighth neighbour. Of 0.5, 1, 2 and 4 the last two were best by little, on one seed."""
-QUICK = Settings(hidden=(64,), learning_rate=2e-3, epochs=40, batch=64, ensemble=4)
+QUICK = TrainingSettings(hidden=(64,), learning_rate=2e-3, epochs=40, batch=64, ensemble=4)
 """A committee that is trained in seconds; its members differ by what they were not shown."""
 MOST_STEPS = 160_000
 """Rows times epochs at most: with more rows fewer epochs do."""

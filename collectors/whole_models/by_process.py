@@ -40,7 +40,7 @@ from collectors.processes.process_pool import ONE_THREAD
 from collectors.whole_models.collect import append, check_environment, count_records
 from collectors.whole_models.timing import MODES, build, compile_mode, first_tensor
 from collectors.workloads.model_cases import Case, case_key
-from costmodel.calibration.record import EAGER_ALONE, PROBES
+from costmodel.calibration.measured_model import EAGER_ALONE, PROBES
 from costmodel.errors import CostmodelError
 
 ROUNDS = 8

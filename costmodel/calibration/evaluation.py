@@ -1,42 +1,32 @@
-"""How good the predictions are: whole models predicted with every kernel and every cost of their families left out."""
+"""Leave-one-family-out cross-validation: each model predicted by kernels and costs that saw nothing of its family."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from costmodel.calibration import host_costs, residual_fit, residuals
-from costmodel.calibration.record import COLUMNS, REPLAYED, WALLS, Measured
+from costmodel.calibration.measured_model import COLUMNS, MeasuredModel
+from costmodel.calibration.scores import MODES
+from costmodel.device import Device
 from costmodel.features import group_of
 from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.predictor import Predictor
 from costmodel.timeline import residual_gp
-from costmodel.timeline.issue_trace import Program, compiled_program, eager_program
-from costmodel.timeline.residual_gp import Discrepancy
-from costmodel.timeline.timed_program import TimedProgram
+from costmodel.timeline.issue_trace import IssueTrace, issue_traces
+from costmodel.timeline.residual_gp import ResidualModel
+from costmodel.timeline.timed_trace import TimedTrace
 from costmodel.training.families import family_of
 from costmodel.training.folds import Origin
-from costmodel.training.kernel_models import Settings, fit_group
+from costmodel.training.kernel_models import TrainingSettings, fit_group
 from costmodel.training.tables import Table
 
-MODES = tuple(WALLS)
-UNTOLD = "host not told: "
-"""Begins the names of sets of cases that are predicted for the profile's own host, not for the one that measured."""
-ALONE = "timeline alone: "
-"""Begins those that are predicted without what other models tell of them."""
-SINGLY = "each process by itself: "
-"""Begins those in which a case counts as often as it was measured."""
-RELATED = "relatives known: "
-"""Begins those of which other models of the family may tell: only their kernels and costs are left out by family."""
 
-
-def programs(case: Measured, on_cpu: bool = False) -> tuple[Program, Program]:
-    """What eager execution and torch.compile issue for a case."""
+def traces_of(case: MeasuredModel, device: Device) -> tuple[IssueTrace, IssueTrace]:
+    """Eager and compiled issue trace of a case on a device."""
     from costmodel.capture.trace import capture
     from costmodel.zoo import load
 
@@ -49,27 +39,27 @@ def programs(case: Measured, on_cpu: bool = False) -> tuple[Program, Program]:
         channels_last=case.layout == "nhwc",
     )
     graph = capture(loaded.module, loaded.inputs, case.model, partial=True)
-    return eager_program(graph, on_cpu), compiled_program(graph, on_cpu)
+    return issue_traces(graph, device)
 
 
 def leave_families_out(
-    cases: Sequence[Measured],
-    issued: Sequence[tuple[Program, Program]],
-    known: Sequence[host_costs.Case],
+    cases: Sequence[MeasuredModel],
+    issued: Sequence[tuple[IssueTrace, IssueTrace]],
+    known: Sequence[host_costs.CalibrationCase],
     predictors: Mapping[int, Predictor],
     on_cpu: bool = False,
     jobs: int = 2,
 ) -> list[dict[str, Any]]:
-    """One row a case: measured and predicted, by kernels and costs that saw nothing of its fold's families.
+    """One row a case: measured, and predicted by kernels and costs that saw nothing of its fold's families.
 
-    The costs of a fold, and what models tell of others, come from the other folds' models, whose kernels are as the
-    whole predictor recalls them.
+    The costs and the residual model of a fold are fitted to the other folds' cases, whose kernels are recalled by the
+    predictor trained on all rows.
 
     Args:
-        cases: what was measured.
-        issued: the eager and the compiled program of each case.
-        known: the cases with their kernels as the whole predictor recalls them.
-        predictors: by fold.
+        cases: measured models.
+        issued: eager and compiled issue trace of each case.
+        known: the cases with kernel times by the predictor trained on all rows.
+        predictors: predictors by fold.
         on_cpu: whether a CPU was measured.
         jobs: folds at once.
     """
@@ -88,18 +78,18 @@ def leave_families_out(
         return rows
 
     folds = sorted({case.fold for case in cases})
-    # threads: what the folds share takes longer to send to another process than to compute with
+    # threads: sending the shared cases to other processes takes longer than computing
     results = Parallel(n_jobs=jobs, prefer="threads")(delayed(predict_fold)(fold) for fold in folds)
     return [row for rows in results for row in rows]
 
 
 def banned_kernels(
-    cases: Sequence[Measured], issued: Sequence[tuple[Program, Program]]
+    cases: Sequence[MeasuredModel], issued: Sequence[tuple[IssueTrace, IssueTrace]]
 ) -> dict[int, set[tuple[str, str]]]:
-    """Keys of the kernels that the cases of each fold issue."""
+    """Keys of the kernels that the cases of each fold launch."""
     banned: dict[int, set[tuple[str, str]]] = {}
     for case, pair in zip(cases, issued, strict=True):
-        keys = (kernel.key for program in pair for kernel in program.kernels)
+        keys = (kernel.key for trace in pair for kernel in trace.kernels)
         banned.setdefault(case.fold, set()).update(keys)
     return banned
 
@@ -110,17 +100,17 @@ def fit_without(
     tables: Mapping[str, Table],
     origins: Mapping[str, Sequence[Origin]],
     base: Predictor,
-    settings: Settings,
+    settings: TrainingSettings,
 ) -> Predictor:
-    """A predictor that has seen neither some kernels, by key, nor anything of some families of models.
+    """Train a predictor without some kernels and without the rows of some families.
 
     Args:
-        banned: keys of kernels.
-        families: of models.
+        banned: keys of the kernels to hold out.
+        families: families of models to hold out.
         tables: training rows by group.
-        origins: of each of those rows.
-        base: gives the roofline and the number of multiprocessors.
-        settings: of the networks.
+        origins: origins of those rows.
+        base: predictor with the device's roofline and number of multiprocessors.
+        settings: training settings.
     """
     groups = {}
     for group, table in tables.items():
@@ -131,48 +121,47 @@ def fit_without(
 
 
 def calibration_cases(
-    cases: Sequence[Measured], issued: Sequence[tuple[Program, Program]], predictor: Predictor
-) -> list[host_costs.Case]:
-    """Measured cases with their kernels' predicted times; what many of them issue is predicted once."""
-    distinct = {id(program): program for pair in issued for program in pair}
-    keys = {name: [kernel.key for kernel in program.kernels] for name, program in distinct.items()}
+    cases: Sequence[MeasuredModel], issued: Sequence[tuple[IssueTrace, IssueTrace]], predictor: Predictor
+) -> list[host_costs.CalibrationCase]:
+    """Measured cases with predicted times of their kernels; kernels that several cases share are predicted once."""
+    distinct = {id(trace): trace for pair in issued for trace in pair}
+    keys = {name: [kernel.key for kernel in trace.kernels] for name, trace in distinct.items()}
     kernels = {
-        key: kernel
-        for name, program in distinct.items()
-        for key, kernel in zip(keys[name], program.kernels, strict=True)
+        key: kernel for name, trace in distinct.items() for key, kernel in zip(keys[name], trace.kernels, strict=True)
     }
     estimates = predictor.predict(list(kernels.values()), [0.5] * len(kernels))
     known = dict(zip(kernels, estimates, strict=True))
-    timed = {name: TimedProgram.of(program, [known[key] for key in keys[name]]) for name, program in distinct.items()}
+    timed = {name: TimedTrace.of(trace, [known[key] for key in keys[name]]) for name, trace in distinct.items()}
     return [
-        host_costs.Case(timed[id(eager)], timed[id(compiled)], case.medians, case.host_speed)
+        host_costs.CalibrationCase(timed[id(eager)], timed[id(compiled)], case.medians, case.host_speed)
         for case, (eager, compiled) in zip(cases, issued, strict=True)
     ]
 
 
 def evaluate_case(
-    case: Measured,
-    known: host_costs.Case,
+    case: MeasuredModel,
+    known: host_costs.CalibrationCase,
     tables: Mapping[str, Mapping[str, float]],
-    others: Discrepancy | None = None,
-    related: Discrepancy | None = None,
+    others: ResidualModel | None = None,
+    related: ResidualModel | None = None,
 ) -> dict[str, Any]:
-    """Measured beside predicted: latencies, host and device times in microseconds, speedups.
+    """Measured and predicted latencies, host and device times in microseconds, and speedups.
 
-    `speedup/...` is predicted for the profile's own host, `probed_speedup/...` for one as fast as a probe found the one
-    that measured; `alone_speedup/...` is that by the timeline alone, `related_speedup/...` with relatives known.
+    `speedup/...` is predicted for the profile's host (uncalibrated), `probed_speedup/...` for the host that measured
+    the case (calibrated by a probe). `alone_speedup/...` is calibrated, without the residual model.
+    `related_speedup/...` is calibrated, with a residual model that has seen other models of the family.
 
     Args:
-        case: what was measured.
-        known: it, with its kernels' predicted times, and how fast its host was by a probe.
-        tables: costs.
-        others: what models tell that are none of its relatives; None for nothing.
-        related: what its relatives tell too; None if nobody asks.
+        case: a measured model.
+        known: the same with predicted kernel times and its host's speed.
+        tables: cost tables.
+        others: residual model without the family; None for none.
+        related: residual model with the family; None to leave that column out.
     """
-    others = others or residual_gp.none_found()
-    alone = residuals.timings_there(known, tables)
-    untold = residuals.timings_there(replace(known, host_speed=1.0), tables)
-    timings, probed = (others.correct(found, known.eager, known.compiled) for found in (untold, alone))
+    others = others or residual_gp.no_residuals()
+    alone = residuals.timings_on_its_host(known, tables)
+    uncalibrated = residuals.timings_on_its_host(replace(known, host_speed=1.0), tables)
+    timings, probed = (others.correct(found, known.eager, known.compiled) for found in (uncalibrated, alone))
     ways = {"": timings, "probed_": probed, "alone_": alone}
     if related is not None:
         ways["related_"] = related.correct(alone, known.eager, known.compiled)
@@ -197,130 +186,12 @@ def evaluate_case(
     return row
 
 
-CASE = ["model", "batch_size", "precision", "layout"]
-"""The columns that say what was measured, in however many processes."""
-
-
-def merge_processes(frame: pd.DataFrame, mode: str, predicted: str = "speedup") -> pd.DataFrame:
-    """One row a case, of all processes that measured it: the median of how far each is from its own prediction.
-
-    Where the host decides, two processes of one machine issue a model in times that differ by some 5 %; what they have
-    in common is what can be predicted. A slow process is slow in eager execution and in `default`, so that its own
-    speedup counts; a graph's replay it hardly slows, so that in `reduce-overhead` eager calls and replays are taken
-    apart, and processes count that measured one of them only.
-
-    Args:
-        frame: rows of `evaluate_case`.
-        mode: of MODES.
-        predicted: what begins the name of the column that is merged, `speedup`, `probed_speedup`, ...
-
-    Returns:
-        Columns of CASE, `family`, and `measured_speedup/...` and `{predicted}/...` of the mode.
-    """
-    way, rows = predicted.removesuffix("speedup"), []
-    for key, processes in frame.groupby(CASE, sort=False):
-        if mode == REPLAYED:
-            graph = _logs(processes, f"{way}{COLUMNS[mode]}_us", f"measured_{COLUMNS[mode]}_us")
-            log = _logs(processes, f"{way}eager_us", "measured_eager_us").median() - graph.median()
-        else:
-            log = _logs(processes, f"{predicted}/{mode}", f"measured_speedup/{mode}").median()
-        speedup = processes[f"{predicted}/{mode}"].median()
-        found = {"family": processes["family"].iloc[0], f"{predicted}/{mode}": speedup}
-        found[f"measured_speedup/{mode}"] = speedup / math.exp(log)
-        rows.append(dict(zip(CASE, key, strict=True)) | found)
-    return pd.DataFrame(rows)
-
-
-def _logs(rows: pd.DataFrame, predicted: str, measured: str) -> pd.Series[float]:
-    """Logarithms of predicted over measured, of the rows that have both."""
-    return (rows[predicted] / rows[measured]).dropna().map(math.log)
-
-
-def score(frame: pd.DataFrame, mode: str, predicted: str = "speedup") -> dict[str, float]:
-    """Errors of the predicted speedup in a mode, beside those of a constant (the others' geometric mean).
-
-    The constant of a case is made of the models of other families, as the prediction is.
-
-    Args:
-        frame: rows of `evaluate_case`, or of `merge_processes`.
-        mode: of MODES.
-        predicted: what begins the name of the column that is scored.
-    """
-    chosen = frame[frame[[f"measured_speedup/{mode}", f"{predicted}/{mode}"]].notna().all(axis=1)]
-    measured = chosen[f"measured_speedup/{mode}"].to_numpy()
-    error = np.abs(chosen[f"{predicted}/{mode}"].to_numpy() / measured - 1)
-    others = [np.log(measured[(chosen["family"] != family).to_numpy()]) for family in chosen["family"]]
-    constant = np.abs(np.array([math.exp(logs.mean()) if len(logs) else 1.0 for logs in others]) / measured - 1)
-    return {
-        "cases": float(len(chosen)),
-        "mean_error": float(error.mean()),
-        "median_error": float(np.median(error)),
-        "within_10": float((error <= 0.10).mean()),
-        "constant_mean_error": float(constant.mean()),
-    }
-
-
-def score_table(frame: pd.DataFrame, on_cpu: bool = False) -> list[dict[str, Any]]:
-    """Scores by mode and set of cases: batch 1 and 32 in float32, other batch sizes, float16, all; and by machine.
-
-    Every case is predicted for the host that measured it, as a probe found it; where there are several machines, also
-    for the profile's own host (`UNTOLD`). The first set is also there as the timeline alone has it (`ALONE`), and with
-    relatives known (`RELATED`). A case counts once, with the middle of its processes (`merge_processes`), but where
-    the host is not told: there every process counts, as hosts differ. The first set is there so too (`SINGLY`). On a
-    CPU batch 8 takes the place of 32.
-    """
-    large, others = (8, [4, 32]) if on_cpu else (32, [8, 128])
-    common = (frame["precision"] == "float32") & frame["batch_size"].isin([1, large])
-    other = (frame["precision"] == "float32") & frame["batch_size"].isin(others)
-    subsets: tuple[tuple[str, Any], ...] = (
-        (f"float32, batch 1 and {large}", common),
-        ("float32, batch 1", common & (frame["batch_size"] == 1)),
-        (f"float32, batch {large}", common & (frame["batch_size"] == large)),
-        (f"float32, batch {others[0]} and {others[1]}", other),
-        ("float16", frame["precision"] == "float16"),
-        ("all", frame["batch_size"] > 0),
-    )
-    sets = [(name, mask, "probed_speedup") for name, mask in subsets]
-    if frame.duplicated(CASE).any():
-        sets.append((SINGLY + subsets[0][0], common, "probed_speedup"))
-    ways = {ALONE: "alone_speedup", RELATED: "related_speedup"}
-    found = {way: predicted for way, predicted in ways.items() if f"{predicted}/{MODES[0]}" in frame}
-    sets += [(way + subsets[0][0], common, predicted) for way, predicted in found.items()]
-    machines = sorted(set(frame["environment"]))
-    if len(machines) > 1:
-        for number, one in enumerate(machines, 1):
-            here = common & (frame["environment"] == one)
-            sets.append((f"machine {number}: {subsets[0][0]}", here, "probed_speedup"))
-        sets += [(UNTOLD + name, mask, "speedup") for name, mask in subsets]
-    rows = []
-    for mode in MODES:
-        for name, mask, predicted in sets:
-            chosen = frame[mask]
-            if f"measured_speedup/{mode}" in frame and chosen[f"measured_speedup/{mode}"].notna().any():
-                singly = name.startswith((SINGLY, UNTOLD))
-                counted = chosen if singly else merge_processes(chosen, mode, predicted)
-                rows.append({"mode": mode, "cases_of": name, **score(counted, mode, predicted)})
-    return rows
-
-
-def latency_scores(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Errors of the predicted latency by mode, of every case for the host that measured it."""
-    rows = []
-    for mode, name in COLUMNS.items():
-        seen = frame[frame[f"measured_{name}_us"].notna()] if f"measured_{name}_us" in frame else frame.iloc[:0]
-        if not seen.empty:
-            error = (seen[f"probed_{name}_us"] / seen[f"measured_{name}_us"] - 1).abs()
-            found = {"mean_error": error.mean(), "median_error": error.median(), "within_10": (error <= 0.1).mean()}
-            rows.append({"mode": mode, "cases": len(seen), **{key: float(value) for key, value in found.items()}})
-    return rows
-
-
 def table_origins(kernels: Sequence[Kernel], sources: Sequence[str]) -> dict[str, list[Origin]]:
-    """What each row is and comes from, by group, in order.
+    """Origins of training rows by group, in order.
 
     Args:
-        kernels: what was measured.
-        sources: what each was taken from, as collectors write it: `timm:rexnet_100@32 float32`, or a workload.
+        kernels: measured kernels.
+        sources: source of each, as collectors record it: `timm:rexnet_100@32 float32`, or a workload.
     """
     origins: dict[str, list[Origin]] = {}
     for kernel, source in zip(kernels, sources, strict=True):

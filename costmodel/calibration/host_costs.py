@@ -1,8 +1,8 @@
-"""Whole-model measurements -> the costs that turn kernels into latencies: host time by cause, cold launches, constants.
+"""Fit of the costs that turn kernel times into latencies to measured models: host time by cause, launches, replays.
 
-Each table of costs is a regression of relative errors on what the model issues, drawn towards what was measured in
-isolation (a ridge around a prior): a few dozen models cannot tell apart causes that always come together. Errors beyond
-`OUTLIER` count linearly (Huber), so that one model with a quirk does not spoil the rest.
+Each cost table is a ridge regression of relative errors on counts of an issue trace, around priors that were measured
+in isolation: a few dozen models cannot separate causes that always occur together. Errors beyond `OUTLIER` count
+linearly (Huber), so that one unusual model has little weight.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from costmodel.timeline import gpu, host_counts
 from costmodel.timeline.cost_tables import LAUNCHES, PRIORS, WALL
 from costmodel.timeline.cpu import BETWEEN, SERIAL_MODES, kernel_counts
 from costmodel.timeline.issue_trace import compile_counts
-from costmodel.timeline.timed_program import TimedProgram
+from costmodel.timeline.timed_trace import TimedTrace
 
 OUTLIER = 0.08
+"""Relative error beyond which the loss is linear."""
 STRENGTH = {
     "compile": 0.1,
     "eager_host": 0.1,
@@ -33,14 +33,18 @@ STRENGTH = {
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """One measured model: what it issues with the kernels' times alone, and what was measured, microseconds.
+class CalibrationCase:
+    """A measured model with its issue traces.
 
-    `host_speed` is how fast the host was then, against the sweep's median (its speed drifts); 1 where unknown.
+    Attributes:
+        eager: eager issue trace, with times of isolated kernels.
+        compiled: compiled issue trace, likewise.
+        measured: median times by name, microseconds.
+        host_speed: speed of the host during the measurement, relative to the profile's; 1 where unknown.
     """
 
-    eager: TimedProgram
-    compiled: TimedProgram
+    eager: TimedTrace
+    compiled: TimedTrace
     measured: Mapping[str, float]
     host_speed: float = 1.0
 
@@ -52,9 +56,16 @@ def ridge(
     strength: float,
     given: Sequence[float] | None = None,
 ) -> dict[str, float]:
-    """Costs by name that make sum(count x cost), and what is given, the target, in relative terms, near `prior`.
+    """Costs by name for which sum(count x cost) + given is near the target, and the costs are near the prior.
 
     Minimises sum of Huber(relative error) + strength x sum of ((cost - prior) / prior)^2 by iterated least squares.
+
+    Args:
+        rows: counts by cost name, one mapping for each case.
+        target: time of each case, microseconds.
+        prior: costs to shrink to, microseconds.
+        strength: weight of the prior.
+        given: part of each target that is known, microseconds; None for nothing.
     """
     names = list(prior)
     start = np.array([prior[name] for name in names])
@@ -75,8 +86,8 @@ def ridge(
     return dict(zip(names, (solution * scale).tolist(), strict=True))
 
 
-def fit_tables(cases: Sequence[Case], on_cpu: bool = False) -> dict[str, dict[str, float]]:
-    """Every table of costs that the timeline needs, from measured cases; a CPU's are those of `SERIAL_MODES`."""
+def fit_tables(cases: Sequence[CalibrationCase], on_cpu: bool = False) -> dict[str, dict[str, float]]:
+    """Fit every cost table of a GPU, or those of `SERIAL_MODES` for a CPU."""
     if on_cpu:
         return {table: _fit_serial(cases, way) for way, table in SERIAL_MODES.items()}
     tables: dict[str, dict[str, float]] = {}
@@ -91,33 +102,35 @@ def fit_tables(cases: Sequence[Case], on_cpu: bool = False) -> dict[str, dict[st
     return tables
 
 
-def _fit_serial(cases: Sequence[Case], way: str) -> dict[str, float]:
-    """Factors of kernels and costs between them that a CPU's wall times are sums of."""
+def _fit_serial(cases: Sequence[CalibrationCase], way: str) -> dict[str, float]:
+    """Fit factors of kernels and costs between them to wall times on a CPU."""
     name = SERIAL_MODES[way]
     chosen = [(_issued(case, way), case) for case in cases if f"{way}_us" in case.measured]
-    rows = [kernel_counts(one.program, one.device_us) | BETWEEN[name](one.program) for one, _ in chosen]
+    rows = [kernel_counts(one.trace, one.device_us) | BETWEEN[name](one.trace) for one, _ in chosen]
     return ridge(rows, [case.measured[f"{way}_us"] for _, case in chosen], PRIORS[name], STRENGTH[name])
 
 
-def _issued(case: Case, way: str) -> TimedProgram:
+def _issued(case: CalibrationCase, way: str) -> TimedTrace:
     return case.eager if way == "eager" else case.compiled
 
 
-def _fit_launches(cases: Sequence[Case], way: str) -> dict[str, float]:
-    """What a model's launches take beyond their kernels alone, from the models whose device time was measured."""
+def _fit_launches(cases: Sequence[CalibrationCase], way: str) -> dict[str, float]:
+    """Fit the device time of a launch beyond its isolated kernel to measured device times."""
     rows, given, target = [], [], []
     for case in cases:
         issued, measured = _issued(case, way), case.measured.get(f"{way}_device_us")
         if measured:
-            rows.append({"launch": sum(kernel.launches for kernel in issued.program.kernels)})
+            rows.append({"launch": sum(kernel.launches for kernel in issued.trace.kernels)})
             given.append(sum(issued.device_us))
             target.append(measured)
     found = ridge(rows, target, LAUNCHES, STRENGTH["launches"], given)
     return {name: float(np.clip(us, 0.0, 1.5)) for name, us in found.items()}
 
 
-def _fit_wall(cases: Sequence[Case], way: str, tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """The gap between kernels that explains wall times best, host and device times being as measured."""
+def _fit_wall(
+    cases: Sequence[CalibrationCase], way: str, tables: Mapping[str, Mapping[str, float]]
+) -> dict[str, float]:
+    """Gap between kernels that fits wall times best, with host and device times scaled to the measured ones."""
     queue = gpu.eager_queue if way == "eager" else gpu.default_queue
     known = []
     for case in cases:
@@ -135,14 +148,14 @@ def _fit_wall(cases: Sequence[Case], way: str, tables: Mapping[str, Mapping[str,
     return {"gap": min(tried)[1]}
 
 
-def _fit_graph(cases: Sequence[Case]) -> dict[str, float]:
-    """What a replay adds to device time, from the cases where both were measured."""
+def _fit_graph(cases: Sequence[CalibrationCase]) -> dict[str, float]:
+    """Fit the costs of a replay beyond its device time, to cases with both measured."""
     rows, rest = [], []
     for case in cases:
         wall, device = case.measured.get("graph_us", 0.0), case.measured.get("default_device_us")
-        whole = case.compiled.program.fragments == 1
+        whole = case.compiled.trace.subgraphs == 1
         if whole and wall and device and wall - device > 30.0 and device < 6000.0:
-            rows.append(host_counts.graph_counts(case.compiled.program))
+            rows.append(host_counts.graph_counts(case.compiled.trace))
             rest.append((wall - device) * case.host_speed)
     if len(rows) < 5:
         return dict(PRIORS["graph_host"])
@@ -150,25 +163,22 @@ def _fit_graph(cases: Sequence[Case]) -> dict[str, float]:
 
 
 def fit_compile(
-    cases: Sequence[Case], contended_s: Sequence[float | None], cold_s: Sequence[float | None]
+    cases: Sequence[CalibrationCase], contended_s: Sequence[float | None], cold_s: Sequence[float | None]
 ) -> dict[str, float]:
-    """Compile time by cause, microseconds, from many cases compiled at once and a few compiled alone.
+    """Fit compile time by cause, microseconds.
 
-    The times of parallel compilations give the shape; the median ratio of the few that were also timed alone, with
-    empty caches, gives the scale.
+    Times of parallel compilations give the ratios of the costs. The median ratio of compilations that were also timed
+    alone gives their scale.
+
+    Args:
+        cases: measured models.
+        contended_s: compile time of each beside others, seconds; None where not measured.
+        cold_s: compile time of each alone, with empty caches, seconds; None where not measured.
     """
-    ratios = [cold / busy for cold, busy in zip(cold_s, contended_s, strict=True) if cold and busy]
+    ratios = [cold / contended for cold, contended in zip(cold_s, contended_s, strict=True) if cold and contended]
     scale = float(np.median(ratios)) if ratios else 1.0
-    known = [(case, busy) for case, busy in zip(cases, contended_s, strict=True) if busy]
+    known = [(case, contended) for case, contended in zip(cases, contended_s, strict=True) if contended]
     if len(known) < 5:
         return dict(PRIORS["compile"])
-    rows = [compile_counts(case.compiled.program.kernels) for case, _ in known]
-    return ridge(rows, [busy * scale * 1e6 for _, busy in known], PRIORS["compile"], STRENGTH["compile"])
-
-
-def quantile_interval(errors: npt.NDArray[np.float64], coverage: float = 0.9) -> float:
-    """Half-width of the log error that covers so large a share of the cases (split conformal); infinite for no case."""
-    if not len(errors):
-        return math.inf
-    rank = min(1.0, np.ceil((len(errors) + 1) * coverage) / len(errors))
-    return float(np.quantile(np.abs(errors), rank))
+    rows = [compile_counts(case.compiled.trace.kernels) for case, _ in known]
+    return ridge(rows, [contended * scale * 1e6 for _, contended in known], PRIORS["compile"], STRENGTH["compile"])

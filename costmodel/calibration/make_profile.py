@@ -1,4 +1,4 @@
-"""Datasets -> a hardware profile: predictor, costs, intervals, scores, and the card that says what they are."""
+"""Datasets -> a hardware profile: predictor, costs, intervals, scores and their summary."""
 
 from __future__ import annotations
 
@@ -9,44 +9,52 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from joblib import Parallel, delayed
 
 from costmodel.calibration import evaluation, host_costs, residuals
+from costmodel.calibration.intervals import DEFAULT_WIDTHS, coverage, intervals
+from costmodel.calibration.measured_model import MeasuredModel
+from costmodel.calibration.models_file import machine_probes_us, noise, read_measured, spread, usual_probe_us
 from costmodel.calibration.outliers import unstable
-from costmodel.calibration.record import COLUMNS, Measured
-from costmodel.calibration.records import machine_probes_us, noise, read_measured, spread, usual_probe_us
+from costmodel.calibration.scores import latency_scores, score_table
+from costmodel.device import Device
 from costmodel.errors import DatasetError
 from costmodel.features import OPTIONAL, Roofline
 from costmodel.files import write_whole
+from costmodel.profiles.card import CARD, CARD_SCHEMA
 from costmodel.profiles.predictor_file import save_predictor
-from costmodel.profiles.profile import CARD_SCHEMA, PREDICTOR, TOLD, WHOLE_MODELS
+from costmodel.profiles.profile import PREDICTOR, WHOLE_MODELS
 from costmodel.timeline import cost_tables, residual_gp
-from costmodel.timeline.issue_trace import Program
-from costmodel.timeline.residual_gp import Discrepancy
+from costmodel.timeline.issue_trace import IssueTrace
+from costmodel.timeline.residual_gp import ResidualModel
 from costmodel.training.baselines import BASELINES, cross_validate, score_group
 from costmodel.training.cross_fit import CrossFit, cross_fit
 from costmodel.training.dataset import kernel_of, read_frame
 from costmodel.training.families import FOLDS
 from costmodel.training.folds import Folds, by_family
-from costmodel.training.kernel_models import Settings
+from costmodel.training.kernel_models import TrainingSettings
 from costmodel.training.roofline_fit import fit_roofline
 from costmodel.training.tables import Table, drop, tabulate, trusted
 
 LEAST_UNITS = 100
-MULTIPROCESSORS = {"NVIDIA H200": 132}
-"""Of devices whose profiles were made before the environment recorded it."""
+"""Fewest usable units that a profile can be trained on."""
 Say = Callable[[str], None]
-DEFAULT_WIDTHS = {"eager": 0.3, "default": 0.3, "reduce-overhead": 0.3}
-"""Half-widths of log latency and log speedup where no whole model was measured."""
+"""Receives lines about the progress."""
 
 
-def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs: int = 2) -> dict[str, Any]:
-    """Trains on `units.parquet` and, if it is there, `models.jsonl`; writes the predictor and the card beside them.
+def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Say, jobs: int = 2) -> dict[str, Any]:
+    """Train on `units.parquet` and `models.jsonl`, if there is one, and write the profile's other files beside them.
+
+    Args:
+        directory: directory of the profile.
+        name: name of the profile.
+        settings: training settings.
+        say: receives lines about the progress.
+        jobs: processes.
 
     Returns:
-        The card.
+        The summary.
 
     Raises:
         DatasetError: a dataset is missing, damaged, or too small.
@@ -58,24 +66,27 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
             f"{directory / 'units.parquet'}: {len(kept)} usable units; at least {LEAST_UNITS} are needed"
         )
     environment = about.get("environment", {})
-    multiprocessors, on_cpu = _multiprocessors(environment), environment.get("device") == "cpu"
+    device = _device(environment, directory)
+    on_cpu = device.is_cpu
     say(f"{len(kept)} units of {len(frame)} can be trained on")
     kernels = [kernel_of(graph, runner) for graph, runner in zip(kept["graph"], kept["runner"], strict=True)]
     roofline = fit_roofline(kernels, kept["device_us_p50"].tolist())
-    everything = tabulate(kernels, kept, roofline, multiprocessors)
+    everything = tabulate(kernels, kept, roofline, device.multiprocessors)
     tables = {group: drop(table, OPTIONAL) for group, table in everything.items()}
     cases, counts, host = _stable_cases(directory / "models.jsonl", settings.most_cases, say)
-    distinct = {case.key: case for case in cases}  # some were measured in several processes
-    programs = Parallel(n_jobs=jobs)(delayed(evaluation.programs)(case, on_cpu) for case in distinct.values())
-    by_key = dict(zip(distinct, programs, strict=True))
+    distinct = {case.key: case for case in cases}  # several processes may have measured a case
+    traces = Parallel(n_jobs=jobs)(delayed(evaluation.traces_of)(case, device) for case in distinct.values())
+    by_key = dict(zip(distinct, traces, strict=True))
     issued = [by_key[case.key] for case in cases]
     origins = evaluation.table_origins(kernels, kept["source"].tolist())
     banned = evaluation.banned_kernels(cases, issued)
     folds = {group: by_family(table.shape, origins[group], banned) for group, table in tables.items()}
     say(f"training {len(tables)} groups of networks and trees, {FOLDS} folds each")
-    fit = cross_fit(tables, folds, roofline, multiprocessors, settings, jobs)
+    fit = cross_fit(tables, folds, roofline, device.multiprocessors, settings, jobs)
     found, others = _whole_models(directory, cases, issued, fit, on_cpu, say, jobs)
-    pending = {file: directory / f"{file}.pending" for file in (PREDICTOR, WHOLE_MODELS)}  # what is there is good yet
+    pending = {
+        file: directory / f"{file}.pending" for file in (PREDICTOR, WHOLE_MODELS)
+    }  # an earlier profile stays valid until both are written
     hashes = save_predictor(fit.predictor, pending[PREDICTOR]), others.save(pending[WHOLE_MODELS])
     card = {
         "schema": CARD_SCHEMA,
@@ -98,12 +109,12 @@ def make_profile(directory: Path, name: str, settings: Settings, say: Say, jobs:
     card["scores"]["kernels"] = _score_groups(tables, folds, fit, say, jobs)
     for final, path in pending.items():
         path.replace(directory / final)
-    _write_card(directory / "card.json", card)
+    _write_card(directory / CARD, card)
     return card
 
 
-def _stable_cases(path: Path, most: int, say: Say) -> tuple[list[Measured], dict[str, int], dict[str, Any]]:
-    """The whole-model cases to learn from, how many there are, and what the card says of hosts."""
+def _stable_cases(path: Path, most: int, say: Say) -> tuple[list[MeasuredModel], dict[str, int], dict[str, Any]]:
+    """Measured models to fit to, their counts, and the summary of host probes."""
     everything = read_measured(path)[0] if path.exists() else []
     stable = [case for case in everything if not unstable(case)]
     chosen = spread(stable, most)
@@ -113,16 +124,17 @@ def _stable_cases(path: Path, most: int, say: Say) -> tuple[list[Measured], dict
     return chosen, counts, {"probe_us": usual_probe_us(everything), "machines_us": machines} if machines else {}
 
 
+def _device(environment: Mapping[str, object], directory: Path) -> Device:
+    try:
+        return Device.of(environment)
+    except ValueError as error:
+        raise DatasetError(f"{directory / 'units.parquet'}: {error} in its environment; collect again") from error
+
+
 def _noise(kept: pd.DataFrame) -> float:
-    """The median over units of the interquartile range of their samples, relative to their median."""
+    """Median over units of the interquartile range of a unit's samples, relative to their median."""
     apart = (kept["device_us_p75"] - kept["device_us_p25"]) / kept["device_us_p50"]
     return float(apart.median())
-
-
-def _multiprocessors(environment: Mapping[str, str]) -> int:
-    """Of the device; of a CPU the threads that share a kernel."""
-    known = MULTIPROCESSORS.get(environment.get("device", ""), 1)
-    return int(environment.get("multiprocessors", environment.get("threads", known)))
 
 
 def _describe(roofline: Roofline) -> dict[str, Any]:
@@ -140,7 +152,7 @@ def _counts(column: pd.Series[Any]) -> dict[str, int]:
 def _score_groups(
     tables: Mapping[str, Table], folds: Mapping[str, Folds], fit: CrossFit, say: Say, jobs: int
 ) -> list[dict[str, Any]]:
-    """Scores of networks with trees, of networks alone and of every baseline, by group, on the same folds."""
+    """Scores of the predictor, of its networks alone and of every baseline, by group, on the same folds."""
     rows: list[dict[str, Any]] = []
     for group, table in tables.items():
         others = {way: cross_validate(table, folds[group], baseline, jobs) for way, baseline in BASELINES.items()}
@@ -157,27 +169,27 @@ def _score_groups(
 
 def _whole_models(
     directory: Path,
-    cases: Sequence[Measured],
-    issued: Sequence[tuple[Program, Program]],
+    cases: Sequence[MeasuredModel],
+    issued: Sequence[tuple[IssueTrace, IssueTrace]],
     fit: CrossFit,
     on_cpu: bool,
     say: Say,
     jobs: int,
-) -> tuple[dict[str, Any], Discrepancy]:
-    """Costs, intervals and scores from the measured models, and what those tell of others.
+) -> tuple[dict[str, Any], ResidualModel]:
+    """Costs, intervals and scores from the measured models, and the residual model.
 
-    Priors, wide intervals and nothing where there are none.
+    Without measured models: priors, wide intervals, no scores, no residuals.
     """
     if not cases:
-        say("no whole model was measured: host costs are priors, intervals are wide")
+        say("no models were measured: host costs are priors, intervals are wide")
         costs = host_costs.fit_tables([], on_cpu) | {"compile": dict(cost_tables.PRIORS["compile"])}
         wide = {"latency": DEFAULT_WIDTHS, "speedup": DEFAULT_WIDTHS}
-        return {"costs": costs, "intervals": wide, "scores": {}}, residual_gp.none_found()
+        return {"costs": costs, "intervals": wide, "scores": {}}, residual_gp.no_residuals()
     known = evaluation.calibration_cases(cases, issued, fit.predictor)
     frame = pd.DataFrame(evaluation.leave_families_out(cases, issued, known, fit.by_fold, on_cpu, jobs))
     frame.to_csv(directory / "validation.csv", index=False, float_format="%.5g")
-    scores = evaluation.score_table(frame, on_cpu=on_cpu)
-    latencies = evaluation.latency_scores(frame)
+    scores = score_table(frame, on_cpu=on_cpu)
+    latencies = latency_scores(frame)
     for row in scores:
         found = f"mean error {row['mean_error']:.3f} (constant {row['constant_mean_error']:.3f})"
         say(f"{row['mode']}, {row['cases_of']}: {found}")
@@ -192,64 +204,11 @@ def _whole_models(
     )
     card = {
         "costs": costs,
-        "discrepancy": others.describe(),
+        "residual_model": others.describe(),
         "intervals": intervals(frame),
         "scores": {"models": scores, "latency": latencies, "coverage": coverage(frame)},
     }
     return card, others
-
-
-def intervals(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Half-widths of log latency and log speedup that hold 90 % of the left-out cases, by mode.
-
-    They are of predictions for the profile's own host; where several machines measured, there are also those for the
-    host that each case was measured with (`TOLD`). A mode that was never measured is left out.
-    """
-    found = _intervals(frame, "")
-    if frame["environment"].nunique() > 1:
-        found |= {name + TOLD: widths for name, widths in _intervals(frame, "probed_").items()}
-    return found
-
-
-def _intervals(frame: pd.DataFrame, predicted: str) -> dict[str, dict[str, float]]:
-    """The same of predictions in columns whose names begin so."""
-    latency: dict[str, float] = {}
-    speedup: dict[str, float] = {}
-    for mode, name in COLUMNS.items():
-        seen = _with(frame, f"measured_{name}_us")
-        if not seen.empty:
-            error = _log_error(seen, f"{predicted}{name}_us", f"measured_{name}_us")
-            latency[mode] = host_costs.quantile_interval(error)
-    for mode in evaluation.MODES:
-        seen = _with(frame, f"measured_speedup/{mode}")
-        if not seen.empty:
-            error = _log_error(seen, f"{predicted}speedup/{mode}", f"measured_speedup/{mode}")
-            speedup[mode] = host_costs.quantile_interval(error)
-    return {"latency": latency, "speedup": speedup}
-
-
-def _with(frame: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The cases in which that was measured; none where it never was, as a mode that this device does not have."""
-    return frame[frame[column].notna()] if column in frame else frame.iloc[:0]
-
-
-def _log_error(frame: pd.DataFrame, predicted: str, measured: str) -> npt.NDArray[np.float64]:
-    ratio = frame[predicted].to_numpy(dtype=np.float64) / frame[measured].to_numpy(dtype=np.float64)
-    return np.asarray(np.log(ratio))
-
-
-def coverage(frame: pd.DataFrame) -> dict[str, float]:
-    """Share of cases inside a 90 % interval of speedup whose width came from the other families only."""
-    shares = {}
-    for mode in evaluation.MODES:
-        seen = _with(frame, f"measured_speedup/{mode}")
-        if seen["family"].nunique() < 2:
-            continue
-        error = np.abs(_log_error(seen, f"speedup/{mode}", f"measured_speedup/{mode}"))
-        families = seen["family"].to_numpy()
-        inside = [e <= host_costs.quantile_interval(error[families != f]) for e, f in zip(error, families, strict=True)]
-        shares[mode] = float(np.mean(inside))
-    return shares
 
 
 def _write_card(path: Path, card: Mapping[str, Any]) -> None:
@@ -257,7 +216,7 @@ def _write_card(path: Path, card: Mapping[str, Any]) -> None:
 
 
 def _rounded(value: Any) -> Any:
-    """Numbers to five significant digits, so that a card is read and compared easily."""
+    """Numbers to five significant digits, which are easy to read and compare."""
     if isinstance(value, float):
         return float(f"{value:.5g}")
     if isinstance(value, Mapping):

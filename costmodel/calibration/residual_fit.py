@@ -1,4 +1,4 @@
-"""Fitting of the Gaussian process on the residuals of whole models."""
+"""Fit of Gaussian processes to the residuals of whole models."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.predictor.network import Array, scaled
-from costmodel.timeline.residual_gp import Discrepancy, Process, squares
+from costmodel.timeline.residual_gp import GaussianProcess, ResidualModel, squares
 
 LEAST_MODELS = 30
-"""Fewer measured cases of a mode tell nothing of others."""
+"""Fewest measured cases of a mode for a process."""
 
 
 @dataclass(frozen=True)
-class Unexplained:
-    """Measured cases to learn a discrepancy from.
+class Residuals:
+    """Residuals of measured cases.
 
     Attributes:
-        properties: of each case, (cases, properties).
-        logs: by mode, logarithms of measured over predicted latency, (cases,); NaN where it was not measured.
-        keys: what each case is: those of one key are one, measured in several processes. Empty if none are.
+        properties: properties of each case, (cases, properties).
+        logs: logarithms of measured over predicted latency by mode, (cases,); NaN where it was not measured.
+        keys: identity of each case; several processes may have measured one. Empty if all differ.
     """
 
     properties: Array
@@ -38,16 +38,16 @@ class Unexplained:
         deviation = self.properties.std(0)
         return self.properties.mean(0), np.where(deviation > 1e-6, deviation, 1.0).astype(np.float32)
 
-    def take(self, rows: Sequence[int] | npt.NDArray[np.bool_]) -> Unexplained:
-        """Some of the cases."""
+    def take(self, rows: Sequence[int] | npt.NDArray[np.bool_]) -> Residuals:
+        """Residuals of some of the cases."""
         chosen = np.arange(len(self.properties))[np.asarray(rows)]
         keys = tuple(self.keys[row] for row in chosen) if self.keys else ()
-        return Unexplained(self.properties[chosen], {mode: logs[chosen] for mode, logs in self.logs.items()}, keys)
+        return Residuals(self.properties[chosen], {mode: logs[chosen] for mode, logs in self.logs.items()}, keys)
 
-    def merged(self) -> Unexplained:
-        """Every case once, with the median of what its processes left unexplained.
+    def merged(self) -> Residuals:
+        """Residuals with every case once, the median of its processes.
 
-        What a model is off by on its own is shared by its processes, and is no sign of how alike models are.
+        Processes of one model share its error, which would look like correlation between models.
         """
         if not self.keys:
             return self
@@ -56,27 +56,26 @@ class Unexplained:
             rows.setdefault(key, []).append(row)
         first = [some[0] for some in rows.values()]
         logs = {mode: np.array([_middle(found[some]) for some in rows.values()]) for mode, found in self.logs.items()}
-        return Unexplained(self.properties[first], logs)
+        return Residuals(self.properties[first], logs)
 
 
 def _middle(logs: npt.NDArray[np.float64]) -> float:
-    """The median of what was measured; NaN where nothing was."""
+    """Median of the finite values; NaN if there are none."""
     known = logs[np.isfinite(logs)]
     return float(np.median(known)) if len(known) else math.nan
 
 
-def fit(cases: Unexplained) -> Discrepancy:
-    """The discrepancy that makes the cases likeliest; modes of fewer than LEAST_MODELS cases are left as they are.
+def fit(cases: Residuals) -> ResidualModel:
+    """Residual model with the hyperparameters of the largest marginal likelihood, for modes with LEAST_MODELS cases.
 
-    Hyperparameters are those of the largest marginal likelihood (Rasmussen and Williams, "Gaussian Processes for
-    Machine Learning", 2006, section 5.4).
+    Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), section 5.4.
     """
     cases = cases.merged()
     found = {mode: _likeliest(cases, logs) for mode, logs in cases.logs.items()}
     return condition(cases, {mode: process for mode, process in found.items() if process is not None})
 
 
-def _likeliest(cases: Unexplained, logs: npt.NDArray[np.float64]) -> Process | None:
+def _likeliest(cases: Residuals, logs: npt.NDArray[np.float64]) -> GaussianProcess | None:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -87,17 +86,19 @@ def _likeliest(cases: Unexplained, logs: npt.NDArray[np.float64]) -> Process | N
     start = ConstantKernel(0.05**2, (1e-6, 1.0)) * RBF(2.0, (0.3, 30.0)) + WhiteKernel(0.05**2, (1e-5, 1.0))
     x = scaled(cases.properties[known], *cases.moments)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # at a bound there is nothing to learn
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a hyperparameter at its bound is fine
         kernel = GaussianProcessRegressor(start, alpha=0.0).fit(x, logs[known]).kernel_
-    return Process(math.sqrt(kernel.k1.k1.constant_value), kernel.k1.k2.length_scale, math.sqrt(kernel.k2.noise_level))
+    return GaussianProcess(
+        math.sqrt(kernel.k1.k1.constant_value), kernel.k1.k2.length_scale, math.sqrt(kernel.k2.noise_level)
+    )
 
 
-def condition(cases: Unexplained, processes: Mapping[str, Process]) -> Discrepancy:
-    """The processes, given what was measured of the cases.
+def condition(cases: Residuals, processes: Mapping[str, GaussianProcess]) -> ResidualModel:
+    """Residual model of processes conditioned on the cases.
 
     Args:
-        cases: what was measured.
-        processes: by mode; their weights do not matter.
+        cases: residuals of measured cases.
+        processes: processes by mode, whose weights are replaced.
     """
     cases = cases.merged()
     mean, scale = cases.moments
@@ -110,4 +111,4 @@ def condition(cases: Unexplained, processes: Mapping[str, Process]) -> Discrepan
         weights = np.zeros(len(models), dtype=np.float32)
         weights[known] = np.linalg.solve(covariance, cases.logs[mode][known])
         conditioned[mode] = replace(process, weights=weights)
-    return Discrepancy(mean, scale, models, conditioned)
+    return ResidualModel(mean, scale, models, conditioned)

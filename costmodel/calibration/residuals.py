@@ -1,6 +1,6 @@
-"""Measured models -> tables of costs, and what these leave unexplained of each model.
+"""Measured models -> cost tables, and the residuals of each model.
 
-Every case is predicted for a host as fast as a probe found the one that measured it.
+Every case is predicted for the host that measured it, as calibrated by a probe.
 """
 
 from __future__ import annotations
@@ -13,42 +13,42 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.calibration import host_costs, residual_fit
-from costmodel.calibration.record import COLUMNS, Measured
-from costmodel.calibration.residual_fit import Unexplained
-from costmodel.profiles.profile import at_speed
+from costmodel.calibration.measured_model import COLUMNS, MeasuredModel
+from costmodel.calibration.residual_fit import Residuals
+from costmodel.profiles.card import at_speed
 from costmodel.timeline import gpu, queue, residual_gp
-from costmodel.timeline.residual_gp import Discrepancy
+from costmodel.timeline.residual_gp import ResidualModel
 
 Tables = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What is learnt from measured models.
+    """Results of a fit to measured models.
 
     Attributes:
-        costs: tables of costs for the profile's own host.
-        others: the residuals of the models that the costs were fitted to.
-        unexplained: the residuals of every case, also of those that nothing was fitted to.
+        costs: cost tables for the profile's host.
+        others: residual model of the cases that the costs were fitted to.
+        unexplained: residuals of every case, those held out included.
     """
 
     costs: dict[str, dict[str, float]]
-    others: Discrepancy
-    unexplained: Unexplained
+    others: ResidualModel
+    unexplained: Residuals
 
 
 def fit(
-    cases: Sequence[Measured],
-    known: Sequence[host_costs.Case],
+    cases: Sequence[MeasuredModel],
+    known: Sequence[host_costs.CalibrationCase],
     learns: npt.NDArray[np.bool_],
     on_cpu: bool = False,
 ) -> Fitted:
-    """Costs and residuals, learnt from some of the cases.
+    """Fit costs and the residual model to some of the cases.
 
     Args:
-        cases: what was measured.
-        known: the same cases with their kernels' times and their hosts' speeds.
-        learns: which of them are learnt from, (cases,).
+        cases: measured models.
+        known: the same with predicted kernel times and host speeds.
+        learns: which of them to fit to, (cases,).
         on_cpu: whether a CPU was measured.
     """
     costs = host_costs.fit_tables([one for one, learnt in zip(known, learns, strict=True) if learnt], on_cpu)
@@ -56,24 +56,26 @@ def fit(
     return Fitted(costs, residual_fit.fit(left.take(learns)), left)
 
 
-def timings_there(case: host_costs.Case, tables: Tables) -> dict[str, queue.Timing]:
-    """A measured case's predicted times in every mode on the host that measured it, without residuals."""
+def timings_on_its_host(case: host_costs.CalibrationCase, tables: Tables) -> dict[str, queue.Timing]:
+    """Predicted times of a case in every mode, on the host that measured it, without the residual model."""
     return gpu.timings(case.eager, case.compiled, tables_at(tables, case.host_speed))
 
 
 def tables_at(tables: Tables, host_speed: float) -> dict[str, Mapping[str, float]]:
-    """Tables of costs for a host of some speed."""
+    """Cost tables for a host of another speed."""
     return {name: at_speed(name, table, host_speed) for name, table in tables.items()}
 
 
-def unexplained(cases: Sequence[Measured], known: Sequence[host_costs.Case], tables: Tables) -> Unexplained:
+def unexplained(
+    cases: Sequence[MeasuredModel], known: Sequence[host_costs.CalibrationCase], tables: Tables
+) -> Residuals:
     """Logarithms of measured over predicted latency, each case predicted for the host that measured it."""
     properties, logs = [], []
     for case, one in zip(cases, known, strict=True):
-        timings = timings_there(one, tables)
+        timings = timings_on_its_host(one, tables)
         properties.append(residual_gp.properties_of(one.eager, one.compiled))
         seen = {mode: case.medians.get(f"{COLUMNS[mode]}_us", math.nan) for mode in timings}
         logs.append({mode: math.log(us / timings[mode].latency_us) for mode, us in seen.items()})
-    modes = dict.fromkeys(mode for one in logs for mode in one)  # a pass that was cut lacks one
+    modes = dict.fromkeys(mode for one in logs for mode in one)  # a pass with graph breaks lacks reduce-overhead
     columns = {mode: np.array([one.get(mode, math.nan) for one in logs]) for mode in modes}
-    return Unexplained(np.array(properties), columns, tuple(case.key for case in cases))
+    return Residuals(np.array(properties), columns, tuple(case.key for case in cases))

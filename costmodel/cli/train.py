@@ -35,7 +35,7 @@ def train(
     """Train the profile NAME from its dataset (units.parquet, or what `costmodel collect` left) and score it."""
     from costmodel.calibration.make_profile import make_profile
     from costmodel.profiles.profile import shipped_directory, user_directory
-    from costmodel.training.kernel_models import THOROUGH, Settings
+    from costmodel.training.kernel_models import THOROUGH, TrainingSettings
 
     check_form(hardware)
     place = directory or user_directory() / hardware
@@ -43,7 +43,7 @@ def train(
         raise RequestError(f"{hardware!r} ships with costmodel, read-only; choose another name, or pass --directory")
     if not (place / "units.parquet").exists():
         _export(place)
-    settings = THOROUGH if thorough else Settings()
+    settings = THOROUGH if thorough else TrainingSettings()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "A worker stopped")  # joblib replaces one whose memory has grown
         card = make_profile(place, hardware, settings, lambda line: note(line, quiet), jobs)

@@ -1,7 +1,6 @@
-"""Kernel -> named numbers: what the predictor is told of a kernel, and the roofline bound that it is measured against.
+"""Kernel -> named numbers, the predictor's features, and the roofline bound.
 
-Every group of kernels has one tuple of feature names; vectors are built by name and a mismatch raises. Sizes enter as
-binary logarithms, so that a network sees ratios.
+Each group of kernels has its own feature names. Sizes are binary logarithms, so that a network sees ratios.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ __all__ = [
     "group_of",
 ]
 OPTIONAL = frozenset({"position"})
-"""Features that a predictor may go without: an ablation decides whether they are worth having."""
+"""Features that a predictor may be trained without."""
 
 
 def group_of(kernel: Kernel) -> str:
-    """Which predictor a kernel belongs to, one of `GROUPS`.
+    """Group of a kernel, which has a model of its own; one of `GROUPS`.
 
-    `conv`, `gemm` and `attention` are library calls, `triton` fused groups, `aten` the rest.
+    `conv`, `gemm` and `attention` are library calls, `triton` fused kernels, `aten` the rest.
     """
     if kernel.backend == "triton":
         return "triton"
@@ -49,12 +48,12 @@ def group_of(kernel: Kernel) -> str:
 
 
 def featurize(kernel: Kernel, roofline: Roofline, multiprocessors: int, position: float = 0.5) -> dict[str, float]:
-    """Every feature of a kernel, by name, the names being those of its group.
+    """Features of a kernel by name, with the names of its group.
 
     Args:
-        kernel: what is described.
-        roofline: the ceilings of the device; features that compare with them are relative to it.
-        multiprocessors: of the device; how many tiles or blocks run at once.
+        kernel: the kernel.
+        roofline: ceilings of the device.
+        multiprocessors: multiprocessors of the device, which bound the tiles that run at once.
         position: relative depth in the model, from 0 to 1.
     """
     graph, anchor = kernel.graph, kernel.anchor
@@ -78,10 +77,10 @@ def featurize(kernel: Kernel, roofline: Roofline, multiprocessors: int, position
 
 
 def device_share(kernel: Kernel, us: float, roofline: Roofline, multiprocessors: int) -> float:
-    """How much of the device a kernel fills while it runs alone, 0 to 1: what is left, another kernel can use.
+    """Share of the device that a kernel fills when it runs alone, 0 to 1; a concurrent kernel can use the rest.
 
-    A product's or a convolution's tiles (between 64 x 64 and 128 x 128) over the multiprocessors; for all others, the
-    time that their traffic takes at full bandwidth over the time that they take.
+    For a matmul or convolution, its tiles (between 64 x 64 and 128 x 128) over the multiprocessors. For other kernels,
+    the time of their traffic at full bandwidth over their time.
     """
     features = featurize(kernel, roofline, multiprocessors)
     if "log_waves_64" in features and not features.get("depthwise"):
@@ -97,3 +96,4 @@ _SPECIFIC: Mapping[str, Callable[[Kernel, int], dict[str, float]]] = {
     "triton": triton_features,
 }
 GROUPS = tuple(_SPECIFIC)
+"""Groups of kernels."""

@@ -10,7 +10,7 @@ from costmodel.ir.strides import walk_of
 from costmodel.kernels.kernel import Kernel
 
 LONG_RUN = 1024
-"""Elements in a row beyond which a longer row makes no difference."""
+"""Length of a contiguous run beyond which a longer one makes no difference."""
 _ATEN_KINDS = (
     "batch_norm",
     "add",
@@ -43,7 +43,7 @@ _ATEN_KINDS = (
 
 
 def aten_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
-    """Of any other operator that runs alone."""
+    """Features of an operator that runs alone as one ATen kernel."""
     graph, op = kernel.graph, kernel.anchor
     sources = [graph.type_of(ref) for ref in op.refs()]
     largest = max([op.type, *sources], key=lambda kind: kind.numel)
@@ -70,10 +70,10 @@ def aten_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
 
 
 def _one_by_one(op: Op) -> int:
-    """Elements that PyTorch's kernel takes one after another, however much of the device is idle; 0 where it does not.
+    """Elements that PyTorch's kernel processes sequentially, even on an idle device; 0 if it does not.
 
-    A group norm gives each group to one block; a smooth upsampling gives each pixel of all images and channels to one
-    thread, unless channels lie last (aten/src/ATen/native/cuda, group_norm_kernel.cu and UpSampleBilinear2d.cu).
+    A group norm runs each group in one block. A smooth upsampling runs each pixel of all images and channels in one
+    thread, unless in channels_last (aten/src/ATen/native/cuda, group_norm_kernel.cu and UpSampleBilinear2d.cu).
     """
     shape = op.type.shape
     if op.base == "native_group_norm":
@@ -83,7 +83,7 @@ def _one_by_one(op: Op) -> int:
 
 
 def _order(graph: Graph, op: Op) -> dict[str, float]:
-    """How far an elementwise operator's tensors agree on the order of their elements in memory."""
+    """Agreement of an elementwise operator's tensors on the order of their elements in memory."""
     walk = walk_of(graph, op)
     return {
         "log_run": log2_of(min(walk.run, LONG_RUN)),

@@ -1,4 +1,4 @@
-"""Features of library calls: convolutions, products, attention."""
+"""Features of library calls: convolutions, matmuls, attention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from costmodel.kernels.kernel import Kernel, grouping
 
 
 def conv_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
-    """Of a convolution, whatever is fused with it."""
+    """Features of a convolution and the operators that cuDNN fuses with it."""
     graph, op = kernel.graph, kernel.anchor
     source, weight = operand(graph, op, "input", "self"), operand(graph, op, "weight")
     groups = max(1, int(number(op.arg("groups"), 1)))
@@ -57,14 +57,14 @@ def conv_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
 
 
 def _channels_last(graph: Graph, op: Op) -> bool:
-    """Whether a view that is convolved lies channels last, as a map made of tokens does: cuDNN takes it for nhwc."""
+    """Whether the convolved view is in channels_last, as a feature map reshaped from tokens is; cuDNN treats it so."""
     source = op.arg("input") or op.arg("self")
     strides = strides_of(graph, source) if isinstance(source, Ref) else None
     return strides is not None and len(strides) > 2 and strides[1] == 1
 
 
 def gemm_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
-    """Of a product of matrices, or of a matrix and a vector."""
+    """Features of a matmul, or of a matrix-vector product."""
     graph, op = kernel.graph, kernel.anchor
     left = operand(graph, op, "mat1", "batch1", "self", "input")
     right = operand(graph, op, "mat2", "batch2", "vec2", "vec")
@@ -84,7 +84,7 @@ def gemm_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
 
 
 def attention_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
-    """Of scaled dot-product attention."""
+    """Features of scaled dot-product attention."""
     graph, op = kernel.graph, kernel.anchor
     query, key = operand(graph, op, "query"), operand(graph, op, "key")
     heads = math.prod(query.shape[:-2])

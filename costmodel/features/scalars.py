@@ -1,4 +1,4 @@
-"""Numbers that features of several groups are made of."""
+"""Scalars that features of several groups are computed from."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from costmodel.ir import Graph, Op, Ref, TensorType
 
 
 def log2_of(value: float) -> float:
-    """Binary logarithm of one more, so that nothing is 0."""
+    """Binary logarithm of value + 1, so that 0 gives 0."""
     return math.log2(value + 1.0)
 
 
 def operand(graph: Graph, op: Op, *names: str) -> TensorType:
-    """The type of the first of some arguments that is a tensor; that of the result if none is."""
+    """Type of the first of the named arguments that is a tensor, else of the result."""
     for name in names:
         ref = op.arg(name)
         if isinstance(ref, Ref):
@@ -23,35 +23,35 @@ def operand(graph: Graph, op: Op, *names: str) -> TensorType:
 
 
 def number(value: object, default: float = 0.0) -> float:
-    """An argument as a number, the first of several; the default where it is none."""
+    """An argument as a number, the first of a tuple; the default for anything else."""
     if isinstance(value, tuple):
         value = value[0] if value else default
     return float(value) if isinstance(value, (int, float)) else default
 
 
 def largest(value: object) -> float:
-    """The largest of an argument's numbers; 0 where it has none."""
+    """Largest number of an argument; 0 without any."""
     return max((number(item) for item in value), default=0.0) if isinstance(value, tuple) else number(value)
 
 
 def odd(size: int) -> float:
-    """How far rows of so many elements keep a kernel from loads of several at once: 0 for multiples of 8, 3 if odd."""
+    """Misalignment of rows for vectorised loads: 0 for lengths that are multiples of 8, to 3 for odd ones."""
     return float(size % 8 != 0) + float(size % 4 != 0) + float(size % 2 != 0)
 
 
 def side(sizes: Sequence[int]) -> float:
-    """The side of a square kernel of the same area."""
+    """Side of a square kernel of the same area."""
     length: float = math.prod(sizes) ** (1 / len(sizes))
     return length
 
 
 def elongation(sizes: Sequence[int]) -> float:
-    """How much wider a kernel is than high, as a binary logarithm: 0 for a square, below 0 for a tall one."""
+    """Binary logarithm of width over height: 0 for a square, below 0 for a tall kernel."""
     return math.log2(sizes[-1] / sizes[0])
 
 
 def tiling(rows: int, columns: int, inner: int, batch: int, multiprocessors: int) -> dict[str, float]:
-    """A product's dimensions and how its tiles of 128 x 128 and 64 x 64 fill the device."""
+    """Dimensions of a matmul, and the waves of its 64 x 64 and 128 x 128 tiles on the device."""
     named = {"log_m": log2_of(rows), "log_n": log2_of(columns), "log_k": log2_of(inner), "log_products": log2_of(batch)}
     for tile in (64, 128):
         waves = batch * math.ceil(rows / tile) * math.ceil(columns / tile) / multiprocessors
@@ -64,6 +64,6 @@ def tiling(rows: int, columns: int, inner: int, batch: int, multiprocessors: int
 
 
 def window(op: Op) -> int:
-    """Elements of a pooling's window; 0 for what has none."""
+    """Elements of a pooling window; 0 for operators without one."""
     size = op.arg("kernel_size")
     return math.prod(item for item in size if isinstance(item, int)) if isinstance(size, tuple) else 0

@@ -1,4 +1,4 @@
-"""Features of the kernels that a compiler makes of several operators."""
+"""Features of kernels that a compiler fuses from several operators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from costmodel.kernels.traffic import needed_elements
 
 
 def triton_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
-    """Of a fused group."""
+    """Features of a fused kernel."""
     graph = kernel.graph
     made = {op.name: op for op in graph.ops}
     computing = [op for op in graph.ops if operators.lookup(op).role is not Role.VIEW]

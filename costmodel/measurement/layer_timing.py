@@ -26,7 +26,7 @@ from costmodel.measurement.validation_report import LayerResult
 from costmodel.planning.plan import Region
 from costmodel.prediction.layers import group_units
 from costmodel.report.types import Report
-from costmodel.timeline.issue_trace import compiled_program
+from costmodel.timeline.issue_trace import compiled_trace
 
 MARK = "costmodel operator "
 """Prefix of an operator's number in a profile."""
@@ -66,7 +66,7 @@ def measure_layers(
         on_cpu: whether the device is a CPU.
     """
     graph = capture(module, inputs, partial=True)
-    kernels = compiled_program(graph, on_cpu).kernels
+    kernels = compiled_trace(graph, on_cpu).kernels
     units = group_units(graph, kernels)
     called = calls_of(graph)
     us = match(called, *profiled(module, inputs))

@@ -12,7 +12,7 @@ from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError
 from costmodel.ir import Graph, Op, operators
 from costmodel.memory.alternatives import alternatives
-from costmodel.memory.capacity import device_bytes, shortage
+from costmodel.memory.capacity import shortage
 from costmodel.memory.checkpoint_regions import choose_modules
 from costmodel.memory.peaks import OPTIMIZERS, Peak, inference_peak, training_peak
 from costmodel.memory.recompute import recompute
@@ -27,7 +27,7 @@ from costmodel.memory.workspace import (
 )
 from costmodel.profiles.profile import Profile, load_profile, resolve_default
 from costmodel.report.types import Unsupported
-from costmodel.timeline.issue_trace import eager_program, layout_of, main_input
+from costmodel.timeline.issue_trace import eager_trace, layout_of, main_input
 
 if TYPE_CHECKING:
     from torch import nn
@@ -119,7 +119,7 @@ def analyze_on(
 def _too_large(figures: Mapping[str, Inference | Training | None], profile: Profile) -> tuple[str, ...]:
     """Warnings about passes whose peak exceeds the device's memory."""
     peaks = {name: found.peak_bytes for name, found in figures.items() if found is not None}
-    faults = {name: shortage(peak, device_bytes(profile)) for name, peak in peaks.items()}
+    faults = {name: shortage(peak, profile.device.memory_bytes) for name, peak in peaks.items()}
     return tuple(f"{name} {fault}" for name, fault in faults.items() if fault)
 
 
@@ -174,7 +174,7 @@ def operator_times(graph: Graph, profile: Profile) -> Mapping[str, float]:
     Raises:
         ProfileError: the profile's predictor is damaged or of another version.
     """
-    program = eager_program(graph)
+    program = eager_trace(graph)
     estimates = profile.predictor.predict(program.kernels, program.positions)
     return {kernel.ops[0]: estimate.us for kernel, estimate in zip(program.kernels, estimates, strict=True)}
 

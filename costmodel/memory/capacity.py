@@ -1,29 +1,10 @@
-"""Memory of a profile's device, and the warning for a request that needs more."""
+"""Requests that need more memory than a device has."""
 
 from __future__ import annotations
 
-from costmodel.errors import ProfileError
 from costmodel.ir import Graph
 from costmodel.memory.peaks import inference_peak
 from costmodel.memory.storages import allocated
-from costmodel.profiles.profile import Profile
-
-MEMORY_BYTES = {"NVIDIA H200": 143_771 << 20}
-"""Device name -> memory as `nvidia-smi` reports it, for profiles without a recorded `memory_bytes`."""
-
-
-def device_bytes(profile: Profile) -> int | None:
-    """Memory of a profile's device, bytes; None if it is unknown.
-
-    Raises:
-        ProfileError: the profile summary has an impossible number.
-    """
-    recorded = profile.environment.get("memory_bytes")
-    if recorded is None:
-        return MEMORY_BYTES.get(str(profile.environment.get("device")))
-    if not str(recorded).isdecimal() or len(str(recorded)) > 18:
-        raise ProfileError(f"{profile.path / 'card.json'}: impossible memory_bytes; train the profile again")
-    return int(str(recorded))
 
 
 def eager_bytes(graph: Graph) -> int:

@@ -14,7 +14,7 @@ from costmodel.capture.inputs import Inputs, inputs_fault, module_fault
 from costmodel.capture.trace import capture
 from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
-from costmodel.memory.capacity import device_bytes, shortage
+from costmodel.memory.capacity import shortage
 from costmodel.planning.oracle import STRATEGIES
 from costmodel.planning.plan import Plan
 from costmodel.planning.planner import Objective, bound_ms, make_plan
@@ -73,7 +73,7 @@ def plan(
     modes = {mode: found.latency_ms for mode, found in report.modes.items()}
     wanted = Objective(calls, fork, branch_rewrites, memory_limit)
     made = make_plan(exact.graph, profile, modes, torch.__version__, strategy, wanted)
-    too_large = shortage(made.memory_bytes, device_bytes(profile))
+    too_large = shortage(made.memory_bytes, profile.device.memory_bytes)
     return replace(made, warnings=(too_large,)) if too_large else made
 
 

@@ -1,4 +1,4 @@
-"""Why a prediction is what it is: what bounds a mode, what is cut or falls back, what recompiles, why layers lose."""
+"""Reasons behind a prediction: bounds of the modes, graph breaks, fallbacks, recompilations, layers that lose."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from costmodel.prediction.recompilation import recompilations
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.profile import Profile
 from costmodel.report.types import ModePrediction, Reason, Report
-from costmodel.timeline.issue_trace import Program, compiled_program, eager_program, origin_of
+from costmodel.timeline.issue_trace import IssueTrace, issue_traces, origin_of
 
 if TYPE_CHECKING:
     from costmodel.capture.frontends import Fragment
 
 LOSING = 0.97
-"""A layer whose speedup is below this loses; what is closer to 1 is within the noise of a measurement."""
+"""Speedup below which a layer loses; closer to 1 is within the noise of a measurement."""
 LARGE_PART = 0.2
-"""A cause is named if it accounts for so large a part of what a layer loses."""
+"""Share of a layer's loss from which a cause is named."""
 NEAR = 1.5
-"""A kernel within this factor of a bound is called bound by it."""
+"""Factor over a bound within which a kernel is called bound by it."""
 
 
 def explain(
@@ -37,17 +37,17 @@ def explain(
     shapes: Sequence[Sequence[int]] = (),
     fragments: Sequence[Fragment] = (),
 ) -> tuple[Reason, ...]:
-    """The reasons behind a report, most general first.
+    """Reasons behind a report, most general first.
 
     Args:
-        graph: what was predicted.
-        profile: with which.
-        report: with what result.
-        shapes: of its main input that the model will meet after the first.
-        fragments: what torch.compile compiles by itself, where Dynamo has said so.
+        graph: predicted graph.
+        profile: profile that it was predicted with.
+        report: the prediction.
+        shapes: further shapes of the main input.
+        fragments: subgraphs that graph breaks leave, as found by Dynamo.
     """
-    eager, compiled = eager_program(graph, profile.on_cpu), compiled_program(graph, profile.on_cpu)
-    before, after = (profile.predictor.predict(program.kernels, program.positions) for program in (eager, compiled))
+    eager, compiled = issue_traces(graph, profile.device)
+    before, after = (profile.predictor.predict(trace.kernels, trace.positions) for trace in (eager, compiled))
     return (
         *_bounds(report.modes, profile.on_cpu),
         *_breaks(graph),
@@ -64,13 +64,11 @@ def _bounds(modes: Mapping[str, ModePrediction], on_cpu: bool) -> list[Reason]:
     for name, mode in modes.items():
         host, device = mode.host_ms, mode.device_ms
         larger = "host" if host > device else "device"
-        why = (
-            f"{larger}-bound: the host needs {host:.2f} ms to issue its kernels, the device {device:.2f} ms to run them"
-        )
+        why = f"{larger}-bound: the host needs {host:.2f} ms to launch kernels, the device {device:.2f} ms to run them"
         if name == "reduce-overhead":
             why = f"device-bound: one CUDA graph, {device:.2f} ms of kernels and {host:.2f} ms around them"
         if on_cpu:
-            why = f"a sum: {device:.2f} ms in kernels, {host:.2f} ms between them; a CPU runs what it issues"
+            why = f"a sum: {device:.2f} ms in kernels, {host:.2f} ms between them, as a CPU runs its kernels itself"
         reasons.append(Reason("mode", name, why))
     return reasons
 
@@ -78,10 +76,10 @@ def _bounds(modes: Mapping[str, ModePrediction], on_cpu: bool) -> list[Reason]:
 def _breaks(graph: Graph) -> list[Reason]:
     reasons = []
     for item in graph.breaks:
-        rest = f"; what follows is not predicted: {', '.join(item.missed)}" if item.missed else ""
+        rest = f"; the rest is not predicted: {', '.join(item.missed)}" if item.missed else ""
         why = {
-            "size": "the size of its result depends on data: a graph break, and a recompilation for each size",
-            "stop": "Python goes by the values of a tensor: a graph break",
+            "size": "the size of its result is data-dependent: a graph break, and a recompilation for each size",
+            "stop": "data-dependent control flow: a graph break",
             "cut": f"a graph break: {item.op}",
         }[item.kind]
         op = "Dynamo" if item.kind == "cut" else item.op
@@ -90,16 +88,16 @@ def _breaks(graph: Graph) -> list[Reason]:
 
 
 def _fragments(fragments: Sequence[Fragment]) -> list[Reason]:
-    """The pieces that graph breaks leave; a pass in one piece is no reason for anything."""
+    """Subgraphs that graph breaks leave; none for a pass without breaks."""
     found = enumerate(fragments, 1) if len(fragments) > 1 else ()
     return [
-        Reason("fragment", f"{index} of {len(fragments)} ({item.source})", f"{item.calls} calls compiled by themselves")
+        Reason("subgraph", f"{index} of {len(fragments)} ({item.source})", f"{item.calls} calls, compiled separately")
         for index, item in found
     ]
 
 
-def _fallbacks(compiled: Program, estimates: Sequence[Estimate]) -> list[Reason]:
-    """Library calls that Inductor makes not for speed, but because it generates no code for the operator."""
+def _fallbacks(compiled: IssueTrace, estimates: Sequence[Estimate]) -> list[Reason]:
+    """Library calls of operators that Inductor generates no code for."""
     found: dict[str, list[float]] = {}
     for kernel, estimate in zip(compiled.kernels, estimates, strict=True):
         if group_of(kernel) == "aten" and operators.lookup(kernel.anchor).role is not Role.VIEW:
@@ -112,9 +110,9 @@ def _fallbacks(compiled: Program, estimates: Sequence[Estimate]) -> list[Reason]
 
 def _in_place(graph: Graph) -> list[Reason]:
     written = (op for op in graph.ops if op.inplace and operators.lookup(op).role is not Role.VIEW)
-    counts = Counter(op.base for op in written if op.base != "as_strided_scatter")  # where an operator before it wrote
+    counts = Counter(op.base for op in written if op.base != "as_strided_scatter")  # made for another in-place operator
     names = ", ".join(f"{name} ({count})" for name, count in counts.most_common(4))
-    why = "written in place; made functional when compiled, which costs nothing unless a view of it is read later"
+    why = "in-place; functionalized when compiled, which costs nothing unless a view of the tensor is read later"
     return [Reason("mutation", names, why)] if counts else []
 
 
@@ -125,26 +123,23 @@ def _recompilations(report: Report, shapes: Sequence[Sequence[int]]) -> list[Rea
     with_graphs = "reduce-overhead" in report.modes
     if shapes:
         return [_variants([report.input_shape, *map(tuple, shapes)], compiled.compile_s, with_graphs)]
-    why = (
-        f"one more compilation of about {compiled.compile_s:.0f} s for the second size that is seen, with that size "
-        "dynamic; none after it"
-    )
-    why += ". In reduce-overhead each size is a CUDA graph of its own" if with_graphs else ""
+    why = f"one recompilation, about {compiled.compile_s:.0f} s, for the second size, which becomes dynamic; none later"
+    why += ". reduce-overhead captures one CUDA graph for each size" if with_graphs else ""
     return [Reason("recompilation", "another batch size", why)]
 
 
 def _variants(shapes: Sequence[tuple[int, ...]], compile_s: float, with_graphs: bool) -> Reason:
     found = recompilations(shapes)
     made = ", ".join("x".join("?" if size is None else str(size) for size in variant) for variant in found.variants)
-    late = f"; {len(found.eager)} of them run eagerly, as no more variants are made" if found.eager else ""
+    late = f"; {len(found.eager)} shapes run eagerly, beyond the limit of variants" if found.eager else ""
     why = f"{len(found.variants)} variants, about {len(found.variants) * compile_s:.0f} s to compile: {made}{late}"
-    why += f". In reduce-overhead {len(set(shapes))} CUDA graphs" if with_graphs else ""
+    why += f". reduce-overhead captures {len(set(shapes))} CUDA graphs" if with_graphs else ""
     return Reason("recompilation", f"{len(set(shapes))} input shapes", why)
 
 
 @dataclass(frozen=True, slots=True)
 class _Loss:
-    """A layer that compiling slows down: its kernels with their predicted times, microseconds."""
+    """A layer that is slower compiled: its eager and compiled kernels with their estimates."""
 
     unit: Unit
     before: Sequence[tuple[Kernel, Estimate]]
@@ -157,8 +152,8 @@ class _Loss:
 
 def _losses(
     graph: Graph,
-    eager: Program,
-    compiled: Program,
+    eager: IssueTrace,
+    compiled: IssueTrace,
     eager_us: Sequence[Estimate],
     compiled_us: Sequence[Estimate],
     profile: Profile,
@@ -179,9 +174,9 @@ def _losses(
 
 
 def _causes(loss: _Loss, profile: Profile) -> list[str]:
-    """Why a layer loses, in the cost model's own terms: what takes longer than before, and what bounds its kernels.
+    """Causes of a layer's loss: kernels that take longer than in eager mode, and bounds of its kernels.
 
-    What copies, library calls and other kernels take longer adds up to the loss, so one of them is always named.
+    The additional times of copies, library calls and other kernels add up to the loss, so one of them is always named.
     """
     predictor = profile.predictor
     after, before = _by_part(loss.after), _by_part(loss.before)
@@ -191,7 +186,7 @@ def _causes(loss: _Loss, profile: Profile) -> list[str]:
         causes.append("no fusion")
     floor = NEAR * predictor.roofline.floor_us
     if all(estimate.us <= floor for _, estimate in loss.after):
-        causes.append("small grid (every kernel takes about as long as an empty one)")
+        causes.append("latency-bound small kernels (each takes about as long as an empty one)")
     traffic = sum(traffic_bytes(kernel.graph) for kernel, _ in loss.after) / predictor.roofline.bytes_per_us
     if loss.us <= NEAR * traffic:
         causes.append("memory-bound")
@@ -199,15 +194,15 @@ def _causes(loss: _Loss, profile: Profile) -> list[str]:
 
 
 _PARTS = {
-    "copies": "layout conversion ({:.1f} us more of copies)",
-    "conv": "the library's convolution is {:.1f} us slower in the layout that Inductor chooses",
-    "gemm": "the library's product is {:.1f} us slower as Inductor calls it",
-    "other": "the kernels that Inductor makes take {:.1f} us longer than those that they replace",
+    "copies": "layout conversions (copies take {:.1f} us more)",
+    "conv": "the library's convolution is {:.1f} us slower in Inductor's layout",
+    "gemm": "the library's matmul is {:.1f} us slower as Inductor calls it",
+    "other": "Inductor's kernels take {:.1f} us longer than the kernels that they replace",
 }
 
 
 def _by_part(kernels: Sequence[tuple[Kernel, Estimate]]) -> dict[str, float]:
-    """Microseconds of a layer's kernels by what they are."""
+    """Microseconds of a layer's kernels by part, the keys of `_PARTS`."""
     found = dict.fromkeys(_PARTS, 0.0)
     for kernel, estimate in kernels:
         part = "copies" if kernel.kind == COPY else group_of(kernel)

@@ -1,8 +1,8 @@
-"""Kernels of a compiled model -> units: an anchor operator with the pointwise operators that are fused into it.
+"""Kernels of a compiled model -> units: an anchor operator with the pointwise operators fused into it.
 
-A unit is what the per-layer table shows: its time in eager is that of its operators, its time compiled that of the
-kernels that compute them. Every kernel and every operator that computes belongs to exactly one unit, so that the
-units' times add up to the model's.
+A layer of the report is a unit. Its eager time is that of its operators, its compiled time that of the kernels that
+compute them. Every kernel and every operator that computes belongs to exactly one unit, so the times of units add up to
+the model's.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from costmodel.ir import Graph, Op, operators
 from costmodel.ir.op_table import Role
 from costmodel.kernels.kernel import Kernel
-from costmodel.timeline.issue_trace import compiled_program, origin_of
+from costmodel.timeline.issue_trace import compiled_trace, origin_of
 
 _NAMED_LIKE_CONCAT = "batch_norm"
-"""Pointwise, but what users call the layer: of a concatenation and a batch norm the later one names the unit."""
+"""Pointwise kind with the rank of a concatenation, as users name a layer after the later one of the two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """An anchor with what is fused into it.
+    """An anchor operator with the operators fused into it.
 
     Attributes:
-        name: the anchor's module, as `named_modules()` gives it, or its kind where it lies in none.
-        kind: the anchor's kind: `conv2d`, `linear`, `layer_norm`, ...
-        ops: the operators in order, views left out.
+        name: module of the anchor, as in `named_modules()`; its kind for an anchor outside of modules.
+        kind: kind of the anchor: `conv2d`, `linear`, `layer_norm`, ...
+        ops: operators in order, without views.
         position: relative depth in the model, from 0 to 1.
         kernels: indices of the compiled kernels that compute it.
     """
@@ -43,20 +43,20 @@ class Unit:
 
 
 def find_units(graph: Graph) -> tuple[Unit, ...]:
-    """The units of a captured graph, in execution order."""
-    return group_units(graph, compiled_program(graph).kernels)
+    """Units of a captured graph, in execution order."""
+    return group_units(graph, compiled_trace(graph).kernels)
 
 
 def group_units(graph: Graph, kernels: Sequence[Kernel]) -> tuple[Unit, ...]:
     """Units from the kernels of a compiled model, in execution order.
 
-    A library call leads a unit, and so does a fused kernel that reduces, pools or concatenates; other fused kernels
-    join what they follow: bias, batch norm, activation, residual addition. What only copies or prepares belongs to the
-    kernel that it is made for.
+    A library call leads a unit, and so does a fused kernel that reduces, pools or concatenates. Other fused kernels
+    (bias, batch norm, activation, residual addition) join the unit that they follow. A kernel that only copies or
+    prepares an operand joins the unit of the kernel that uses it.
 
     Args:
         graph: the captured graph.
-        kernels: `compiled_program(graph).kernels`.
+        kernels: `compiled_trace(graph).kernels`.
     """
     if not kernels:
         return ()
@@ -67,7 +67,7 @@ def group_units(graph: Graph, kernels: Sequence[Kernel]) -> tuple[Unit, ...]:
         kernels_of.setdefault(first, []).append(index)
     ops_of: dict[int, list[Op]] = {}
     current = next((leader[index] for index in sites.home.values()), 0)
-    for op in sites.computing:  # one that the compiler folds away stays with the one before it
+    for op in sites.computing:  # an operator that is folded away stays with the one before it
         current = leader[sites.home[op.name]] if op.name in sites.home else current
         ops_of.setdefault(current, []).append(op)
     order = {op.name: index for index, op in enumerate(graph.ops)}
@@ -76,15 +76,16 @@ def group_units(graph: Graph, kernels: Sequence[Kernel]) -> tuple[Unit, ...]:
 
 
 class _Sites:
-    """Where the operators of a graph are computed.
+    """Kernels in which the operators of a graph are computed.
 
     Attributes:
-        kernels: as given.
-        computing: the operators that are no views, in order.
-        home: operator -> the kernel that it counts to: its library call, else the one that makes its result. For a
-            concatenation whose parts are written in place by several that is the one that first reads it whole.
-        origins: for each kernel the operators that it computes, or computes a part of.
-        own: for each kernel the operators whose home it is.
+        kernels: compiled kernels.
+        computing: operators that are no views, in order.
+        home: operator -> index of the kernel that its time counts to: its library call, else the kernel that writes its
+            result. For a concatenation whose parts several kernels write in place, the first kernel that reads it
+            whole.
+        origins: operators that each kernel computes, in full or in part.
+        own: operators whose home each kernel is.
     """
 
     def __init__(self, graph: Graph, kernels: Sequence[Kernel]) -> None:
@@ -117,7 +118,7 @@ class _Sites:
         return {op.name: (part | joined | whole | library)[op.name] for op in self.computing if op.name in part}
 
     def _first_readers(self) -> dict[str, int]:
-        """Concatenation -> the first kernel that computes something of it."""
+        """Concatenation -> index of the first kernel that reads it."""
         found: dict[str, int] = {}
         for index, origins in enumerate(self.origins):
             sources = _sources(origins, self.by_name)
@@ -127,7 +128,7 @@ class _Sites:
         return found
 
     def leads(self, index: int) -> bool:
-        """Whether a kernel leads a unit whatever it follows."""
+        """Whether a kernel leads a unit of its own."""
         kernel = self.kernels[index]
         return kernel.backend != "triton" or any(
             operators.lookup(op).role is Role.CONCAT
@@ -136,13 +137,13 @@ class _Sites:
         )
 
     def follows(self, index: int) -> set[int]:
-        """Homes of what a kernel reads, or computes anew."""
+        """Homes of the operators that a kernel reads or recomputes."""
         names = self.origins[index] | _sources(self.origins[index], self.by_name)
         return {self.home[name] for name in names if name in self.home} - {index}
 
 
 def _sources(origins: set[str], by_name: Mapping[str, Op]) -> set[str]:
-    """Operators outside a group that it reads, through views."""
+    """Operators outside a group that the group reads, directly or through views."""
     found: set[str] = set()
     pending = list(origins)
     while pending:
@@ -157,7 +158,7 @@ def _sources(origins: set[str], by_name: Mapping[str, Op]) -> set[str]:
 
 
 def _leaders(sites: _Sites) -> list[int]:
-    """For each kernel the one that leads its unit."""
+    """Index of the kernel that leads each kernel's unit."""
     leader: dict[int, int] = {}
     for index, own in enumerate(sites.own):
         if not own:

@@ -1,8 +1,8 @@
-"""What torch.compile compiles again when the shape of its input changes, without compiling anything.
+"""Recompilations that torch.compile makes when the shape of its input changes, without compiling anything.
 
-Dynamo makes a variant for the first shape it sees. A shape that no variant fits makes another, in which every dimension
-that has changed since the first shape is dynamic; a size of 0 or 1 stays a constant, and a dynamic dimension fits sizes
-from 2 (torch.compile's "automatic dynamic shapes" and "0/1 specialization"). After eight variants it runs eagerly.
+Dynamo compiles a variant for the first shape. A shape that fits no variant makes another one, in which every dimension
+that has changed so far is dynamic. A size of 0 or 1 stays constant, and a dynamic dimension fits sizes from 2
+("automatic dynamic shapes" and "0/1 specialization"). After eight variants new shapes run eagerly.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from dataclasses import dataclass
 MOST_VARIANTS = 8
 """`torch._dynamo.config.recompile_limit`."""
 SPECIALIZED = 1
-"""Sizes up to this one are constants in every variant."""
+"""Largest size that is constant in every variant."""
 
 Shape = tuple[int, ...]
 Variant = tuple[int | None, ...]
-"""A size for every dimension; None where it is dynamic."""
+"""Size of each dimension; None for a dynamic one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recompilations:
-    """What a sequence of input shapes leads to.
+    """Outcome of a sequence of input shapes.
 
     Attributes:
-        variants: that are compiled, in order; the first is no recompilation.
-        eager: shapes that no variant fits any more, as there are too many; they run eagerly.
+        variants: compiled variants, in order; those after the first are recompilations.
+        eager: shapes that run eagerly because the limit of variants is reached.
     """
 
     variants: tuple[Variant, ...]
@@ -34,11 +34,11 @@ class Recompilations:
 
 
 def recompilations(shapes: Sequence[Shape], most: int = MOST_VARIANTS) -> Recompilations:
-    """What is compiled for input shapes that come in this order, all of one number of dimensions.
+    """Variants compiled for input shapes in order, all with the same number of dimensions.
 
     Args:
-        shapes: of the one input that changes.
-        most: variants, at most.
+        shapes: shapes of the input that changes.
+        most: largest number of variants.
     """
     variants: list[Variant] = []
     eager: list[Shape] = []

@@ -9,17 +9,18 @@ import numpy as np
 from costmodel.predictor.network import OUTLYING, Array, Rows, Steps
 
 ALIKE = 5
-"""So many measured kernels tell the workspace of one that was not, or its time on the host."""
+"""Number of nearest measured kernels whose median workspace is predicted."""
 STEP = OUTLYING / np.iinfo(np.int16).max
-"""The measured kernels' scaled features are kept as whole multiples of this, in 16 bits: half the room, and a fiftieth
-of the distance below which two kernels are equal."""
+"""Resolution of the measured kernels' scaled features, which are stored as 16-bit multiples of it.
+
+It is a fiftieth of the distance below which two kernels are equal, and halves the file."""
 STEP32 = np.float32(STEP)
 EXACT = 1e-2
-"""Scaled vectors closer than this are of the same kernel."""
+"""Distance of scaled vectors below which two kernels are equal."""
 WEIGHED = 8
-"""So many of the nearest measured kernels correct the networks."""
+"""Number of nearest measured kernels whose residuals correct a prediction."""
 PRIOR_WEIGHT = 0.3
-"""Weight of "no correction", against 1 for a measured kernel at distance 0."""
+"""Weight of a residual of 0, against 1 for a measured kernel at distance 0."""
 
 
 def in_steps(x: Array) -> Steps:
@@ -28,22 +29,22 @@ def in_steps(x: Array) -> Steps:
 
 
 def places_of(memory: Steps) -> Array:
-    """Where measured kernels lie along one direction of scaled features, (rows,)."""
+    """Projections of measured kernels on one direction of scaled features, (rows,)."""
     parts = portions(np.arange(len(memory)), memory.shape[1])
     return np.concatenate([memory[rows].astype(np.float32) @ _direction(memory.shape[1]) for rows in parts]) * STEP32
 
 
 def _direction(features: int) -> Array:
-    """A vector of length 1 that is no feature's own, (features,)."""
+    """Vector of length 1 that is parallel to no feature's axis, (features,)."""
     direction = np.cos(np.arange(features, dtype=np.float32))
     return np.asarray(direction / np.linalg.norm(direction), dtype=np.float32)
 
 
 def recall(x: Array, memory: Steps, places: Array, values: Sequence[Array]) -> tuple[list[Array], Array]:
-    """The means of values of the measured kernels equal to each row of x, and the distance to the nearest of them.
+    """Means of values over the measured kernels equal to each row of x, and the distance to the nearest of them.
 
-    NaN for all where none is equal. Along any one direction two vectors are no further apart than they are, so those
-    that are equal are sought among the few that a projection puts close by; the other distances need not be computed.
+    NaN where no measured kernel is equal. Projections of two vectors are no further apart than the vectors, so only
+    kernels with nearby projections are compared.
     """
     asked = x @ _direction(x.shape[1])
     order = np.argsort(places)
@@ -70,13 +71,13 @@ def distances(x: Array, memory: Array) -> Array:
 
 
 def portions(rows: Rows, numbers: int) -> Iterator[Rows]:
-    """Rows in order, so few at a time that so many numbers for each of them are AT_ONCE at most."""
+    """Consecutive parts of the rows, with at most AT_ONCE values each if a row takes `numbers` of them."""
     count = max(1, AT_ONCE // numbers)
     return (rows[start : start + count] for start in range(0, len(rows), count))
 
 
 def usual(distance: Array, value: Array) -> Array:
-    """The median value of the ALIKE nearest, or that of an equal one; (rows,)."""
+    """Value of an equal measured kernel, else the median of the ALIKE nearest; (rows,)."""
     rows, count = np.arange(len(distance)), min(ALIKE, distance.shape[1])
     nearest, first = np.argpartition(distance, count - 1, axis=1)[:, :count], distance.argmin(axis=1)
     equal = distance[rows, first] < EXACT
@@ -84,7 +85,7 @@ def usual(distance: Array, value: Array) -> Array:
 
 
 def weigh(distance: Array, residual: Array, reach: float) -> tuple[Array, Array]:
-    """Weighted mean residual of the nearest measured kernels, shrunk to 0 with distance; and the nearest distance.
+    """Weighted mean residual of the nearest measured kernels, and the distance to the nearest.
 
     Nadaraya-Watson regression with a Gaussian kernel of width `reach` and one pseudo-observation of residual 0.
     """
@@ -97,4 +98,4 @@ def weigh(distance: Array, residual: Array, reach: float) -> tuple[Array, Array]
 
 
 AT_ONCE = 1 << 21
-"""Numbers that are computed at once, as distances of kernels: some tens of megabytes with what is made of them."""
+"""Distances that are computed at once: some tens of megabytes with their intermediate results."""

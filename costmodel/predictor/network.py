@@ -11,18 +11,18 @@ Array = npt.NDArray[np.float32]
 Steps = npt.NDArray[np.int16]
 Rows = npt.NDArray[np.intp]
 OUTLYING = 6.0
-"""Standard deviations beyond which a feature is not told apart."""
+"""Standard deviations to which scaled features are clipped."""
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class NeuralNetwork:
     """A multilayer perceptron with rectified linear units: weights[i] is (inputs, outputs), biases[i] (outputs,)."""
 
     weights: tuple[Array, ...]
     biases: tuple[Array, ...]
 
     def forward(self, x: Array) -> Array:
-        """Outputs (rows,) for scaled features (rows, features); what scikit-learn's MLPRegressor.predict computes."""
+        """Outputs, (rows,), for scaled features, (rows, features), as scikit-learn's MLPRegressor.predict has them."""
         last = len(self.weights) - 1
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = x @ weight + bias
@@ -31,9 +31,9 @@ class Network:
         return x[:, 0]
 
     def largest(self, most: float) -> float:
-        """A bound of the magnitude of all sums in it, for features of at most such a magnitude.
+        """Bound on the magnitude of every activation, for features of magnitude `most` at most.
 
-        It bounds each layer's outputs by its weights' magnitudes (interval arithmetic).
+        Each layer's outputs are bounded by the magnitudes of its weights (interval arithmetic).
         """
         bound = np.full(len(self.weights[0]), most)
         largest = most
@@ -44,5 +44,5 @@ class Network:
 
 
 def scaled(raw: Array, mean: Array, scale: Array) -> Array:
-    """Features centred and divided, and held within OUTLYING: a network must not extrapolate along a rare feature."""
+    """Features standardised and clipped to OUTLYING, so that a network does not extrapolate along a rare feature."""
     return np.asarray(np.clip((raw - mean) / scale, -OUTLYING, OUTLYING), dtype=np.float32)

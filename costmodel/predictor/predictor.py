@@ -1,8 +1,8 @@
-"""Kernel -> microseconds, by small neural networks and trees evaluated in numpy; no scikit-learn, no code in the file.
+"""Prediction of device time of kernels by small neural networks and boosted trees, evaluated with NumPy.
 
-A group of kernels (convolutions, products, ...) has an ensemble of multilayer perceptrons, and boosted trees beside it,
-that give the logarithm of time over the roofline bound. What was measured is kept beside them: a kernel equal to a
-measured one is recalled, a kernel like one is corrected by what was left unexplained of it.
+Each group of kernels (convolutions, matmuls, ...) has an ensemble of multilayer perceptrons and boosted trees for the
+logarithm of time over the roofline bound. The measured kernels are kept beside them. A kernel equal to a measured one
+is recalled; a kernel near measured ones is corrected by their residuals.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from costmodel.predictor.neighbours import EXACT
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A kernel's predicted device time with its 90 % interval, and what the host takes to issue it; microseconds."""
+    """Predicted device time of a kernel with its 90 % interval, and host time to launch it; microseconds.
+
+    `in_range` is false where the prediction is extrapolated.
+    """
 
     us: float
     low_us: float
@@ -33,17 +36,21 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Predictor:
-    """Predictors by group, and the ceilings of the device that they were trained on."""
+    """Models of the groups of kernels, and the ceilings of the device that they were trained on."""
 
     groups: Mapping[str, GroupModel]
     roofline: Roofline
     multiprocessors: int
 
     def predict(self, kernels: Sequence[Kernel], positions: Sequence[float]) -> list[Estimate]:
-        """One estimate a kernel, in order; `positions` are their relative depths, from 0 to 1.
+        """Estimates of kernels, in order.
+
+        Args:
+            kernels: kernels to predict.
+            positions: relative depth of each in the model, from 0 to 1.
 
         Raises:
-            ProfileError: it was trained on other features than this version computes.
+            ProfileError: the predictor was trained on other features than this version computes.
         """
         estimates: list[Estimate | None] = [None] * len(kernels)
         by_group: dict[str, list[int]] = {}
@@ -56,7 +63,7 @@ class Predictor:
         return [estimate for estimate in estimates if estimate is not None]
 
     def workspace_bytes(self, kernels: Sequence[Kernel]) -> list[int]:
-        """What each kernel is predicted to allocate beside its results, bytes; 0 where the profile does not know."""
+        """Bytes that each kernel allocates beside its results; 0 for groups without measured workspaces."""
         keys = [kernel.key for kernel in kernels]
         distinct = dict(zip(keys, kernels, strict=True))
         found = dict.fromkeys(keys, 0)

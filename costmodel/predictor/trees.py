@@ -1,4 +1,4 @@
-"""Gradient-boosted regression trees as plain arrays, evaluated in numpy: grown by scikit-learn, used without it."""
+"""Gradient-boosted regression trees as plain arrays: grown by scikit-learn, evaluated with NumPy."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from costmodel.errors import ProfileError
 Array = npt.NDArray[np.float32]
 Values = npt.NDArray[Any]
 LEAF = -1
-"""The feature that a leaf looks at."""
+"""Feature index of a leaf."""
 AT_ONCE = 1 << 20
-"""So many pairs of a row and a tree go down at once: some tens of megabytes."""
+"""Pairs of a row and a tree that are evaluated at once: some tens of megabytes."""
 DEEPEST = 1024
-"""Nodes between a root and a leaf, at most; trees that were grown have less than a tenth."""
+"""Largest depth of a tree in a file; grown trees have less than a tenth of it."""
 MOST_TREES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """Trees whose leaves are summed, all nodes in one list: each, then what is on its left, then what is on its right.
+    """Trees whose leaf values are summed, all nodes in one list in preorder.
 
     Attributes:
-        feature: that a node looks at, LEAF at a leaf, (nodes,).
-        number: what that has at most on the left; at a leaf, what it adds, (nodes,).
-        right: how far behind a node its right child lies, its left one being the next; 0 at a leaf, (nodes,).
-        roots: places of the trees' first nodes, (trees,).
+        feature: feature that a node compares, LEAF for a leaf, (nodes,).
+        number: threshold up to which a row goes left; value of a leaf, (nodes,).
+        right: offset from a node to its right child, 0 for a leaf; the left child is the next node, (nodes,).
+        roots: index of each tree's root, (trees,).
     """
 
     feature: npt.NDArray[np.int8]
@@ -39,10 +39,10 @@ class Trees:
     roots: npt.NDArray[np.int32]
 
     def forward(self, x: Array) -> Array:
-        """Sums of leaves, (rows,), for scaled features (rows, features).
+        """Sums of leaf values, (rows,), for scaled features, (rows, features).
 
         Raises:
-            ProfileError: a tree is deeper than any that was grown.
+            ProfileError: a tree is deeper than DEEPEST.
         """
         count = max(1, AT_ONCE // len(self.roots))
         parts = [self._forward(x[start : start + count]) for start in range(0, len(x), count)]
@@ -63,10 +63,10 @@ class Trees:
         raise ProfileError(f"a tree of the predictor is deeper than {DEEPEST} nodes; train the profile again")
 
     def verify(self, width: int) -> Trees:
-        """These trees, if every node leads to a leaf and looks at one of so many features.
+        """These trees, after checking that every node leads to a leaf and compares one of `width` features.
 
         Raises:
-            ProfileError: they do not.
+            ProfileError: a node does not.
         """
         count = len(self.feature)
         alike = len(self.number) == len(self.right) == count
@@ -82,34 +82,33 @@ class Trees:
 
 
 def joined(low: Trees, high: Trees, feature: int, number: float) -> Trees:
-    """As many trees as either has: each asks first whether a feature is at most a number, and goes on with that side.
+    """Trees that compare one feature at their roots and go on with a tree of either side.
 
     Args:
-        low: what tells of rows whose feature is at most the number; its trees one after another, as `of_regressors`
-            has them.
-        high: what tells of the others; as many trees.
-        feature: that is asked for.
-        number: likewise.
+        low: trees for rows whose feature is at most the number, one after another, as `of_regressors` lists them.
+        high: trees for rows whose feature is larger; as many.
+        feature: feature that the roots compare.
+        number: threshold of the roots.
     """
     behind = 1 + np.diff(low.roots, append=len(low.feature))
     sizes = behind + np.diff(high.roots, append=len(high.feature))
 
-    def woven(asked: Iterable[float], left: Values, right: Values) -> Values:
+    def interleaved(asked: Iterable[float], left: Values, right: Values) -> Values:
         sides = np.split(left, low.roots[1:]), np.split(right, high.roots[1:])
         return np.concatenate([part for first, *both in zip(asked, *sides, strict=True) for part in ([first], *both)])
 
     return Trees(
-        feature=woven([feature] * len(behind), low.feature, high.feature).astype(np.int8),
-        number=woven([number] * len(behind), low.number, high.number).astype(np.float32),
-        right=woven(behind, low.right, high.right).astype(np.int16),
+        feature=interleaved([feature] * len(behind), low.feature, high.feature).astype(np.int8),
+        number=interleaved([number] * len(behind), low.number, high.number).astype(np.float32),
+        right=interleaved(behind, low.right, high.right).astype(np.int16),
         roots=(np.cumsum(sizes) - sizes).astype(np.int32),
     )
 
 
 def of_regressors(regressors: Sequence[Any]) -> Trees:
-    """The mean of scikit-learn's HistGradientBoostingRegressors, which were fitted to finite features.
+    """Mean of scikit-learn's HistGradientBoostingRegressors, fitted to finite features, as plain trees.
 
-    It has no public way to a fitted model's nodes; a test holds this equal to what it predicts.
+    scikit-learn has no public access to a fitted model's nodes; a test compares the result with its predictions.
     """
     grown = [tree[0].nodes for one in regressors for tree in one._predictors]
     nodes = np.concatenate(grown)

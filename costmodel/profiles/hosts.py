@@ -1,8 +1,8 @@
-"""Hosts: how fast the CPU that issues kernels is, against the one that a profile's host costs were measured on.
+"""Calibrated hosts: speeds of CPUs that launch kernels, relative to the host of a profile.
 
-Of two machines with the same GPU one may take a fifth longer to issue the same kernels, and whatever the host bounds
-(most models at batch 1) is slower by as much. A probe of a few seconds tells: a pass of a small network
-(`reference_pass`), told in launches. All host costs are taken to be in proportion to it.
+Of two machines with the same GPU, one may take a fifth longer to launch the same kernels; host-bound models, most at
+batch 1, are slower by as much. A host probe of a few seconds, a timed pass of a small reference network
+(`costmodel.measurement.reference_network`), measures the speed. All host costs are in proportion to it.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ from costmodel.records import Format
 
 SCHEMA = 1
 SLOWEST, FASTEST = 0.05, 20.0
+"""Least and largest speed of a host relative to a profile's."""
 NAME = r"[A-Za-z][A-Za-z0-9._-]{0,63}"
-"""What a host can be called."""
+"""Pattern of a host's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host by name, and its speed: 0.8 takes a quarter longer than the profile's own."""
+    """A host and its speed: one of 0.8 takes 1/0.8 times as long as the profile's host."""
 
     name: str
     speed: float = 1.0
 
 
 class ProbedHost(msgspec.Struct, frozen=True):
-    """A host in the file: how long the probe takes on it."""
+    """A calibrated host in the file: duration of the probe, microseconds."""
 
     probe_us: Annotated[float, Meta(gt=0)]
 
 
 class HostsFile(msgspec.Struct, frozen=True):
-    """The file of a user's hosts, by name."""
+    """File of a user's calibrated hosts, by name."""
 
     schema: int
     hosts: dict[Annotated[str, Meta(pattern=rf"^{NAME}\Z")], ProbedHost]
@@ -54,53 +55,53 @@ HOSTS = Format(HostsFile, "a file of hosts", ProfileError, "remove it and collec
 
 
 def resolve_host(wanted: str | None, profile: Profile) -> Host:
-    """The host that a prediction is for.
+    """Host that a prediction is for.
 
     Args:
-        wanted: a host's name, a speed such as `0.8`, or None for the profile's own: the middle one of the machines that
-            it was measured on.
-        profile: whose host costs are to be scaled.
+        wanted: name of a calibrated host, a speed such as `0.8`, or None for the profile's host: the median of the
+            machines that it was measured on.
+        profile: profile whose host costs are scaled.
 
     Raises:
-        RequestError: there is no such host, no host has such a speed, or the profile is a CPU's.
-        ProfileError: the file of hosts is damaged, or the profile does not tell how fast its own was.
+        RequestError: there is no such host, the speed is impossible, or the profile is a CPU's.
+        ProfileError: the file of hosts is damaged, or the profile has no host probe.
     """
     if wanted is None:
-        return Host(_own_name(profile))
+        return Host(_profile_host(profile))
     if profile.on_cpu:
-        raise RequestError(f"{profile.name} is a CPU, and its own host; leave --host out")
+        raise RequestError(f"{profile.name} is a CPU, which has no separate host; leave --host out")
     if re.fullmatch(r"[+-]?[\d.]+(e[+-]?\d+)?", wanted):
         return Host(wanted, _possible(wanted))
     known = list_hosts()
     if wanted not in known:
         raise RequestError(
             f"no host is called {wanted!r}; there are: {', '.join(known) or 'none'}; "
-            "`costmodel collect host` on that machine adds it, or give its speed, such as 0.8"
+            "`costmodel collect host` on that machine calibrates it, or give its speed, such as 0.8"
         )
     return Host(wanted, speed_of(known[wanted], profile))
 
 
 def speed_of(probe_us: float, profile: Profile) -> float:
-    """The speed of a host whose probe takes so many microseconds.
+    """Speed of a host by the duration of its probe, microseconds, relative to the profile's host.
 
     Raises:
-        ProfileError: the profile does not tell how long the probe took on its own host.
+        ProfileError: the profile has no host probe, or the speed is impossible.
     """
-    own = profile.facts.host.probe_us
+    own = profile.summary.host.probe_us
     if own is None:
-        raise ProfileError(f"{profile.path / 'card.json'}: its host's speed is not told; train the profile again")
+        raise ProfileError(f"{profile.path / 'card.json'}: it has no host probe; train the profile again")
     speed = own / probe_us
     if not SLOWEST <= speed <= FASTEST:
         raise ProfileError(
-            f"{hosts_file()}: a launch of {probe_us:g} us is no host's; remove it and collect the host again"
+            f"{hosts_file()}: impossible host probe of {probe_us:g} us; remove the file and collect it again"
         )
     return speed
 
 
-def _own_name(profile: Profile) -> str:
-    machines = profile.facts.host.machines_us
+def _profile_host(profile: Profile) -> str:
+    machines = profile.summary.host.machines_us
     if len(machines) > 1:
-        return f"the middle one of {len(machines)} machines"
+        return f"the median of {len(machines)} machines"
     taken_on = profile.environment
     known = {"host_cpu", "cores"} <= taken_on.keys()
     return f"{taken_on['host_cpu']}, {taken_on['cores']} cores" if known else ""
@@ -112,20 +113,20 @@ def _possible(text: str) -> float:
     except ValueError:
         speed = math.nan
     if not SLOWEST <= speed <= FASTEST:
-        raise RequestError(f"impossible host speed {text}; 1 is the profile's own host, 0.8 one that is slower")
+        raise RequestError(f"impossible host speed {text}; 1 is the profile's host, 0.8 a slower one")
     return speed
 
 
 def hosts_file() -> Path:
-    """Where a user's hosts are kept."""
+    """File of the user's calibrated hosts."""
     return user_directory().parent / "hosts.json"
 
 
 def list_hosts() -> dict[str, float]:
-    """Probe times of the known hosts by name, microseconds.
+    """Durations of the probe by name of the calibrated hosts, microseconds.
 
     Raises:
-        ProfileError: their file is damaged or of another version.
+        ProfileError: the file is damaged or of another version.
     """
     path = hosts_file()
     if not os.path.lexists(path):
@@ -134,11 +135,11 @@ def list_hosts() -> dict[str, float]:
 
 
 def save_host(name: str, probe_us: float) -> Path:
-    """Adds a host to the file, or replaces it there; the file appears whole or not at all.
+    """Add a calibrated host to the file, or replace it, and return the file's path.
 
     Raises:
-        RequestError: the name is none, or the file cannot be written.
-        ProfileError: the file that there is is damaged.
+        RequestError: the name is not allowed, or the file cannot be written.
+        ProfileError: the existing file is damaged.
     """
     if not re.fullmatch(NAME, name):
         raise RequestError(f"impossible name {name!r} for a host; use letters, digits, '-', '_', '.', a letter first")

@@ -1,4 +1,4 @@
-"""A predictor as one safetensors file: arrays and what names them, nothing that is executed when it is read."""
+"""A predictor as one safetensors file, from which nothing is executed."""
 
 from __future__ import annotations
 
@@ -13,30 +13,27 @@ from msgspec import Meta
 
 from costmodel.errors import ProfileError
 from costmodel.features import Roofline
-from costmodel.predictor.group_model import TREES_SHARE, GroupModel, none_measured
-from costmodel.predictor.neighbours import in_steps
-from costmodel.predictor.network import OUTLYING, Array, Network, Steps
+from costmodel.predictor.group_model import GroupModel, none_measured
+from costmodel.predictor.network import OUTLYING, Array, NeuralNetwork, Steps
 from costmodel.predictor.predictor import Predictor
 from costmodel.predictor.trees import Trees
 from costmodel.records import convert
 from costmodel.tensor_file import LARGEST, Tensors, finite_float32, read_tensors, write_tensors
 
 MEMORY = "memory"
-"""The measured kernels, in 16-bit steps; in files of earlier versions scaled features, as numbers."""
-TENSORS = ("mean", "scale", "residual", "edges", "widths")
-"""The other fields of a GroupModel that every predictor file has, all float32."""
-LATER_TENSORS = ("sizes", "limits")
-"""Those that files of earlier versions lack."""
-PER_KERNEL = ("workspace", "host_us", "known", "places")
-"""Those of groups in which it was measured: a number for each measured kernel."""
+"""Field of a GroupModel with the measured kernels, in 16-bit steps."""
+TENSORS = ("mean", "scale", "places", "residual", "edges", "widths", "sizes", "limits")
+"""Fields of a GroupModel that every group has, float32."""
+PER_KERNEL = ("workspace", "host_us", "known")
+"""Fields with a number for each measured kernel, float32; absent where it was not measured."""
 NUMBERS = ("reach", "far", "trees_share")
-"""A number for each group; the last is not in files of earlier versions."""
+"""Fields that are one number."""
 GROWN = ("trees", "host_trees")
-"""The fields that are trees, or None."""
+"""Fields that are trees, or None."""
 NUMBER, PLACES = "number", {"feature": np.int8, "right": np.int16, "roots": np.int32}
-"""Their fields."""
-WHOLE = {MEMORY: np.int16, **PLACES}
-"""Tensors that may be of whole numbers, and of which."""
+"""Fields of trees: one of floats, and integers by name with their types."""
+INTEGERS = {MEMORY: np.int16, **PLACES}
+"""Types of the tensors that hold integers."""
 POSSIBLE: Mapping[str, tuple[float, float]] = {
     "mean": (-1e6, 1e6),
     "scale": (1e-6, 1e6),
@@ -49,18 +46,19 @@ POSSIBLE: Mapping[str, tuple[float, float]] = {
     "host_us": (0.0, 1e6),
     NUMBER: (-1e6, 1e6),
 }
-"""Least and largest values of tensors, far wider than those of trained ones: within them every predicted time is finite
-and positive, as no sum or exponential of them leaves the range of 32-bit numbers."""
+"""Least and largest accepted value of a tensor, far wider than the range of trained ones.
+
+Within them no sum or exponential leaves the range of 32-bit floats, so every predicted time is finite and positive."""
 LARGEST_OUTPUT = 1e30
-"""Bound of all sums in a network, for the same reason."""
+"""Largest accepted bound on a network's activations, for the same reason."""
 Feature = Annotated[str, Meta(pattern=r"^\w{1,100}\Z")]
-"""The name of a feature."""
+"""Name of a feature."""
 Ceiling = Annotated[float, Meta(ge=1e-3, le=1e15)]
-"""Of a device: a rate a microsecond, or the least microseconds of a kernel."""
+"""Ceiling of a device: a rate per microsecond, or the shortest kernel in microseconds."""
 
 
 class DeviceHeader(msgspec.Struct, frozen=True):
-    """A device's ceilings in a file, as in `Roofline`."""
+    """Ceilings of a device, as in `Roofline`, and its number of multiprocessors."""
 
     bytes_per_us: Ceiling
     peak: dict[str, Ceiling]
@@ -69,24 +67,24 @@ class DeviceHeader(msgspec.Struct, frozen=True):
 
 
 class GroupHeader(msgspec.Struct, frozen=True):
-    """A group's features and numbers in a file, as in `GroupModel`."""
+    """Features and numbers of a group, as in `GroupModel`."""
 
     names: Annotated[tuple[Feature, ...], Meta(min_length=1, max_length=10_000)]
     networks: Annotated[int, Meta(ge=1, le=1000)]
     reach: Annotated[float, Meta(ge=1e-3, le=1e3)]
     far: Annotated[float, Meta(gt=0, le=1e6)]
-    trees_share: Annotated[float, Meta(ge=0, le=1)] = TREES_SHARE
+    trees_share: Annotated[float, Meta(ge=0, le=1)]
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What a predictor's file says about its tensors."""
+    """Metadata of a predictor file."""
 
     groups: dict[str, GroupHeader]
     device: DeviceHeader
 
 
 def save_predictor(predictor: Predictor, path: Path) -> str:
-    """Writes the predictor as one safetensors file, through a temporary name; the file's SHA-256."""
+    """Write the predictor to a safetensors file, whole or not at all, and return the file's SHA-256."""
     tensors: dict[str, Array | Steps] = {}
     about: dict[str, object] = {}
     for name, model in predictor.groups.items():
@@ -94,7 +92,7 @@ def save_predictor(predictor: Predictor, path: Path) -> str:
             key: getattr(model, key) for key in NUMBERS
         }
         tensors[f"{name}/{MEMORY}"] = model.memory
-        for key in (*TENSORS, *LATER_TENSORS):
+        for key in TENSORS:
             tensors[f"{name}/{key}"] = getattr(model, key).astype(np.float32)
         for key in PER_KERNEL:
             if len(getattr(model, key)):
@@ -117,10 +115,10 @@ def save_predictor(predictor: Predictor, path: Path) -> str:
 
 
 def load_predictor(path: Path, sha256: str | None = None) -> Predictor:
-    """Reads a predictor file; nothing in it is executed.
+    """Read a predictor file.
 
     Raises:
-        ProfileError: the file is missing, damaged, of another hash, schema or shape, or holds a number that is none.
+        ProfileError: the file is missing or damaged, or has another hash, schema or shape, or a number out of range.
     """
     return read_tensors(path, "predictor", _parse, sha256)
 
@@ -130,9 +128,10 @@ def _parse(about: Mapping[str, Any], loaded: Tensors) -> Predictor:
     tensors: dict[str, Any] = {}
     for key, tensor in loaded.items():
         field = key.rpartition("/")[2]
-        whole = WHOLE.get(field)
-        within = POSSIBLE.get(field, (-LARGEST, LARGEST))
-        tensors[key] = tensor if whole is not None and tensor.dtype == whole else finite_float32(key, tensor, *within)
+        if field in INTEGERS and tensor.dtype == INTEGERS[field]:
+            tensors[key] = tensor
+        else:
+            tensors[key] = finite_float32(key, tensor, *POSSIBLE.get(field, (-LARGEST, LARGEST)))
     device = header.device
     roofline = Roofline(device.bytes_per_us, device.peak, device.floor_us)
     groups = {name: _parse_group(name, group, tensors) for name, group in header.groups.items()}
@@ -142,23 +141,23 @@ def _parse(about: Mapping[str, Any], loaded: Tensors) -> Predictor:
 def _parse_group(name: str, header: GroupHeader, tensors: Mapping[str, Any]) -> GroupModel:
     names = header.names
     networks = tuple(_parse_network(f"{name}/{number}", tensors) for number in range(header.networks))
-    memory = tensors[f"{name}/{MEMORY}"]
     model = GroupModel(
         names=names,
         networks=networks,
-        memory=memory if memory.dtype == np.int16 else in_steps(memory),
+        memory=tensors[f"{name}/{MEMORY}"],
         **{key: getattr(header, key) for key in NUMBERS},
         trees=_parse_trees(f"{name}/trees", tensors, len(names)),
         host_trees=_parse_trees(f"{name}/host_trees", tensors, len(names)),
         **{key: tensors.get(f"{name}/{key}", none_measured()) for key in PER_KERNEL},
         **{key: tensors[f"{name}/{key}"] for key in TENSORS},
-        **{key: tensors[f"{name}/{key}"] for key in LATER_TENSORS if f"{name}/{key}" in tensors},
     )
     width = len(names)
     rows = len(model.residual)
     shapes_fit = (
         model.mean.shape == model.scale.shape == (width,)
         and model.memory.shape == (rows, width)
+        and model.memory.dtype == INTEGERS[MEMORY]
+        and model.places.shape == (rows,)
         and model.residual.ndim == model.edges.ndim == model.widths.ndim == 1
         and len(model.widths) == len(model.edges) + 1
         and model.sizes.ndim == 1
@@ -169,7 +168,7 @@ def _parse_group(name: str, header: GroupHeader, tensors: Mapping[str, Any]) -> 
     if not shapes_fit or rows == 0:
         raise ProfileError(f"the tensors of group {name} do not fit together")
     if not max(network.largest(OUTLYING) for network in networks) <= LARGEST_OUTPUT:
-        raise ProfileError(f"the networks of group {name} say more than any number of 32 bits")
+        raise ProfileError(f"the networks of group {name} exceed the range of 32-bit floats")
     return model
 
 
@@ -178,11 +177,11 @@ def _parse_trees(prefix: str, tensors: Mapping[str, Any], width: int) -> Trees |
         return None
     places = {key: tensors[f"{prefix}/{key}"] for key in PLACES}
     if any(tensor.dtype != PLACES[key] for key, tensor in places.items()):
-        raise ProfileError(f"the nodes of {prefix} are not where whole numbers say")
+        raise ProfileError(f"the nodes of {prefix} are not listed by integers of the right types")
     return Trees(number=tensors[f"{prefix}/{NUMBER}"], **places).verify(width)
 
 
-def _parse_network(prefix: str, tensors: Mapping[str, Array]) -> Network:
+def _parse_network(prefix: str, tensors: Mapping[str, Array]) -> NeuralNetwork:
     weights: list[Array] = []
     biases: list[Array] = []
     while f"{prefix}/{len(weights)}/weight" in tensors:
@@ -193,4 +192,4 @@ def _parse_network(prefix: str, tensors: Mapping[str, Array]) -> Network:
     biases_fit = all(bias.shape == weight.shape[1:] for weight, bias in zip(weights, biases, strict=True))
     if not weights or not widths_fit or not biases_fit:
         raise ProfileError(f"the layers of network {prefix} do not fit together")
-    return Network(tuple(weights), tuple(biases))
+    return NeuralNetwork(tuple(weights), tuple(biases))

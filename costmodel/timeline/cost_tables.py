@@ -1,4 +1,4 @@
-"""Names and priors of the costs that turn kernel times into latencies."""
+"""Cost tables that turn kernel times into latencies: their names, and priors of their costs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from costmodel.timeline.cpu import KERNEL_KINDS, SERIAL_MODES
 
 LAUNCH_COSTS = ("launch",)
-"""What a launch takes the device in a model beyond its kernel alone."""
+"""Device time of a launch inside a model, beyond its kernel measured alone."""
 WALL_COSTS = ("gap",)
-"""What the device idles between two kernels of a stream."""
+"""Idle time of the device between two kernels of a stream."""
 PRIORS: Mapping[str, Mapping[str, float]] = {
     "eager_host": {
         "dispatch": 0.5,
         "kinds": 0.005,
         "calls": 0.03,
         "convolution": -4.0,
-        "product": -4.0,
+        "matmul": -4.0,
         "view": 2.5,
         "view_again": -2.4,
         "idle": 2.5,
@@ -26,7 +26,7 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
     },
     "default_host": {
         "dispatch": 0.85,
-        "product": 18.0,
+        "matmul": 18.0,
         "triton": 7.0,
         "distinct": 2.0,
         "output": 3.0,
@@ -53,14 +53,16 @@ PRIORS: Mapping[str, Mapping[str, float]] = {
         "start": 60.0,
     },
 }
-"""From isolated calls and published profiles of torch.compile's overheads; microseconds a count, but factors for kinds
-of kernels on a CPU. There a loop alone is called through a wrapper of its own, which a model has once."""
+"""Priors from isolated calls and published profiles of torch.compile's overheads, microseconds a count.
+
+Kinds of kernels on a CPU have factors instead. The cost of a loop is negative: measured alone, a loop is called through
+a wrapper of its own, which a model has only once."""
 LAUNCHES: Mapping[str, float] = dict.fromkeys(LAUNCH_COSTS, 0.25)
-"""Prior of what a launch takes inside a model beyond its kernel alone, microseconds."""
+"""Priors of LAUNCH_COSTS, microseconds."""
 WALL: Mapping[str, float] = dict.fromkeys(WALL_COSTS, 1.0)
-"""The same of a stream, for want of measurements."""
+"""Values of WALL_COSTS where nothing was measured, microseconds."""
 CPU_COSTS: Mapping[str, tuple[str, ...]] = {name: tuple(PRIORS[name]) for name in (*SERIAL_MODES.values(), "compile")}
-"""The tables of costs that a CPU's profile must have, and what each must tell."""
+"""Cost tables that a CPU's profile must have, with their costs."""
 COSTS: Mapping[str, tuple[str, ...]] = {
     "eager_device": LAUNCH_COSTS,
     "eager_wall": WALL_COSTS,
@@ -68,4 +70,4 @@ COSTS: Mapping[str, tuple[str, ...]] = {
     "default_wall": WALL_COSTS,
     **{name: tuple(PRIORS[name]) for name in ("eager_host", "default_host", "graph_host", "compile")},
 }
-"""The same for a GPU's."""
+"""Cost tables that a GPU's profile must have, with their costs."""

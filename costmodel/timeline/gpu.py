@@ -1,9 +1,8 @@
 """Host and device times of kernels -> wall time of one synchronised call, in each mode.
 
-The host issues calls one after another; the device starts a kernel once it is issued and the one before it has ended.
-Wall time is the end of the last kernel. In graph mode one launch replays all.
-On a CPU the host is the device: it runs what it issues before it goes on, and wall time is a sum
-(`costmodel.timeline.cpu`).
+The host launches kernels one after another. The device starts a kernel once it is launched and the one before it has
+ended. Latency is the end of the last kernel, so it is about max(host, device). A CUDA graph replays all kernels with
+one launch. On a CPU latency is a sum (`costmodel.timeline.cpu`).
 """
 
 from __future__ import annotations
@@ -11,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from costmodel.timeline.cpu import BETWEEN, SERIAL_MODES, kernel_counts
-from costmodel.timeline.host_counts import _call_counts, eager_counts, graph_counts, total
+from costmodel.timeline.host_counts import call_counts, eager_counts, graph_counts, total
 from costmodel.timeline.queue import Costs, Queue, Timing
-from costmodel.timeline.timed_program import TimedProgram
+from costmodel.timeline.timed_trace import TimedTrace
 
 
-def device_times(timed: TimedProgram, costs: Costs) -> list[float]:
-    """Device time of each kernel inside its model: alone, plus what its launches take there; microseconds."""
+def device_times(timed: TimedTrace, costs: Costs) -> list[float]:
+    """Device time of each kernel inside its model: its isolated time plus a cost for each launch; microseconds."""
     more = costs["launch"]
-    return [us + more * kernel.launches for us, kernel in zip(timed.device_us, timed.program.kernels, strict=True)]
+    return [us + more * kernel.launches for us, kernel in zip(timed.device_us, timed.trace.kernels, strict=True)]
 
 
-def eager_queue(timed: TimedProgram, tables: Mapping[str, Costs]) -> Queue:
-    """Eager execution: the host's whole time spread over the calls in proportion to what each takes alone."""
+def eager_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
+    """Queue of eager execution: total host time spread over the calls in proportion to their isolated host times."""
     costs = tables["eager_host"]
     host = total(eager_counts(timed), costs)
     spread = (host - costs["start"]) / max(1e-9, sum(timed.host_us))
@@ -31,54 +30,54 @@ def eager_queue(timed: TimedProgram, tables: Mapping[str, Costs]) -> Queue:
     return Queue(costs["start"], calls, device_times(timed, tables["eager_device"]))
 
 
-def default_queue(timed: TimedProgram, tables: Mapping[str, Costs]) -> Queue:
-    """torch.compile's default mode: guards and arguments first, then a launch a kernel.
+def default_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
+    """Queue of torch.compile's default mode: guards and arguments first, then a launch for each kernel.
 
-    A pass that was cut enters its graphs one after another: all but the first entry are spread over the calls, and so
-    is what fused kernels that are not alike take more than as many that are.
+    Graph breaks leave several subgraphs, each with an entry of its own. The entries after the first and the cost of
+    distinct fused kernels are spread over the calls.
     """
-    program, costs = timed.program, tables["default_host"]
-    beside = (program.fragments - 1) * costs["start"] + timed.distinct_fused * costs["distinct"]
-    each = beside / max(1, len(program.kernels))
-    calls = [total(_call_counts(*call), costs) + each for call in zip(program.kernels, timed.host_us, strict=True)]
-    prologue = program.parameters * costs["parameter"] + program.checked_modules * costs["module"] + costs["start"]
+    trace, costs = timed.trace, tables["default_host"]
+    beside = (trace.subgraphs - 1) * costs["start"] + timed.distinct_fused * costs["distinct"]
+    each = beside / max(1, len(trace.kernels))
+    calls = [total(call_counts(*call), costs) + each for call in zip(trace.kernels, timed.host_us, strict=True)]
+    prologue = trace.parameters * costs["parameter"] + trace.checked_modules * costs["module"] + costs["start"]
     return Queue(prologue, calls, device_times(timed, tables["default_device"]))
 
 
-def timings(eager: TimedProgram, compiled: TimedProgram, tables: Mapping[str, Costs]) -> dict[str, Timing]:
-    """A call in every mode there is, from what is issued eager and compiled.
+def timings(eager: TimedTrace, compiled: TimedTrace, tables: Mapping[str, Costs]) -> dict[str, Timing]:
+    """Times of a call in every mode.
 
-    On a CPU, whose tables of costs are those of `SERIAL_MODES`, there are no CUDA graphs; nor is a pass that was cut
-    one of them. Microseconds.
+    On a CPU, recognised by the cost tables of `SERIAL_MODES`, there is no reduce-overhead mode, nor for a pass with
+    graph breaks, which cannot be one CUDA graph.
     """
     if all(table in tables for table in SERIAL_MODES.values()):
         issued = {"eager": eager, "default": compiled}
         return {mode: serial_timing(issued[mode], table, tables) for mode, table in SERIAL_MODES.items()}
     found = {"eager": eager_timing(eager, tables), "default": default_timing(compiled, tables)}
-    if compiled.program.fragments == 1:
+    if compiled.trace.subgraphs == 1:
         found["reduce-overhead"] = graph_timing(compiled, tables)
     return found
 
 
-def serial_timing(timed: TimedProgram, name: str, tables: Mapping[str, Costs]) -> Timing:
-    """A call on a CPU: kernels one after another, at the factors of a table, and what is between them."""
-    device = total(kernel_counts(timed.program, timed.device_us), tables[name])
-    between = max(0.0, total(BETWEEN[name](timed.program), tables[name]))
+def serial_timing(timed: TimedTrace, name: str, tables: Mapping[str, Costs]) -> Timing:
+    """A call on a CPU: kernel times by the factors of a table, plus the time between kernels."""
+    device = total(kernel_counts(timed.trace, timed.device_us), tables[name])
+    between = max(0.0, total(BETWEEN[name](timed.trace), tables[name]))
     return Timing(device + between, between, device)
 
 
-def eager_timing(timed: TimedProgram, tables: Mapping[str, Costs]) -> Timing:
+def eager_timing(timed: TimedTrace, tables: Mapping[str, Costs]) -> Timing:
     """A synchronised eager call."""
     return eager_queue(timed, tables).timing(tables["eager_wall"])
 
 
-def default_timing(timed: TimedProgram, tables: Mapping[str, Costs]) -> Timing:
+def default_timing(timed: TimedTrace, tables: Mapping[str, Costs]) -> Timing:
     """A synchronised call of the model compiled in default mode."""
     return default_queue(timed, tables).timing(tables["default_wall"])
 
 
-def graph_timing(timed: TimedProgram, tables: Mapping[str, Costs]) -> Timing:
+def graph_timing(timed: TimedTrace, tables: Mapping[str, Costs]) -> Timing:
     """torch.compile's reduce-overhead mode: the compiled kernels as one CUDA graph."""
     device = sum(device_times(timed, tables["default_device"]))
-    host = total(graph_counts(timed.program), tables["graph_host"])
+    host = total(graph_counts(timed.trace), tables["graph_host"])
     return Timing(device + host, host, device)

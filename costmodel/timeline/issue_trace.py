@@ -1,4 +1,4 @@
-"""What the host issues in one forward pass: kernel calls in order, and what else costs Python its time."""
+"""Issue trace of one forward pass: kernel calls in order, and the other work that takes host time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from costmodel.device import Device
+from costmodel.inductor.compilation import MULTIPROCESSORS
 from costmodel.inductor.pipeline import compiled_kernels
 from costmodel.ir import HALF_PRECISION, Calls, Graph, Op, Ref, TensorType
 from costmodel.ir import operators as operators_module
@@ -16,19 +18,19 @@ from costmodel.kernels.kernel import Kernel, grouping
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """One way of running a model.
+class IssueTrace:
+    """Work that the host issues in one forward pass.
 
     Attributes:
-        kernels: calls in issue order.
-        positions: where in the model each lies, from 0 to 1.
-        views: operators that launch nothing.
-        calls: what Python calls beside operators that compute; nothing where a compiler has flattened it.
-        parameters: tensors that a compiled call checks and passes (parameters and buffers).
-        checked_modules: modules that a compiled call checks one by one; 0 where nothing is compiled.
-        footprint: bytes that every pass comes back to: parameters, inputs, and the memory that results take turns in.
-        fragments: into how many graphs the pass was cut, each of which is entered by itself.
-        views_again: how often a view leads to a further kernel: isolated, each kernel makes all that lead to it.
+        kernels: kernel calls in issue order.
+        positions: relative depth of each kernel in the model, from 0 to 1.
+        views: number of operators that launch nothing.
+        calls: Python calls beside operators that compute; none in compiled code.
+        parameters: number of tensors that a compiled call checks and passes (parameters and buffers).
+        checked_modules: number of modules with guards of their own; 0 in eager execution.
+        footprint: bytes that every pass touches again: parameters, inputs, and the memory that results reuse.
+        subgraphs: number of graphs that graph breaks leave, each entered by itself.
+        views_again: number of further kernels that views lead to; each isolated kernel makes all views that lead to it.
     """
 
     kernels: tuple[Kernel, ...]
@@ -38,35 +40,40 @@ class Program:
     parameters: int
     footprint: int
     checked_modules: int = 0
-    fragments: int = 1
+    subgraphs: int = 1
     views_again: int = 0
 
 
-def eager_program(graph: Graph, on_cpu: bool = False) -> Program:
-    """Operator after operator, as written."""
+def issue_traces(graph: Graph, device: Device) -> tuple[IssueTrace, IssueTrace]:
+    """Eager and compiled issue trace of a graph on a device."""
+    return eager_trace(graph, device.is_cpu), compiled_trace(graph, device.is_cpu, device.multiprocessors)
+
+
+def eager_trace(graph: Graph, on_cpu: bool = False) -> IssueTrace:
+    """Issue trace of eager execution."""
     issued = as_issued(graph, on_cpu)
-    program = _program(graph, kernels_of(issued), count_views(graph), graph.calls)
-    made = sum(count_views(kernel.graph) for kernel in program.kernels)
-    return replace(program, views_again=max(0, made - count_views(issued)))
+    trace = _trace(graph, kernels_of(issued), count_views(graph), graph.calls)
+    made = sum(count_views(kernel.graph) for kernel in trace.kernels)
+    return replace(trace, views_again=max(0, made - count_views(issued)))
 
 
-def compiled_program(graph: Graph, on_cpu: bool = False) -> Program:
-    """As `torch.compile` runs it."""
-    whole = _program(graph, compiled_kernels(graph, on_cpu), 0, Calls(), graph.checked_modules)
-    return replace(whole, fragments=fragments_of(graph))
+def compiled_trace(graph: Graph, on_cpu: bool = False, multiprocessors: int = MULTIPROCESSORS) -> IssueTrace:
+    """Issue trace under `torch.compile`."""
+    whole = _trace(graph, compiled_kernels(graph, on_cpu, multiprocessors), 0, Calls(), graph.checked_modules)
+    return replace(whole, subgraphs=subgraph_count(graph))
 
 
-def _program(graph: Graph, kernels: tuple[Kernel, ...], views: int, calls: Calls, checked_modules: int = 0) -> Program:
+def _trace(graph: Graph, kernels: tuple[Kernel, ...], views: int, calls: Calls, checked_modules: int = 0) -> IssueTrace:
     params = [value for value in graph.values if value.role == "param"]
     places, footprint = positions(graph, kernels), footprint_of(graph)
-    return Program(kernels, places, views, calls, len(params), footprint, checked_modules)
+    return IssueTrace(kernels, places, views, calls, len(params), footprint, checked_modules)
 
 
-def fragments_of(graph: Graph) -> int:
-    """Into how many graphs torch.compile is taken to cut a pass; 1 for a whole one.
+def subgraph_count(graph: Graph) -> int:
+    """Estimated number of subgraphs that graph breaks leave; 1 without breaks.
 
-    It goes on in a new graph after every cut, in the module whose call was cut and in all that it was called from: none
-    of them can be part of another's graph. A sequence of modules calls them in a loop, which is not compiled.
+    After a break Dynamo resumes in a new graph, in the module with the break and in each of its callers, none of which
+    can be inlined. `nn.Sequential` calls its modules in a loop, where no graph is resumed.
     """
     cuts = [item for item in graph.breaks if item.kind == "cut"]
     paths = [item.module.split(".") if item.module else [item.source] for item in cuts]
@@ -76,16 +83,16 @@ def fragments_of(graph: Graph) -> int:
 
 
 def footprint_of(graph: Graph) -> int:
-    """Bytes that every pass comes back to: parameters, inputs, and twice the largest result of what is no view.
+    """Bytes that every pass touches again: parameters, inputs, and twice the largest result that is no view.
 
-    An allocator gives freed memory out again, so that results take turns in what the largest operator reads and writes.
+    The allocator reuses freed memory, so results share about what the largest operator reads and writes.
     """
     largest = max((op.type.nbytes for op in graph.ops if operators_module.lookup(op).role is not Role.VIEW), default=0)
     return sum(value.type.nbytes for value in graph.values) + 2 * largest
 
 
 def positions(graph: Graph, kernels: tuple[Kernel, ...]) -> tuple[float, ...]:
-    """Each kernel's relative depth: where its first operator, or that one's origin, stands in the graph; 0 to 1."""
+    """Relative depth of each kernel, 0 to 1, by its first captured operator's place in the graph."""
     order = {op.name: index for index, op in enumerate(graph.ops)}
     span = max(1, len(graph.ops) - 1)
     found: list[float] = []
@@ -96,15 +103,14 @@ def positions(graph: Graph, kernels: tuple[Kernel, ...]) -> tuple[float, ...]:
 
 
 def origin_of(name: str) -> str:
-    """The operator that one made by a rewrite came from: `12` of `12.3`."""
+    """Name of the captured operator that a rewritten one came from: `12` for `12.3`."""
     return name.partition(".")[0]
 
 
 def dispatch_class(kernel: Kernel) -> str:
-    """Which kind of call it is to the host, from coarse to fine: `linear.16`, `cat.32.4`, `triton`, ...
+    """Class of a call by its host time: `linear.16`, `cat.32.4`, `triton`, ...
 
-    Of a convolution it is also its size, `conv.nchw.spatial.32.c5.m9`: by that cuDNN chooses what it launches, one
-    kernel or several.
+    A convolution's includes its size, `conv.nchw.spatial.32.c5.m9`, by which cuDNN chooses one kernel or several.
     """
     if kernel.backend == "triton":
         return "triton"
@@ -121,7 +127,7 @@ def dispatch_class(kernel: Kernel) -> str:
 
 
 MANY_PARTS = 8
-"""Concatenations of more parts are not told apart."""
+"""Number of parts of a concatenation from which all are of one class."""
 
 
 def _width(op: Op) -> str:
@@ -145,7 +151,7 @@ def _shape_class(graph: Graph, op: Op) -> str:
 
 
 def _size_class(graph: Graph, op: Op) -> str:
-    """Powers of two of the channels that a group reads, powers of four of the products."""
+    """Input channels of a group in powers of two, multiplications in powers of four."""
     weight = _weight_shape(graph, op)
     products = op.type.numel * math.prod(weight[1:])
     return f"c{weight[1].bit_length() - 1}.m{(products.bit_length() - 1) // 2}"
@@ -157,25 +163,25 @@ def _weight_shape(graph: Graph, op: Op) -> tuple[int, ...]:
 
 
 def compile_counts(kernels: Iterable[Kernel]) -> dict[str, float]:
-    """What compile time is a sum of: operators to trace and lower, distinct fused kernels to generate."""
+    """Counts of compile time: operators to trace and lower, distinct fused kernels to generate."""
     kernels = tuple(kernels)
     operators = sum(len(kernel.graph.ops) for kernel in kernels)
     return {"operator": operators, "distinct_kernel": distinct_fused(kernels), "start": 1.0}
 
 
 def distinct_fused(kernels: Iterable[Kernel]) -> int:
-    """How many fused kernels there are that are not alike: each is generated, loaded and called by code of its own."""
+    """Number of distinct fused kernels, each generated, loaded and called by code of its own."""
     return len({str(kernel.graph) for kernel in kernels if kernel.backend == "triton"})
 
 
 def main_input(graph: Graph) -> TensorType:
-    """What reports call the input: the first of floating point, as images are; token ids may come before."""
+    """Type of the input that reports show: the first of floating point, as token ids may precede images."""
     kinds = [value.type for value in graph.inputs] or [graph.ops[0].type]
     return next((kind for kind in kinds if "float" in kind.dtype), kinds[0])
 
 
 def layout_of(graph: Graph) -> str:
-    """`nhwc` if the inputs, or the weights of convolutions, lie channels last; else `nchw`."""
+    """`nhwc` if the inputs or the convolutions are in channels_last, else `nchw`."""
     convolutions = [
         op for op in graph.ops if operators_module.lookup(op).role is Role.EXTERN and len(op.type.shape) == 4
     ]

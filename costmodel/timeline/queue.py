@@ -10,27 +10,27 @@ Costs = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One mode of one model, microseconds: wall time, host time to issue, device time."""
+    """Times of a call in one mode, microseconds: wall time, host time to launch, device time."""
 
     latency_us: float
     host_us: float
     device_us: float
 
     def times(self, factor: float) -> Timing:
-        """All of it so many times as long."""
+        """The times multiplied by a factor."""
         return Timing(self.latency_us * factor, self.host_us * factor, self.device_us * factor)
 
 
 def queue_us(
     host_us: Sequence[float], device_us: Sequence[float], prologue_us: float = 0.0, gap_us: float = 0.0
 ) -> tuple[float, float]:
-    """When the host has issued all and when the device has finished, if the host starts at 0; microseconds.
+    """Times at which the host has launched everything and the device has finished, from the host's start; microseconds.
 
     Args:
-        host_us: time to issue each call, in order.
+        host_us: host time of each call, in order.
         device_us: device time of each call; 0 for one that launches nothing.
         prologue_us: host time before the first call.
-        gap_us: what the device idles between two kernels of a stream, beyond what a graph's replay does.
+        gap_us: idle time of the device between two kernels of a stream, beyond that of a graph's replay.
     """
     issued = finished = prologue_us
     for host, device in zip(host_us, device_us, strict=True):
@@ -42,10 +42,10 @@ def queue_us(
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The two sides of a stream, microseconds.
+    """Host and device times of the calls on a stream, microseconds.
 
     Attributes:
-        prologue_us: host time of the whole pass rather than of a call.
+        prologue_us: host time before the first call.
         host_us: host time of each call.
         device_us: device time of each call.
     """
@@ -60,14 +60,14 @@ class Queue:
         return self.prologue_us + sum(self.host_us)
 
     def scaled(self, host: float, device: float) -> Queue:
-        """The same with every host and every device time multiplied."""
+        """The queue with host and device times multiplied by factors."""
         calls, kernels = [us * host for us in self.host_us], [us * device for us in self.device_us]
         return Queue(self.prologue_us * host, calls, kernels)
 
     def latency_us(self, gap_us: float) -> float:
-        """Wall time: until the host has issued all and the device has finished."""
+        """Wall time until the host has launched everything and the device has finished."""
         return max(queue_us(self.host_us, self.device_us, self.prologue_us, gap_us))
 
     def timing(self, wall: Costs) -> Timing:
-        """What a synchronised call takes."""
+        """Times of a synchronised call."""
         return Timing(self.latency_us(wall["gap"]), self.host_total_us, sum(self.device_us))

@@ -1,4 +1,4 @@
-"""Ways of fitting a group of kernels: the product's own and what stands beside it in every score table."""
+"""Fits of a group of kernels: the predictor's own, and the baselines of every score table."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from costmodel.predictor.neighbours import distances, portions
 from costmodel.predictor.network import Array, scaled
 from costmodel.training.folds import Folds, Rows
-from costmodel.training.kernel_models import Settings, fit_group, moments
+from costmodel.training.kernel_models import TrainingSettings, fit_group, moments
 from costmodel.training.tables import Table
 
 Predict = Callable[[Table], Array]
-"""Rows -> predictions of their target, (rows,)."""
+"""Rows -> predicted targets, (rows,)."""
 Fit = Callable[[Table], Predict]
-"""Training rows -> what predicts others."""
+"""Training rows -> a predictor of other rows."""
 
 
 def cross_validate(table: Table, folds: Folds, fit: Fit, jobs: int = 1) -> Array:
-    """Predictions of each row's target by what was fitted to what its fold may learn from; `jobs` folds at once."""
+    """Predicted target of each row by a fit to the rows that its fold may learn from; `jobs` folds at once."""
     from joblib import Parallel, delayed
 
     found = Parallel(n_jobs=jobs)(delayed(_predicted)(table, fit, learns, tested) for learns, tested in folds)
@@ -33,8 +33,8 @@ def _predicted(table: Table, fit: Fit, learns: Rows, tested: Rows) -> Array:
     return fit(table.take(learns))(table.take(tested))
 
 
-def network_fit(settings: Settings) -> Fit:
-    """The product's own way: networks and trees, corrected by the measured neighbours."""
+def network_fit(settings: TrainingSettings) -> Fit:
+    """The predictor's fit: networks and trees, corrected by residuals of measured neighbours."""
 
     def fit(table: Table) -> Predict:
         model = fit_group(table, settings)
@@ -48,13 +48,13 @@ def network_fit(settings: Settings) -> Fit:
 
 
 def _constant_fit(table: Table) -> Predict:
-    """The geometric mean of utilisation, whatever the kernel."""
+    """Geometric mean of utilisation for every kernel."""
     mean = float(table.target.mean())
     return lambda test: np.full(len(test.time_us), mean, dtype=np.float32)
 
 
 def _roofline_fit(_table: Table) -> Predict:
-    """The roofline bound itself."""
+    """Roofline bound as the time."""
     return lambda test: np.zeros(len(test.time_us), dtype=np.float32)
 
 
@@ -86,11 +86,11 @@ BASELINES: Mapping[str, Fit] = {
     "neighbour": _neighbour_fit,
     "boosting": _boosting_fit,
 }
-"""What stands beside the networks in every score table."""
+"""Baselines of every score table."""
 
 
 def score_group(table: Table, prediction: Array) -> dict[str, float]:
-    """Relative errors of predicted times, of all kernels and of those of at least 5 us."""
+    """Relative errors of predicted times, of all kernels and of those of at least LARGE_US."""
     error = np.abs(np.exp(prediction - table.target) - 1)
     large = table.time_us >= LARGE_US
     return {
@@ -106,4 +106,4 @@ def score_group(table: Table, prediction: Array) -> dict[str, float]:
 
 
 LARGE_US = 5.0
-"""Kernels of at least this time are scored apart; launch noise weighs less on them."""
+"""Least time of kernels that are scored separately, as launch noise affects them less."""

@@ -1,8 +1,7 @@
-"""Networks and trees by fold, and what they give: predictions of what was left out, by fold, and the predictor itself.
+"""Cross-fitting: networks and trees by fold, their out-of-fold predictions, and the final predictor.
 
-Every network is trained once. Those of one fold, and its trees, predict the rows and the whole models that the fold
-tests; the first network of each fold together, trees grown on all rows, and every measured kernel remembered are the
-predictor that ships.
+Every network is trained once. The networks and trees of a fold predict the rows and models that the fold tests. The
+final predictor consists of the first network of each fold, trees grown on all rows, and all measured kernels.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ from costmodel.predictor.group_model import GroupModel, none_measured
 from costmodel.predictor.network import Array, scaled
 from costmodel.predictor.predictor import Predictor
 from costmodel.training.folds import Folds
-from costmodel.training.kernel_models import Settings, assemble, moments, train_networks
+from costmodel.training.kernel_models import TrainingSettings, assemble, moments, train_networks
 from costmodel.training.tables import Table
 
 
 @dataclass(frozen=True, slots=True)
 class CrossFit:
-    """What cross-fitting gives.
+    """Results of cross-fitting.
 
     Attributes:
-        predictor: of all networks and all rows.
-        by_fold: the predictor of each fold, which has seen nothing that the fold tests.
-        out_of_fold: predictions of the target by group, each row's by what did not see it; (rows,).
-        networks_alone: the same by the networks without the trees.
+        predictor: final predictor.
+        by_fold: predictor of each fold, which has seen nothing that the fold tests.
+        out_of_fold: out-of-fold predictions of the target by group, (rows,).
+        networks_alone: out-of-fold predictions by the networks alone.
     """
 
     predictor: Predictor
@@ -44,24 +43,24 @@ def cross_fit(
     folds: Mapping[str, Folds],
     roofline: Roofline,
     multiprocessors: int,
-    settings: Settings,
+    settings: TrainingSettings,
     jobs: int,
 ) -> CrossFit:
-    """Trains the networks and grows the trees of every group and fold, `jobs` at once.
+    """Train the networks and grow the trees of every group and fold, `jobs` at once.
 
-    Features are scaled alike in all folds, by all rows; that tells the networks of a fold nothing about times.
+    Features are scaled by the moments of all rows, which contain no times.
 
     Args:
         tables: training rows by group.
-        folds: of each table.
-        roofline: of the device.
-        multiprocessors: of the device.
-        settings: of networks and trees.
+        folds: folds of each table.
+        roofline: ceilings of the device.
+        multiprocessors: multiprocessors of the device.
+        settings: training settings.
         jobs: processes.
     """
     scales = {group: moments(table) for group, table in tables.items()}
     tasks = [(group, fold) for group, of in folds.items() for fold, learns in enumerate(of.learns) if learns.any()]
-    tasks.sort(key=lambda task: -len(tables[task[0]].time_us))  # the longest first, so that all end together
+    tasks.sort(key=lambda task: -len(tables[task[0]].time_us))  # longest first, to balance the processes
     done = Parallel(n_jobs=jobs)(
         delayed(_fit_fold)(tables[group], folds[group], fold, *scales[group], settings) for group, fold in tasks
     )
@@ -82,9 +81,9 @@ def cross_fit(
 
 
 def _fit_fold(
-    table: Table, folds: Folds, fold: int, mean: Array, scale: Array, settings: Settings
+    table: Table, folds: Folds, fold: int, mean: Array, scale: Array, settings: TrainingSettings
 ) -> tuple[GroupModel, Array, Array]:
-    """The predictor of one group and fold, and what it and its networks alone say of the rows that the fold tests."""
+    """Model of one group and fold, and predictions of the tested rows by it and by its networks alone."""
     learnt = table.take(folds.learns[fold])
     model = assemble(learnt, mean, scale, train_networks(learnt, mean, scale, settings), settings)
     tested = scaled(table.raw[folds.tests == fold], mean, scale)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 QUANTILES = ("p10", "p25", "p50", "p75", "p90")
 WORKSPACE = "workspace_bytes"
-"""What a lone convolution allocates beside its result; not a number where it was not measured."""
+"""Column of the bytes that an isolated convolution allocates beside its result; NaN where not measured."""
 COLUMNS = (
     ["key", "graph", "runner", "unit", "way", "position", "source", "status"]
     + [f"device_us_{q}" for q in QUANTILES]
@@ -32,19 +32,19 @@ TEXTS = ("key", "graph", "runner", "unit", "way", "source", "status")
 """Columns of text; the others are numbers."""
 DEVICE = f"device_us_{QUANTILES[2]}"
 NEEDED = (*TEXTS, "position", DEVICE)
-"""Columns without which a table tells nothing; later versions add others."""
+"""Required columns."""
 MOST = 1e15
-"""What no time or number of bytes in a table exceeds."""
+"""Largest accepted time or number of bytes."""
 MOST_BYTES = 4 << 30
-"""Size of the largest table that is read."""
+"""Largest size of a file that is read."""
 ALIGNED = "aligned"
-"""In what a table is about: how many of its first rows' host times became like the others', and along which line."""
+"""Metadata key: number of leading rows whose host times were aligned with the rest, and by which line."""
 TRUSTED = "ok"
-"""The status of a row that may be trained on; noisy, failed and wrong ones are kept beside them, marked."""
+"""Status of a row that may be trained on; noisy, failed and wrong rows are kept with their own status."""
 
 
 def units_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """One row a measured case, from the rows of a ledger; quantiles in columns of their own, microseconds."""
+    """Table of measured units from the rows of a ledger, with quantiles in separate columns, microseconds."""
     import pandas as pd
 
     flat = []
@@ -68,7 +68,7 @@ def _quantiles(row: Mapping[str, Any], quantity: str) -> list[float | None]:
 
 
 def write_frame(frame: pd.DataFrame, path: Path, about: Mapping[str, Any]) -> None:
-    """Writes a table with what it is about (the environment it was measured in) in its metadata."""
+    """Write a table, with metadata such as the environment it was measured in."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -79,7 +79,7 @@ def write_frame(frame: pd.DataFrame, path: Path, about: Mapping[str, Any]) -> No
 
 
 def read_frame(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """A table and what it is about.
+    """Read a table and its metadata.
 
     Raises:
         DatasetError: the file is missing or is no such table.
@@ -94,15 +94,15 @@ def read_frame(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
         _check(table)
         frame = table.replace_schema_metadata(None).to_pandas()
     except (OSError, pa.ArrowException, ValueError) as error:
-        said = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise DatasetError(f"{path}: not a dataset: {one_line(first_line(said))}") from error
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise DatasetError(f"{path}: not a dataset: {one_line(first_line(reason))}") from error
     if not isinstance(about, dict):
-        raise DatasetError(f"{path}: not a dataset: nothing tells what it was measured on")
+        raise DatasetError(f"{path}: not a dataset: it does not record what it was measured on")
     return frame, about
 
 
 def _check(table: pa.Table) -> None:
-    """Refuses a table whose columns are missing, of other types, or hold times that nothing takes.
+    """Refuse a table with missing columns, other types or impossible times.
 
     Raises:
         ValueError: the table is refused; one line says why.
@@ -137,7 +137,7 @@ def _check_column(name: str, column: pa.ChunkedArray) -> None:
 
 
 def _check_trusted(table: pa.Table) -> None:
-    """Refuses a row that may be trained on and has no positive device time."""
+    """Refuse a row that may be trained on but has no positive device time."""
     import pyarrow.compute as pc
 
     times = pc.filter(table[DEVICE], pc.fill_null(pc.equal(table["status"], TRUSTED), False))
@@ -146,7 +146,7 @@ def _check_trusted(table: pa.Table) -> None:
 
 
 def kernel_of(graph_text: str, runner: str) -> Kernel:
-    """The kernel that a row measured.
+    """Kernel that a row measured.
 
     Raises:
         DatasetError: the row's graph cannot be parsed.
@@ -155,6 +155,6 @@ def kernel_of(graph_text: str, runner: str) -> Kernel:
         graph = parse(graph_text)
     except GraphError as error:
         raise DatasetError(f"a row's graph is damaged: {error}") from error
-    if "scaled_dot_product_attention" in graph_text:  # older rows tell masks that are held from those that are not
+    if "scaled_dot_product_attention" in graph_text:  # rows may distinguish masks that the extractor does not
         graph = Extractor(graph).extract(op.name for op in graph.ops)
     return Kernel("triton" if runner == "inductor" else "aten", graph, ())

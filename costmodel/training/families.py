@@ -6,7 +6,7 @@ import hashlib
 import re
 
 FOLDS = 8
-"""Into how many parts datasets are cut, each predicted by what was learnt from the others."""
+"""Number of folds of cross-validation."""
 FAMILIES = (
     (r"inception|xception|googlenet", "inception"),
     (r"vgg", "vgg"),
@@ -25,17 +25,18 @@ FAMILIES = (
     (r"vovnet", "vovnet"),
     (r"^dla", "dla"),
 )
-"""What a model's name contains -> its family, the first that fits; any other is named after its first letters, without
-the number of a version."""
+"""Patterns of model names and their families; the first match counts.
+
+Other families are named after the first letters of the model's name, without a version number."""
 
 
 def fold_of(family: str) -> int:
-    """The fold that a family falls into, by a hash of its name."""
+    """Fold of a family, by a hash of its name."""
     return int(hashlib.sha256(family.encode()).hexdigest(), 16) % FOLDS
 
 
 def family_of(model: str) -> str:
-    """The family of a model by its name, with or without its library: `timm:seresnet50` is a `resnet`."""
+    """Family of a model by its name, with or without its library: `resnet` for `timm:seresnet50`."""
     name = model.rpartition(":")[2].lower()
     named = (family for pattern, family in FAMILIES if re.search(pattern, name))
     letters = re.match(r"[a-z]*?(?=v?\d|[^a-z]|$)", name)

@@ -1,9 +1,8 @@
-"""Folds of training rows: what each set of networks may learn from, so that one training serves every score.
+"""Folds of training rows: the rows that each set of networks may learn from, so that one training serves every score.
 
-The networks of a fold see neither a shape that it tests, nor a kernel of a whole model that it tests, nor anything that
-comes from that model's family. So their predictions of the fold's rows, and of its models, are of things never seen;
-and the networks of all folds together are those of the predictor, as in cross-conformal prediction (Vovk,
-"Cross-conformal predictors", 2015).
+The networks of a fold see no shape that it tests, no kernel of a model that it tests, and no row of that model's
+family. So the fold's rows and models are held out. The networks of all folds together are the final predictor's, as in
+cross-conformal prediction (Vovk, "Cross-conformal predictors", 2015).
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from costmodel.training.families import FOLDS, fold_of
 
 Rows = npt.NDArray[np.bool_]
 NO_FAMILIES = ("conv", "matmul")
-"""Workloads that no model gave: their rows are dealt out by shape."""
+"""Workloads that come from no model; their rows are assigned to folds by shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a training row is and comes from: the key of its kernel, and the family of the model it is from."""
+    """Key of a training row's kernel, and family of the model that it comes from."""
 
     key: tuple[str, str]
     family: str
@@ -31,13 +30,13 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Folds:
-    """Which fold tests each row, (rows,), and which rows each fold may learn from, (folds, rows)."""
+    """Fold that tests each row, (rows,), and rows that each fold may learn from, (folds, rows)."""
 
     tests: npt.NDArray[np.int64]
     learns: npt.NDArray[np.bool_]
 
     def __iter__(self) -> Iterator[tuple[Rows, Rows]]:
-        """Rows to learn from and rows to test of each fold, those left out that have none of either."""
+        """Rows to learn from and rows to test of each fold that has both."""
         for fold, learns in enumerate(self.learns):
             tested = self.tests == fold
             if tested.any() and learns.any():
@@ -48,8 +47,8 @@ def by_shape(shape: npt.NDArray[np.int64], count: int = FOLDS) -> Folds:
     """Folds that share no shape.
 
     Args:
-        shape: the shape group of each row, (rows,).
-        count: how many folds.
+        shape: shape group of each row, (rows,).
+        count: number of folds.
     """
     tests = shape % count
     return Folds(tests, tests != np.arange(count)[:, None])
@@ -60,14 +59,14 @@ def by_family(
     origins: Sequence[Origin],
     banned: Mapping[int, Collection[tuple[str, str]]],
 ) -> Folds:
-    """Folds that share no shape, and that keep whole models and their families apart.
+    """Folds that share no shape and hold out models with their families.
 
-    A shape is tested in the fold of the first family that it comes from, one of no family in any.
+    A shape is tested in the fold of the first family that it comes from; a shape without a family in any.
 
     Args:
-        shape: the shape group of each row, (rows,).
-        origins: of each row.
-        banned: keys of the kernels of the whole models that each fold tests.
+        shape: shape group of each row, (rows,).
+        origins: origin of each row.
+        banned: keys of the kernels of the models that each fold tests.
     """
     named = np.array([-1 if one.family in NO_FAMILIES else fold_of(one.family) for one in origins])
     first: dict[int, int] = {}

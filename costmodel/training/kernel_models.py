@@ -1,6 +1,6 @@
-"""Measured kernels -> a trained predictor: networks and trees, the kernels they are corrected by, widths of intervals.
+"""Measured kernels -> the model of a group: networks, trees, measured kernels with residuals, widths of intervals.
 
-What a network may learn from is decided elsewhere (`folds`).
+`costmodel.training.folds` decides which rows a network may learn from.
 """
 
 from __future__ import annotations
@@ -14,22 +14,32 @@ import numpy.typing as npt
 
 from costmodel.predictor.group_model import GroupModel, host_us_of, none_measured, size_of
 from costmodel.predictor.neighbours import distances, in_steps, places_of
-from costmodel.predictor.network import Array, Network, scaled
+from costmodel.predictor.network import Array, NeuralNetwork, scaled
 from costmodel.training.boosted_trees import grow_device_trees, grow_host_trees
 from costmodel.training.tables import Table
 
 COVERAGE = 0.9
+"""Share of kernels that an interval covers."""
 EDGES_US = (4.0, 10.0, 40.0, 200.0)
+"""Edges of the bins of predicted time with widths of their own, microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """How networks and trees are trained; chosen by cross-validation on shape groups.
+class TrainingSettings:
+    """Settings of training, chosen by cross-validation on shape groups.
 
-    `ensemble` is how many networks learn from the same rows, `trees` how many boosted trees do; `trees_share` is what
-    these have of a say beside the networks, of convolutions CONVOLUTIONS_TREES_SHARE; `reach` is how far what a
-    measured kernel has left unexplained tells of others; `most_cases` is how many whole models are captured and
-    predicted for costs, intervals and scores.
+    Attributes:
+        hidden: widths of the hidden layers.
+        alpha: L2 regularisation.
+        learning_rate: initial learning rate.
+        epochs: epochs of a network.
+        batch: rows of a minibatch.
+        ensemble: networks trained on the same rows.
+        trees: number of boosted trees.
+        trees_share: weight of the trees beside the networks; CONVOLUTIONS_TREES_SHARE for convolutions.
+        reach: width of the Gaussian weights of residuals.
+        seed: seed of all random choices.
+        most_cases: most measured models that costs, intervals and scores are fitted to.
     """
 
     hidden: tuple[int, ...] = (256, 128, 64)
@@ -46,19 +56,20 @@ class Settings:
 
     @property
     def schedule(self) -> tuple[tuple[float, int], ...]:
-        """Learning rates and how many epochs each is used for: the rate falls to a fifth and a twenty-fifth."""
+        """Learning rates and their epochs: the rate falls to a fifth and to a twenty-fifth."""
         last = self.epochs // 5
         stages = ((self.learning_rate, self.epochs - 2 * last), (self.learning_rate / 5, last))
         return tuple(stage for stage in (*stages, (self.learning_rate / 25, last)) if stage[1])
 
 
-THOROUGH = Settings(epochs=60, ensemble=4, trees=400, most_cases=10**6)
-"""For a profile that ships: some ten times the work of the default. Four networks of 60 epochs tell shapes that none of
-them saw 4 % better than two of 80."""
+THOROUGH = TrainingSettings(epochs=60, ensemble=4, trees=400, most_cases=10**6)
+"""Settings of shipped profiles, about ten times the work of the default.
+
+Four networks of 60 epochs predict held-out shapes 4 % better than two of 80."""
 
 
-def train_network(x: Array, y: Array, settings: Settings, seed: int) -> Network:
-    """One multilayer perceptron, by scikit-learn, as plain arrays."""
+def train_network(x: Array, y: Array, settings: TrainingSettings, seed: int) -> NeuralNetwork:
+    """Train a multilayer perceptron with scikit-learn."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPRegressor
 
@@ -72,17 +83,17 @@ def train_network(x: Array, y: Array, settings: Settings, seed: int) -> Network:
         warm_start=True,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a fixed number of epochs is the point
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the number of epochs is fixed
         for rate, epochs in settings.schedule:
             regressor.set_params(learning_rate_init=rate, max_iter=epochs).fit(x, y)
-    return Network(
+    return NeuralNetwork(
         tuple(weight.astype(np.float32) for weight in regressor.coefs_),
         tuple(bias.astype(np.float32) for bias in regressor.intercepts_),
     )
 
 
-def fit_group(table: Table, settings: Settings, out_of_fold: Array | None = None) -> GroupModel:
-    """The predictor of one group; intervals from `out_of_fold` predictions of the target, if given."""
+def fit_group(table: Table, settings: TrainingSettings, out_of_fold: Array | None = None) -> GroupModel:
+    """Model of one group, with intervals from `out_of_fold` predictions of the target, if given."""
     mean, scale = moments(table)
     networks = train_networks(table, mean, scale, settings)
     return assemble(table, mean, scale, networks, settings, out_of_fold)
@@ -94,51 +105,51 @@ def moments(table: Table) -> tuple[Array, Array]:
     return table.raw.mean(0), np.where(deviation > 1e-6, deviation, 1.0).astype(np.float32)
 
 
-def train_networks(table: Table, mean: Array, scale: Array, settings: Settings) -> tuple[Network, ...]:
-    """The ensemble of one group, each from other random weights."""
+def train_networks(table: Table, mean: Array, scale: Array, settings: TrainingSettings) -> tuple[NeuralNetwork, ...]:
+    """Ensemble of one group, each network from other random weights."""
     x = scaled(table.raw, mean, scale)
     return tuple(train_network(x, table.target, settings, settings.seed + i) for i in range(settings.ensemble))
 
 
 CONVOLUTIONS_HAVE = "grouped"
-"""A feature that no other kernels have: of theirs, the library runs some group after group."""
+"""Feature that only convolutions have, some of which launch a kernel for each group of channels."""
 PRECISION = "dtype_bytes"
-"""The feature on whose either side other trees are grown."""
+"""Feature that separates half from single precision, which have separate trees."""
 CONVOLUTIONS_TREES_SHARE = 0.65
-"""Of convolutions left out trees tell more than networks do, as which kernel the library takes leaps with sizes."""
+"""Weight of the trees for convolutions, whose times jump with sizes as the library chooses another kernel."""
 
 
 def assemble(
     table: Table,
     mean: Array,
     scale: Array,
-    networks: tuple[Network, ...],
-    settings: Settings,
+    networks: tuple[NeuralNetwork, ...],
+    settings: TrainingSettings,
     out_of_fold: Array | None = None,
 ) -> GroupModel:
-    """Networks, trees grown here, and the measured kernels of a table as the predictor of its group.
+    """Assemble the model of a group from trained networks and a table, on which the trees are grown.
 
     Args:
-        table: what the trees learn from and the predictor remembers; the networks need not have seen all of it.
-        mean: of each feature, as the networks were trained with.
-        scale: likewise.
-        networks: what the residuals are taken from is made of them and the trees.
-        settings: the reach of a residual.
-        out_of_fold: predictions of the target by what did not see the row, for the intervals; (rows,).
+        table: measured kernels; the networks need not have seen all of them.
+        mean: mean of each feature that the networks were trained with.
+        scale: standard deviation of each feature, likewise.
+        networks: trained networks.
+        settings: training settings.
+        out_of_fold: out-of-fold predictions of the target for the intervals, (rows,).
     """
     x = scaled(table.raw, mean, scale)
     precision = table.names.index(PRECISION) if PRECISION in table.names else None
     memory, of_convolutions = in_steps(x), CONVOLUTIONS_HAVE in table.names
     far = 2.0 * float(np.quantile(gaps(x, settings.seed), 0.98))
     edges = np.array(EDGES_US, dtype=np.float32)
-    host_trees = grow_host_trees(x, table.host_us, settings.seed, looped=of_convolutions)
+    host_trees = grow_host_trees(x, table.host_us, settings.seed, several_launches=of_convolutions)
     sizes, limits = limits_by_size(size_of(x, table.names), table.target)
     unfitted = GroupModel(
         names=table.names,
         mean=mean,
         scale=scale,
         networks=networks,
-        trees=grow_device_trees(x, table.target, settings.trees, settings.seed, apart=precision),
+        trees=grow_device_trees(x, table.target, settings.trees, settings.seed, separate=precision),
         memory=memory,
         trees_share=CONVOLUTIONS_TREES_SHARE if of_convolutions else settings.trees_share,
         places=places_of(memory),
@@ -159,17 +170,15 @@ def assemble(
 
 
 def limits_by_size(size: Array, target: Array) -> tuple[Array, Array]:
-    """What the networks are held within: edges of size, ascending, and the least and largest target between them.
-
-    So that an operator which one model alone has, say, is not taken for slower than anything of its size ever was.
+    """Limits of predictions by size: an unusual operator is not predicted slower than any measured kernel of its size.
 
     Args:
-        size: of each measured kernel, (rows,).
-        target: of each, (rows,).
+        size: size of each measured kernel, (rows,).
+        target: target of each, (rows,).
 
     Returns:
-        (bins - 1,) and (bins, 2): bins of about equally many kernels; each bin's limits leave EXTREME of the kernels
-        of it and of its neighbours out at either end.
+        Edges of bins with about equal numbers of kernels, ascending, (bins - 1,). Least and largest target of each bin,
+        (bins, 2): quantiles EXTREME and 1 - EXTREME over the bin and its neighbours.
     """
     bins = max(1, min(MOST_BINS, len(size) // LEAST_IN_BIN))
     sizes = np.unique(np.quantile(size, np.arange(1, bins) / bins)).astype(np.float32)
@@ -179,14 +188,15 @@ def limits_by_size(size: Array, target: Array) -> tuple[Array, Array]:
 
 
 MOST_BINS = 24
+"""Most bins of size with limits of their own."""
 LEAST_IN_BIN = 100
-"""Sizes of kernels that are told apart when their predictions are held within what was measured."""
+"""Fewest kernels of a bin."""
 EXTREME = 0.003
-"""The share of measured kernels whose times are so far out that no prediction goes there on its own."""
+"""Share of measured kernels beyond the limits, at either end."""
 
 
 def gaps(x: Array, seed: int) -> Array:
-    """Distance from rows to the nearest other row, for at most MOST_GAPS of them, chosen by lot."""
+    """Distances of at most MOST_GAPS random rows to the nearest other row."""
     rows = np.random.default_rng(seed).permutation(len(x))[:MOST_GAPS]
     found = distances(x[rows], x)
     found[np.arange(len(rows)), rows] = np.inf
@@ -194,11 +204,11 @@ def gaps(x: Array, seed: int) -> Array:
 
 
 MOST_GAPS = 2000
-"""Rows of which the distance to the nearest other one is taken; all pairs of tens of thousands fill the memory."""
+"""Most rows whose distances are computed; all pairs of tens of thousands would fill the memory."""
 
 
 def interval_widths(error: Array, time_us: npt.NDArray[np.float64]) -> Array:
-    """Split-conformal half-widths of the logarithm by size of the kernel (Vovk, "Conditional validity", 2012)."""
+    """Split-conformal half-widths of the logarithm by predicted time (Vovk, "Conditional validity", 2012)."""
     bins = np.searchsorted(EDGES_US, time_us)
     widths = []
     for index in range(len(EDGES_US) + 1):

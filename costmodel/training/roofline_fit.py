@@ -1,4 +1,4 @@
-"""Roofline ceilings of a device, fitted to measured kernels."""
+"""Fit of a device's roofline ceilings to measured kernels."""
 
 from __future__ import annotations
 
@@ -10,20 +10,26 @@ from costmodel.features import CONVOLUTIONS, Roofline, anchor_flops
 from costmodel.kernels.kernel import Kernel
 from costmodel.kernels.traffic import traffic_bytes
 
-CACHE_BYTES = 64e6
-"""More than an H200's second-level cache holds: a kernel that moves so much goes by the bandwidth of memory."""
+LARGE_TRAFFIC_BYTES = 64e6
+"""Traffic above which a kernel counts for the fit of bandwidth: more than the second-level cache of an H200 holds.
+
+A threshold of the fit, and no fact of the device. Where fewer than LEAST_LARGE kernels have so much traffic, as on a
+device with a larger cache or less memory, the fastest kernel of any size sets the ceiling."""
+LEAST_LARGE = 20
 
 
 def fit_roofline(kernels: Sequence[Kernel], time_us: Sequence[float]) -> Roofline:
-    """Ceilings of the device, as the measured kernels come near them.
+    """Ceilings that measured kernels come near.
 
-    Bandwidth is what all but the fastest 5 % of the kernels with more traffic than the second-level cache holds stay
-    under, peaks what all but the fastest half percent do that compute in a type, and the floor is what 1 % stay under.
+    Bandwidth is the 95 % quantile over kernels of large traffic. A peak is the 99.5 % quantile over kernels that
+    compute in a type, and the floor is the 1 % quantile of time.
     """
     times = np.asarray(time_us)
     traffic = np.array([traffic_bytes(kernel.graph) for kernel in kernels], dtype=float)
-    large = traffic > CACHE_BYTES
-    bandwidth = np.quantile(traffic[large] / times[large], 0.95) if large.sum() >= 20 else np.max(traffic / times)
+    large = traffic > LARGE_TRAFFIC_BYTES
+    bandwidth = (
+        np.quantile(traffic[large] / times[large], 0.95) if large.sum() >= LEAST_LARGE else np.max(traffic / times)
+    )
     peaks: dict[str, list[float]] = {}
     for kernel, time in zip(kernels, times, strict=True):
         flops = anchor_flops(kernel)

@@ -1,4 +1,4 @@
-"""Measured kernels as tables of features and targets, one for each group of kernels."""
+"""Tables of features and targets of measured kernels, one for each group."""
 
 from __future__ import annotations
 
@@ -21,22 +21,30 @@ from costmodel.predictor.network import Array
 from costmodel.training.dataset import TRUSTED, WORKSPACE
 
 LEAST_ROWS = 30
-"""A group with fewer measured kernels gets no model of its own; its kernels are out of range."""
+"""Fewest measured kernels for a group's model; kernels of other groups are out of range."""
 HOST = "host_us_p25"
-"""The column of a kernel's time on the host: the quantile that is learnt from, as most of what disturbs it adds."""
+"""Column of a kernel's host time: a low quantile, as disturbances mostly add time."""
 VIEW_US = 2.0
-"""Taken off the host time of an isolated call for each view that leads to its operands, as eager models' views are
-counted apart. There a view takes 4.4; the rest stands for what it takes compiled, where nothing else counts it."""
+"""Host time subtracted from an isolated call for each view that leads to its operands.
+
+An isolated view takes 4.4 us. Eager models count views separately; compiled ones do not, so part of the time stays."""
 LEAST_HOST_US = 0.5
-"""No call takes the host less, whatever is taken off."""
+"""Least host time of a launch after that subtraction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Training rows of one group: features by name, bound and measured time in microseconds, shape group.
+    """Training rows of one group.
 
-    `workspace` is what a kernel allocated beside its results, as a share of what it reads and writes; UNMEASURED where
-    nobody looked, empty if nowhere. `host_us` is what the host took to issue it, likewise.
+    Attributes:
+        names: feature names.
+        raw: features before scaling, (rows, features).
+        bound_us: roofline bounds, (rows,).
+        time_us: measured times, (rows,).
+        shape: shape groups, (rows,).
+        workspace: bytes allocated beside results as shares of traffic, (rows,); UNMEASURED where not measured, empty if
+            never.
+        host_us: host times of the launches, (rows,); likewise.
     """
 
     names: tuple[str, ...]
@@ -53,15 +61,15 @@ class Table:
         return np.log(self.time_us / self.bound_us).astype(np.float32)
 
     def take(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Table:
-        """Some of the rows."""
+        """A table of some of the rows."""
         extra = (some[rows] if len(some) else some for some in (self.workspace, self.host_us))
         return Table(self.names, self.raw[rows], self.bound_us[rows], self.time_us[rows], self.shape[rows], *extra)
 
 
 def trusted(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows that may be trained on: measured without fault, each of one kernel.
+    """Rows that may be trained on: measured without fault, and of a single kernel.
 
-    Units are made of several kernels, except where cuDNN runs a whole one as its own.
+    A unit has several kernels, unless cuDNN runs it as one.
     """
     clean = (frame["status"] == TRUSTED) & frame["device_us_p50"].notna() & (frame["device_us_p50"] > 0)
     single = (frame["unit"] == "") | (frame["way"] == "cudnn")
@@ -75,7 +83,7 @@ def tabulate(
     multiprocessors: int,
     least: int = LEAST_ROWS,
 ) -> dict[str, Table]:
-    """Rows of every group that has enough of them: `least`."""
+    """Tables of the groups with at least `least` rows."""
     rows: dict[str, list[tuple[dict[str, float], float, float, int, float, float]]] = {group: [] for group in GROUPS}
     unmeasured = pd.Series(np.nan, index=frame.index)
     for kernel, time, position, text, workspace, host in zip(
@@ -111,18 +119,18 @@ def tabulate(
 
 
 def issue_alone_us(kernel: Kernel, host_us: float) -> float:
-    """What the host takes to issue a kernel without the views that lead to its operands, microseconds."""
+    """Host time to launch a kernel without the views that lead to its operands, microseconds."""
     return max(LEAST_HOST_US, host_us - VIEW_US * count_views(kernel.graph))
 
 
 def shape_group(graph_text: str) -> int:
-    """A number for the graph without batch size, precision and layout: what counts as the same shape."""
+    """Hash of a graph without batch size, precision and layout: graphs of one group count as the same shape."""
     bare = re.sub(r"(float|bfloat)\d+\[(\d+),?", "[", graph_text)
     bare = re.sub(r" (nhwc|strided)|=\[[\d, ]+\]|input |param ", "", bare)
     return int(hashlib.sha256(bare.encode()).hexdigest()[:12], 16)
 
 
 def drop(table: Table, names: Collection[str]) -> Table:
-    """The table without some features."""
+    """Table without some features."""
     keep = [index for index, name in enumerate(table.names) if name not in names]
     return replace(table, names=tuple(table.names[i] for i in keep), raw=table.raw[:, keep])

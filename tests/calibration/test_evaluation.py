@@ -11,18 +11,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from costmodel.calibration import evaluation
-from costmodel.calibration.host_costs import Case
-from costmodel.calibration.make_profile import intervals
-from costmodel.calibration.record import Measured
-from costmodel.calibration.records import noise, read_measured, spread, usual_probe_us
-from costmodel.calibration.residual_fit import Unexplained
+from costmodel.calibration import evaluation, scores
+from costmodel.calibration.host_costs import CalibrationCase
+from costmodel.calibration.intervals import intervals
+from costmodel.calibration.measured_model import MeasuredModel
+from costmodel.calibration.models_file import noise, read_measured, spread, usual_probe_us
+from costmodel.calibration.residual_fit import Residuals
 from costmodel.calibration.residuals import Fitted
 from costmodel.ir import Calls, parse
 from costmodel.kernels.kernel import Kernel
 from costmodel.timeline.cost_tables import COSTS
-from costmodel.timeline.issue_trace import Program
-from costmodel.timeline.timed_program import TimedProgram
+from costmodel.timeline.issue_trace import IssueTrace
+from costmodel.timeline.timed_trace import TimedTrace
 from costmodel.training.families import family_of
 
 
@@ -75,30 +75,30 @@ def test_without_a_probe_every_host_is_alike(tmp_path):
 
 
 RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
-PROGRAM = Program(
+PROGRAM = IssueTrace(
     (Kernel("aten", parse(RELU), ("0",)),), (0.0,), views=0, calls=Calls(modules=1), parameters=0, footprint=512
 )
 
 
-def known(eager_us: float, program: Program = PROGRAM) -> Case:
-    timed = TimedProgram(program, [2.0], [5.0])
-    return Case(timed, timed, {"eager_us": eager_us})
+def known(eager_us: float, trace: IssueTrace = PROGRAM) -> CalibrationCase:
+    timed = TimedTrace(trace, [2.0], [5.0])
+    return CalibrationCase(timed, timed, {"eager_us": eager_us})
 
 
 def test_a_models_own_family_tells_nothing_of_it(monkeypatch: pytest.MonkeyPatch):
     names = ["alexnet", "vgg11", "vgg16", "resnet18", "resnet34", "densenet121", "timm:dla34", "swin_t"]
-    cases = [Measured(name, 1, "float32", "nchw", {}, {}) for name in names]
+    cases = [MeasuredModel(name, 1, "float32", "nchw", {}, {}) for name in names]
     folds = {case.fold for case in cases}
     assert len(folds) > 2
     numbers = np.arange(len(cases), dtype=np.float32)[:, None]  # each case's only property is its place
-    everything = Unexplained(numbers, {})
+    everything = Residuals(numbers, {})
 
     def fit(_, __, learns, on_cpu):
         return Fitted({}, SimpleNamespace(told=everything.take(learns), processes={}), everything)
 
     monkeypatch.setattr(evaluation.residuals, "fit", fit)
     monkeypatch.setattr(evaluation, "calibration_cases", lambda tested, *_: [known(1.0) for _ in tested])
-    monkeypatch.setattr(evaluation.discrepancy, "condition", lambda some, _: SimpleNamespace(told=some))
+    monkeypatch.setattr(evaluation.residual_fit, "condition", lambda some, _: SimpleNamespace(told=some))
     monkeypatch.setattr(evaluation, "evaluate_case", lambda case, _, __, *told: {case.model: told})
     rows = evaluation.leave_families_out(
         cases, [(PROGRAM, PROGRAM)] * len(cases), [known(1.0)] * len(cases), dict.fromkeys(folds), jobs=1
@@ -114,7 +114,7 @@ def test_a_models_own_family_tells_nothing_of_it(monkeypatch: pytest.MonkeyPatch
 def test_a_case_is_predicted_for_the_profiles_own_host_and_for_the_one_that_measured():
     tables = {name: dict.fromkeys(costs, 0.0) for name, costs in COSTS.items()}
     tables["eager_host"]["start"], tables["default_host"]["start"], tables["graph_host"]["start"] = 30.0, 18.0, 6.0
-    case = Measured("alexnet", 1, "float32", "nchw", {"eager_us": 50.0}, {}, host_speed=0.5)
+    case = MeasuredModel("alexnet", 1, "float32", "nchw", {"eager_us": 50.0}, {}, host_speed=0.5)
     row = evaluation.evaluate_case(case, replace(known(50.0), host_speed=0.5), tables)
     # of eager execution 30 us of host, 60 where it is half as fast, and 2 of device
     assert (row["eager_us"], row["probed_eager_us"], row["alone_eager_us"]) == (32.0, 62.0, 62.0)
@@ -126,23 +126,23 @@ def test_a_case_is_predicted_for_the_profiles_own_host_and_for_the_one_that_meas
 CASES = {"batch_size": 1, "precision": "float32", "layout": "nchw"}
 
 
-def test_scores_tell_machines_apart():
+def test_scores_by_machine_and_by_calibrated_host():
     row = CASES | {"speedup/default": 2.0, "probed_speedup/default": 1.1}
     home = [row | {"model": f, "family": f, "environment": 0, "measured_speedup/default": 2.0} for f in "ab"]
     away = [row | {"model": f, "family": f, "environment": 1, "measured_speedup/default": 1.0} for f in "ab"]
-    rows = evaluation.score_table(pd.DataFrame([*home, *away]))
+    rows = scores.score_table(pd.DataFrame([*home, *away]))
     found = {row["cases_of"]: row for row in rows if row["cases_of"].endswith("float32, batch 1")}
     # a case's two processes are 0.55 and 1.1 times as fast as predicted: their middle is the root of the product
-    told, untold = found["float32, batch 1"], found["host not told: float32, batch 1"]
-    assert told["mean_error"] == pytest.approx(1 - math.sqrt(0.55 * 1.1))
-    assert (told["cases"], untold["cases"], untold["mean_error"]) == (2, 4, 0.5)
-    (singly,) = [row for row in rows if row["cases_of"].startswith("each process by itself")]
+    calibrated, uncalibrated = found["float32, batch 1"], found["uncalibrated host: float32, batch 1"]
+    assert calibrated["mean_error"] == pytest.approx(1 - math.sqrt(0.55 * 1.1))
+    assert (calibrated["cases"], uncalibrated["cases"], uncalibrated["mean_error"]) == (2, 4, 0.5)
+    (singly,) = [row for row in rows if row["cases_of"].startswith("each process")]
     assert (singly["cases"], singly["mean_error"]) == (4, pytest.approx(0.275))  # 0.45 and 0.1 off
     by_machine = {row["cases_of"]: row["mean_error"] for row in rows if row["cases_of"].startswith("machine")}
     whole = "float32, batch 1 and 32"
     assert by_machine == pytest.approx({f"machine 1: {whole}": 0.45, f"machine 2: {whole}": 0.1})
     assert {row["mode"] for row in rows} == {"default"}
-    alone = evaluation.score_table(pd.DataFrame(home))
+    alone = scores.score_table(pd.DataFrame(home))
     assert {row["cases_of"] for row in alone} == {whole, "float32, batch 1", "all"}
 
 
@@ -158,24 +158,24 @@ def process(eager: float, default: float | None = None, graph: float | None = No
 def test_a_slow_process_is_slow_in_default_too_but_replays_as_fast():
     slow = [process(150.0, 75.0, 20.0), process(120.0), process(120.0)]
     frame = pd.DataFrame([*slow, process(90.0) | {"model": "vgg11"}])
-    default, graph = (evaluation.merge_processes(frame, mode) for mode in evaluation.MODES)
+    default, graph = (scores.merge_processes(frame, mode) for mode in scores.MODES)
     # both of the one process's calls took half as long again: as fast as predicted
     assert default["measured_speedup/default"][0] == pytest.approx(2.0)
     # the middle of the three eager latencies, 120, over the only replay
     assert graph["measured_speedup/reduce-overhead"][0] == pytest.approx(6.0)
     assert graph["measured_speedup/reduce-overhead"].isna().tolist() == [False, True]  # of vgg11 there is none
-    assert evaluation.score(graph, "reduce-overhead")["mean_error"] == pytest.approx(1 / 6)
+    assert scores.score(graph, "reduce-overhead")["mean_error"] == pytest.approx(1 / 6)
 
 
 def test_each_process_is_compared_with_what_was_predicted_for_its_host():
     hosts = [process(100.0, 50.0, 20.0), process(200.0) | {"eager_us": 200.0, "speedup/reduce-overhead": 10.0}]
-    found = evaluation.merge_processes(pd.DataFrame(hosts), "reduce-overhead")
+    found = scores.merge_processes(pd.DataFrame(hosts), "reduce-overhead")
     assert found["measured_speedup/reduce-overhead"].tolist() == found["speedup/reduce-overhead"].tolist() == [7.5]
 
 
 def test_at_most_so_many_cases_are_taken_of_every_family_alike():
     names = [*(f"resnet{i}" for i in range(50)), "vgg11", "vgg16", "alexnet"]
-    cases = [Measured(name, 1, "float32", "nchw", {}, {}) for name in names]
+    cases = [MeasuredModel(name, 1, "float32", "nchw", {}, {}) for name in names]
     few = spread(cases, 6)
     assert sorted(one.family for one in few) == ["alexnet", "resnet", "resnet", "resnet", "vgg", "vgg"]
     assert few == sorted(few, key=cases.index)
@@ -199,7 +199,7 @@ def test_noise_is_half_the_range_of_the_rounds():
         {"latency_us": {"eager/default": rounds(9.0, 11.0), "default": rounds(4.0, 4.0)}},
         {"latency_us": {"eager/default": rounds(10.0, 10.0), "default": rounds(3.0, 5.0, 4.0)}},
     ]
-    cases = [Measured("alexnet", 1, "float32", "nchw", {}, record) for record in records]
+    cases = [MeasuredModel("alexnet", 1, "float32", "nchw", {}, record) for record in records]
     assert noise(cases) == pytest.approx({"eager": 0.05, "default": 0.125})
 
 
@@ -208,14 +208,14 @@ def test_intervals_are_told_apart_by_what_is_known_of_the_host():
     other = {"environment": 1, "eager_us": 9.0, "probed_eager_us": 10.5, "measured_eager_us": 10.0}
     found = intervals(pd.DataFrame([one, other]))  # with so few cases the widest error holds them
     assert found["latency"] == pytest.approx({"eager": math.log(10 / 9)})
-    assert found["latency_told"] == pytest.approx({"eager": math.log(1.05)})
+    assert found["latency_calibrated"] == pytest.approx({"eager": math.log(1.05)})
     assert set(intervals(pd.DataFrame([one]))) == {"latency", "speedup"}
 
 
 def test_errors_of_latency_by_hand():
     row = {"probed_eager_us": 10.5, "measured_eager_us": 10.0, "probed_default_us": 9.0}
     frame = pd.DataFrame([row, row | {"probed_eager_us": 13.5}, row | {"measured_eager_us": None}])
-    (found,) = evaluation.latency_scores(frame)
+    (found,) = scores.latency_scores(frame)
     assert found == pytest.approx(
         {"mode": "eager", "cases": 2, "mean_error": 0.2, "median_error": 0.2, "within_10": 0.5}
     )

@@ -7,13 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from costmodel.calibration.host_costs import Case, fit_compile, fit_tables, quantile_interval, ridge
+from costmodel.calibration.host_costs import CalibrationCase, fit_compile, fit_tables, ridge
+from costmodel.calibration.intervals import quantile_interval
 from costmodel.ir import Calls, parse
 from costmodel.kernels.kernel import Kernel
 from costmodel.timeline import gpu, host_counts
 from costmodel.timeline.cost_tables import COSTS, CPU_COSTS, PRIORS
-from costmodel.timeline.issue_trace import Program
-from costmodel.timeline.timed_program import TimedProgram
+from costmodel.timeline.issue_trace import IssueTrace
+from costmodel.timeline.timed_trace import TimedTrace
 
 RNG = np.random.default_rng(0)
 TRUE = {"launch": 12.0, "view": 3.0, "start": 80.0}
@@ -56,14 +57,14 @@ def test_the_width_that_covers_nine_cases_in_ten(errors: np.ndarray, coverage: f
     assert quantile_interval(errors, coverage) == pytest.approx(width, abs=0.002)
 
 
-def program(calls: int, fused: int, parameters: int, footprint: int = 0) -> Program:
+def program(calls: int, fused: int, parameters: int, footprint: int = 0) -> IssueTrace:
     kernels = (Kernel("aten", RELU, ("0",)),) * calls + (Kernel("triton", RELU, ("0",)),) * fused
-    return Program(kernels, (0.0,) * len(kernels), calls, Calls(calls, calls), parameters, footprint)
+    return IssueTrace(kernels, (0.0,) * len(kernels), calls, Calls(calls, calls), parameters, footprint)
 
 
-def timed(of: Program, us: float) -> TimedProgram:
+def timed(of: IssueTrace, us: float) -> TimedTrace:
     """All its kernels take so long on the device, and 5 us of the host."""
-    return TimedProgram(of, [us] * len(of.kernels), [5.0] * len(of.kernels))
+    return TimedTrace(of, [us] * len(of.kernels), [5.0] * len(of.kernels))
 
 
 TABLES = {
@@ -77,7 +78,7 @@ TABLES = {
 }
 
 
-def cases(count: int = 12) -> list[Case]:
+def cases(count: int = 12) -> list[CalibrationCase]:
     """Models of growing size, of which every second is bound by the device, timed by `TABLES`."""
     made = []
     for index in range(count):
@@ -91,7 +92,7 @@ def cases(count: int = 12) -> list[Case]:
         for way, timing in timings.items():
             measured |= {f"{way}_us": timing.latency_us, f"{way}_host_us": timing.host_us}
             measured[f"{way}_device_us"] = timing.device_us
-        made.append(Case(*issued, measured))
+        made.append(CalibrationCase(*issued, measured))
     return made
 
 
@@ -112,7 +113,7 @@ def test_a_faster_host_at_the_time_is_taken_out():
     slow, fast = cases(), []
     for case in slow:
         host = {key: us / 2 if key.endswith("host_us") else us for key, us in case.measured.items()}
-        fast.append(Case(case.eager, case.compiled, host, host_speed=2))
+        fast.append(CalibrationCase(case.eager, case.compiled, host, host_speed=2))
     left, right = fit_tables(slow), fit_tables(fast)
     assert left["default_host"] == pytest.approx(right["default_host"])
     assert left["eager_host"] == pytest.approx(right["eager_host"])
@@ -120,7 +121,7 @@ def test_a_faster_host_at_the_time_is_taken_out():
 
 def test_what_a_launch_costs_in_a_model():
     ten = timed(program(10, 0, 0), 5.0)
-    found = fit_tables([Case(ten, ten, {"eager_device_us": 52.0})] * 9)["eager_device"]
+    found = fit_tables([CalibrationCase(ten, ten, {"eager_device_us": 52.0})] * 9)["eager_device"]
     # (9 x (10 / 52)^2 x 0.2 + 0.02 / 0.25^2 x 0.25) / (9 x (10 / 52)^2 + 0.02 / 0.25^2): 0.2 us each, drawn to 0.25
     assert found == pytest.approx({"launch": 0.14658 / 0.65284}, rel=1e-3)
 
@@ -144,12 +145,12 @@ def test_without_a_model_every_table_is_there():
 
 def test_compile_times_keep_the_scale_of_those_timed_alone():
     known = cases()
-    alone = [1.0 + 0.004 * len(case.compiled.program.kernels) + 0.06 for case in known]
+    alone = [1.0 + 0.004 * len(case.compiled.trace.kernels) + 0.06 for case in known]
     contended = [2.0 * seconds for seconds in alone]
     cold = [seconds if index < 4 else None for index, seconds in enumerate(alone)]
     costs = fit_compile(known, contended, cold)
     for case, seconds in zip(known, alone, strict=True):
-        counts = {"operator": len(case.compiled.program.kernels), "distinct_kernel": 1, "start": 1}
+        counts = {"operator": len(case.compiled.trace.kernels), "distinct_kernel": 1, "start": 1}
         assert host_counts.total(counts, costs) / 1e6 == pytest.approx(seconds, rel=0.05)
 
 

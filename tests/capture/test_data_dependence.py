@@ -15,7 +15,7 @@ from costmodel import zoo
 from costmodel.capture.trace import capture
 from costmodel.errors import CaptureError, DataDependentError
 from costmodel.ir import Break, Graph, TensorType, parse
-from costmodel.timeline.issue_trace import compiled_program, eager_program
+from costmodel.timeline.issue_trace import compiled_trace, eager_trace
 
 X = torch.empty(2, 3, 8, 8, device="meta")
 
@@ -78,8 +78,8 @@ class TestStop:
         graph = capture(Detector(), (X,), partial=True)
         assert parse(str(graph)) == graph
         assert f"  break stop control_flow @ {graph.breaks[0].source} misses second\n" in str(graph)
-        assert len(eager_program(graph).kernels) == 3
-        assert compiled_program(graph).kernels
+        assert len(eager_trace(graph).kernels) == 3
+        assert compiled_trace(graph).kernels
 
     def test_is_refused_unless_asked_for(self) -> None:
         with pytest.raises(DataDependentError, match="needs the values of a tensor"):

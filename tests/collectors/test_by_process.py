@@ -19,7 +19,7 @@ import pytest
 from collectors.whole_models import by_process
 from collectors.whole_models.by_process import Settings
 from collectors.whole_models.collect import count_records
-from costmodel.calibration.records import read_measured
+from costmodel.calibration.models_file import read_measured
 
 CASE = {"model": "resnet18", "batch_size": 1, "precision": "float32", "layout": "nchw", "img_size": 32}
 

@@ -15,7 +15,7 @@ from collectors.sweep.supervisor import Progress, Report
 from collectors.sweep.sweep import Settings
 from collectors.workloads import matmuls
 from collectors.workloads.cases import Case
-from costmodel.training.kernel_models import Settings as TrainingSettings
+from costmodel.training.kernel_models import TrainingSettings
 
 REQUEST = {"workloads": ["matmul"]}
 

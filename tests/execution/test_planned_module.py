@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 import costmodel
+from costmodel import apply as public_apply
 from costmodel.capture.executable import capture_exactly
 from costmodel.errors import CaptureError, PlanError
 from costmodel.execution import fx_module, numerics, runner
-from costmodel import apply as public_apply
 from costmodel.execution import regions as regions_module
 from costmodel.planning.blocks import find_blocks
 from costmodel.planning.plan import Plan, Region, fingerprint

@@ -12,7 +12,7 @@ from costmodel.capture.trace import capture
 from costmodel.execution.fx_module import build_module
 from costmodel.ir import op_table, operators, parse
 from costmodel.kernels.attention import NATIVE, fast_path, unrolled
-from costmodel.timeline.issue_trace import compiled_program, eager_program
+from costmodel.timeline.issue_trace import compiled_trace, eager_trace
 
 BATCH, LENGTH, WIDTH, HEADS = 2, 5, 32, 4
 
@@ -83,9 +83,9 @@ def test_a_graph_that_is_to_be_run_has_ordinary_operators():
 
 def test_what_the_host_issues():
     graph = capture(Attend().eval(), (tokens(),))
-    kinds = [kernel.anchor.base for kernel in eager_program(graph).kernels]
+    kinds = [kernel.anchor.base for kernel in eager_trace(graph).kernels]
     assert kinds == ["addmm", "scaled_dot_product_attention", "addmm"]
-    compiled = compiled_program(graph).kernels
+    compiled = compiled_trace(graph).kernels
     called = [kernel.anchor.base for kernel in compiled if kernel.kind != "copy"]
     assert called == ["mm", "scaled_dot_product_attention", "addmm"]
     assert len(compiled) - len(called) == 5  # the sequence first; query, key and value with the bias; heads together
@@ -129,7 +129,7 @@ def test_what_has_a_fused_kernel_is_one_operator(shape, dtype, fused):
 def test_a_guarded_softmax_is_six_operators_in_eager_execution():
     graph = capture(Scaled(), (torch.empty((2, 4, 3, 5, 8), device="meta"),))
     softmax = ["_softmax", "scalar_tensor", "eq", "all", "scalar_tensor", "where"]
-    assert [kernel.anchor.base for kernel in eager_program(graph).kernels] == ["mul", "mul", "bmm", *softmax, "bmm"]
+    assert [kernel.anchor.base for kernel in eager_trace(graph).kernels] == ["mul", "mul", "bmm", *softmax, "bmm"]
     assert parse(str(fast_path(graph))) == fast_path(graph)
 
 
@@ -144,7 +144,7 @@ def test_a_guarded_softmax_gives_nothing_to_rows_that_see_nothing():
 
 def test_compiled_attention_copies_query_key_and_value_from_where_they_lie_packed():
     """Each of the three kernels writes a third of the packed projection, which none of them writes whole."""
-    kernels = compiled_program(capture(Attend(batch_first=False).eval(), (tokens().transpose(0, 1),))).kernels
+    kernels = compiled_trace(capture(Attend(batch_first=False).eval(), (tokens().transpose(0, 1),))).kernels
     copies = [kernel.graph for kernel in kernels if kernel.kind == "copy" and "select" in str(kernel.graph)]
     assert [[graph.type_of(ref).numel for ref in graph.outputs] for graph in copies] == [[LENGTH * BATCH * WIDTH]] * 3
     assert all(operators.lookup(graph.ops[-1]).role is not op_table.Role.VIEW for graph in copies)

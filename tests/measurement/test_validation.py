@@ -105,7 +105,7 @@ def test_a_way_that_fails_is_noted_and_the_others_go_on():
 
 def test_unknown_modes_are_refused():
     net, x = Slow().eval(), torch.randn(1, 3, 24, 24)
-    with pytest.raises(RequestError, match=r"modes must be a sequence of some of default, .*; 'fast' is none"):
+    with pytest.raises(RequestError, match=r"modes must be a sequence of some of default, .*; 'fast' is not one"):
         costmodel.validate(net, (x,), hardware="nvidia-h200", modes=("fast",))
 
 

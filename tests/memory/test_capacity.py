@@ -13,7 +13,7 @@ from torch import nn
 import costmodel
 from costmodel.capture.trace import capture
 from costmodel.errors import ProfileError
-from costmodel.memory.capacity import device_bytes, eager_bytes, shortage
+from costmodel.memory.capacity import eager_bytes, shortage
 from costmodel.memory.report import render_memory
 from costmodel.planning.plan_report import render_plan
 from costmodel.profiles.profile import Profile, load_profile
@@ -72,18 +72,21 @@ def test_what_fits_is_not_remarked_on() -> None:
 
 def test_nothing_is_guessed_where_the_profile_does_not_know() -> None:
     cpu = load_profile("intel-xeon-16-threads")
-    assert device_bytes(cpu) is None
+    assert cpu.device.memory_bytes is None
     assert shortage(10**15, None) == shortage(None, 1) == shortage(5, 5) == ""
     assert costmodel.predict(model(), (LARGE,), hardware=cpu.name).too_large == ""
 
 
-def test_the_card_says_more_than_the_devices_name() -> None:
-    def known(memory: object) -> Profile:
+def test_recorded_memory_takes_precedence_over_the_devices_name() -> None:
+    def recorded(memory: object) -> Profile:
         profile = load_profile(H200)
-        return replace(profile, card={"schema": 1, "environment": {"device": "NVIDIA H200", "memory_bytes": memory}})
+        return replace(profile, card={**profile.card, "environment": {"device": "NVIDIA H200", "memory_bytes": memory}})
 
-    assert device_bytes(load_profile(H200)) == 143_771 * 1024 * 1024
-    assert device_bytes(known("1000")) == device_bytes(known(1000)) == 1000
-    for odd in ("-1", "1e9", "9" * 30, 1.5, [], {}):
+    assert load_profile(H200).device.memory_bytes == 143_771 * 1024 * 1024
+    assert recorded("1000").device.memory_bytes == 1000
+    for odd in ("-1", "1e9", "9" * 30, "", "0"):
         with pytest.raises(ProfileError, match="impossible memory_bytes"):
-            device_bytes(known(odd))
+            _ = recorded(odd).device
+    for odd in (1000, 1.5, [], {}):
+        with pytest.raises(ProfileError, match="environment"):
+            _ = recorded(odd).device

@@ -88,7 +88,7 @@ REGION = {"backend": "eager", "ops": ["0"], "layers": [], "us": 1, "why": "", "s
         ({"launch": "rocket"}, "launch: "),
         ({"model": 3}, "model: "),
         ({"rewrites": "fold"}, "rewrites: "),
-        ({"build_s": float("inf")}, "not a plan: Infinity is no number of JSON's"),
+        ({"build_s": float("inf")}, "not a plan: Infinity is not a JSON number"),
         ({"build_s": 10**400}, "not a plan: an integer of 401 digits"),
         ({"build_s": -0.5}, "build_s: "),
         ({"build_s": True}, "build_s: "),

@@ -216,7 +216,7 @@ def test_the_command_prints_and_saves(tmp_path, capsys):
         (["validate", "alexnet", "--device", "cuda:99"], "there is no device cuda:99"),
         (["validate", "alexnet", "--device", "tpu"], "choose cpu, cuda or cuda:N"),
         (["validate", "alexnet", "--device", "cpu", "--plan", "none.json"], "none.json: cannot be read"),
-        (["validate", "alexnet", "--device", "cpu", "--mode", "warp", "--no-plan"], "'warp' is none"),
+        (["validate", "alexnet", "--device", "cpu", "--mode", "warp", "--no-plan"], "'warp' is not one"),
         (["validate", "alexnet", "--seconds", "0"], "--seconds must be above 0"),
     ],
 )

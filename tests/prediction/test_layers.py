@@ -15,7 +15,7 @@ from costmodel.ir import Graph
 from costmodel.ir import operators as operators_module
 from costmodel.ir.op_table import Role
 from costmodel.prediction.layers import Unit, find_units, group_units
-from costmodel.timeline.issue_trace import compiled_program
+from costmodel.timeline.issue_trace import compiled_trace
 
 MODELS = ("densenet121", "resnet18", "alexnet", "swin_t", "squeezenet1_1", "mobilenet_v3_small")
 Graphs = Callable[[str], Graph]
@@ -28,7 +28,7 @@ def kinds(unit: Unit) -> str:
 @pytest.mark.parametrize("model", MODELS)
 def test_every_kernel_and_every_computing_operator_is_in_one_unit(graph_of: Graphs, model: str):
     graph = graph_of(model)
-    kernels = compiled_program(graph).kernels
+    kernels = compiled_trace(graph).kernels
     units = group_units(graph, kernels)
     assert sorted(index for unit in units for index in unit.kernels) == list(range(len(kernels)))
     computing = [op.name for op in graph.ops if operators_module.lookup(op).role is not Role.VIEW]
@@ -73,7 +73,7 @@ def test_what_a_unit_is_made_of(graph_of: Graphs, model: str, name: str, operato
 
 def test_a_weights_copy_to_another_layout_belongs_to_its_convolution(graph_of: Graphs):
     graph = graph_of("resnet18")
-    kernels = compiled_program(graph).kernels
+    kernels = compiled_trace(graph).kernels
     unit = next(unit for unit in group_units(graph, kernels) if unit.name == "layer1.0.conv1")
     assert [[op.base for op in kernels[index].graph.ops] for index in unit.kernels] == [
         ["clone"],
@@ -86,7 +86,7 @@ def test_modules_named_by_numbers_are_not_taken_for_operators():
     """The copy of the weight of module "2" is no part of operator 2, the ReLU."""
     layers = nn.Sequential(nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU())
     graph = capture(layers.eval(), [torch.empty(4, 8, 32, 32)], "numbers")
-    kernels = compiled_program(graph).kernels
+    kernels = compiled_trace(graph).kernels
     units = group_units(graph, kernels)
     assert [(unit.name, kinds(unit)) for unit in units] == [("0", "conv2d relu"), ("2", "conv2d relu")]
     for unit in units:

@@ -25,7 +25,7 @@ from costmodel.profiles import profile as profile_module
 from costmodel.profiles.profile import DEFAULT, Profile, load_profile
 from costmodel.report.types import Report
 from costmodel.timeline import cost_tables
-from costmodel.timeline.issue_trace import compiled_program, eager_program
+from costmodel.timeline.issue_trace import compiled_trace, eager_trace
 
 MODELS = ("densenet121", "resnet18", "alexnet", "swin_t")
 Graphs = Callable[[str], Graph]
@@ -76,7 +76,7 @@ def test_every_mode_with_its_interval(report_of: Reports, model: str):
 @pytest.mark.parametrize("model", MODELS)
 def test_the_layers_times_add_up_to_the_kernels(report_of: Reports, graph_of: Graphs, profile: Profile, model: str):
     graph, report = graph_of(model), report_of(model)
-    for program, field in ((eager_program(graph), "eager_us"), (compiled_program(graph), "compiled_us")):
+    for program, field in ((eager_trace(graph), "eager_us"), (compiled_trace(graph), "compiled_us")):
         estimates = profile.predictor.predict(program.kernels, program.positions)
         assert sum(getattr(layer, field) or 0.0 for layer in report.layers) == pytest.approx(
             sum(estimate.us for estimate in estimates)
@@ -116,7 +116,7 @@ def test_the_public_function_is_the_same(report_of: Reports):
     loaded = zoo.load("resnet18")
     report = costmodel.predict(loaded.module, loaded.inputs, hardware=DEFAULT, model_name="resnet18")
     assert report.to_dict() | {"host": ""} == report_of("resnet18").to_dict()
-    assert report.host == "the middle one of 4 machines"
+    assert report.host == "the median of 4 machines"
 
 
 def test_without_hardware_and_without_a_gpu_the_default_is_taken(monkeypatch: pytest.MonkeyPatch):
@@ -134,7 +134,7 @@ def test_an_operator_without_a_rule_is_named_and_the_verdict_uncertain(
     assert {item.op for item in report.unsupported} == {"relu"}
     assert {"relu", "layer1.0.relu"} <= {item.where for item in report.unsupported}
     assert report.verdict == "uncertain"
-    assert "without a rule" in report.warnings[0]
+    assert "without a cost rule" in report.warnings[0]
     assert "relu" in report.warnings[0]
     for name, mode in report.modes.items():
         assert mode.high_ms / mode.low_ms > sure.modes[name].high_ms / sure.modes[name].low_ms
@@ -162,7 +162,7 @@ def test_kernels_unlike_any_measured_are_named_and_the_verdict_uncertain():
     odd = nn.Conv3d(5, 700, (9, 31, 2), stride=(5, 7, 1), dilation=(1, 9, 3)).eval()
     report = costmodel.predict(odd, [torch.empty(3, 5, 40, 1000, 90)], hardware=DEFAULT)
     assert report.verdict == "uncertain"
-    assert any("unlike any that was measured" in warning for warning in report.warnings)
+    assert any("out of distribution" in warning for warning in report.warnings)
     assert not all(layer.in_range for layer in report.layers)
 
 
@@ -181,7 +181,7 @@ def test_unknown_hardware_is_refused():
 def test_a_precision_that_nobody_measured_is_named_and_never_in_range():
     module, x = nn.Sequential(nn.Conv2d(64, 64, 3), nn.ReLU()).half(), torch.empty(1, 64, 56, 56).half()
     report = costmodel.predict(module, (x,), hardware="amd-epyc-2-threads")
-    said = "float16 was not measured on amd-epyc-2-threads: every figure is a guess from other precisions"
+    said = "float16 was not measured on amd-epyc-2-threads: every figure is extrapolated from other precisions"
     assert report.warnings[0] == said
     assert report.verdict == "uncertain"
     assert not any(layer.in_range for layer in report.layers)
@@ -293,7 +293,7 @@ class TestInPart:
         assert not report.partial
         assert report.verdict == "uncertain"
         assert [item.op for item in report.unsupported] == ["index"]
-        assert "results whose size depends on data are counted at their largest: index" in report.warnings
+        assert "results of data-dependent size are counted at their largest: index" in report.warnings
 
 
 def test_inputs_by_name_and_token_ids_before_images():

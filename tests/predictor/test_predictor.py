@@ -17,9 +17,9 @@ from costmodel.errors import ProfileError
 from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.group_model import RECALLED_WIDTH, USUAL_HOST_US, none_measured
 from costmodel.predictor.neighbours import EXACT, STEP, distances, in_steps, places_of, portions, recall, weigh
-from costmodel.predictor.network import OUTLYING, Network, scaled
+from costmodel.predictor.network import OUTLYING, NeuralNetwork, scaled
 from costmodel.predictor.predictor import Estimate, Predictor
-from costmodel.training.kernel_models import Settings, train_network
+from costmodel.training.kernel_models import TrainingSettings, train_network
 from tests.support.predictors import KERNELS, POSITIONS, ROOFLINE, conv, one_leaf, small_predictor
 
 
@@ -36,7 +36,7 @@ def test_the_numpy_forward_pass_is_scikit_learns(hidden: tuple[int, ...]):
     regressor = MLPRegressor(hidden_layer_sizes=hidden, max_iter=30, random_state=0)
     with pytest.warns(ConvergenceWarning):
         regressor.fit(x, y)
-    network = Network(
+    network = NeuralNetwork(
         tuple(weight.astype(np.float32) for weight in regressor.coefs_),
         tuple(bias.astype(np.float32) for bias in regressor.intercepts_),
     )
@@ -49,7 +49,7 @@ def test_a_trained_network_is_the_one_that_scikit_learn_trained():
     rng = np.random.default_rng(2)
     x = rng.normal(size=(200, 5)).astype(np.float32)
     y = x[:, 0] - x[:, 1]
-    settings = Settings(hidden=(9, 4), epochs=8, learning_rate=2e-3, batch=128)
+    settings = TrainingSettings(hidden=(9, 4), epochs=8, learning_rate=2e-3, batch=128)
     network = train_network(x, y, settings, seed=3)
     same = MLPRegressor(hidden_layer_sizes=(9, 4), alpha=3e-3, batch_size=128, warm_start=True)
     same.set_params(n_iter_no_change=8, random_state=3, tol=0)
@@ -94,7 +94,7 @@ def test_an_equal_kernel_recalls_what_was_left_unexplained():
 
 @settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60))
-def test_kernels_are_recalled_as_all_distances_tell(seed: int, features: int):
+def test_kernels_are_recalled_as_by_all_distances(seed: int, features: int):
     rng = np.random.default_rng(seed)
     measured = rng.uniform(-OUTLYING, OUTLYING, (40, features)).astype(np.float32)
     apart = rng.normal(size=(40, features))
@@ -112,7 +112,7 @@ def test_kernels_are_recalled_as_all_distances_tell(seed: int, features: int):
             assert correction[row] == pytest.approx(residual[equal].mean(), abs=1e-5)
 
 
-def test_measured_kernels_are_kept_to_a_fiftieth_of_what_tells_them_apart():
+def test_measured_kernels_are_kept_to_a_fiftieth_of_the_distance_of_equal_ones():
     x = np.array([[0.0, OUTLYING], [-OUTLYING, 1.2345], [9.0, -9.0]], np.float32)
     steps = in_steps(x)
     assert steps.dtype == np.int16
@@ -140,55 +140,57 @@ def test_a_measured_kernel_is_recalled(predictor: Predictor):
     assert nearest.max() < 1e-2
 
 
-def test_a_call_takes_the_host_as_long_as_calls_like_it_did(predictor: Predictor):
+def test_the_host_time_of_a_measured_launch_is_recalled(predictor: Predictor):
     line = np.arange(8, dtype=np.float32)[:, None] / 2
     model = replace(
         predictor.groups["conv"],
         names=("x",),
-        networks=(Network((np.ones((1, 1), np.float32),), (np.zeros(1, np.float32),)),),
+        networks=(NeuralNetwork((np.ones((1, 1), np.float32),), (np.zeros(1, np.float32),)),),
         memory=in_steps(line),
+        places=places_of(in_steps(line)),
         residual=np.zeros(8, np.float32),
         host_us=np.array([3.0, 5.0, 9.0, 8.0, 4.0, 7.0, 6.0, 2.0], np.float32),
     )
     found = model.recollect(np.array([[1.0], [1.7]], np.float32)).host_us
-    assert found.tolist() == [9.0, 7.0]  # as measured; of those at 0.5 to 2.5: 5, 9, 8, 4 and 7
+    assert found.tolist() == [9.0, USUAL_HOST_US]  # as measured; not measured, and no trees
     unmeasured = replace(model, host_us=none_measured()).recollect(np.array([[1.0], [1.7]], np.float32))
     assert unmeasured.host_us.tolist() == [USUAL_HOST_US] * 2
 
 
-def test_trees_tell_what_the_host_takes_for_a_kernel_that_was_not_measured(predictor: Predictor):
+def test_trees_predict_the_host_time_of_a_kernel_that_was_not_measured(predictor: Predictor):
     model = predictor.groups["conv"]
     known = model.measured[:1]
     other = known + np.float32(0.5)
     host_us = np.full(len(model.memory), 7.0, np.float32)
-    for told, us in ((math.log(30.0), 30.0), (80.0, math.exp(9.0))):  # no file says more than there can be
-        found = replace(model, host_us=host_us, host_trees=one_leaf(told)).recollect(np.concatenate([known, other]))
+    for log, us in ((math.log(30.0), 30.0), (80.0, math.exp(9.0))):  # clipped to HOST_RANGE
+        found = replace(model, host_us=host_us, host_trees=one_leaf(log)).recollect(np.concatenate([known, other]))
         assert found.host_us.tolist() == pytest.approx([7.0, us])
 
 
-def test_trees_have_their_share_of_a_say_beside_networks(predictor: Predictor):
+def test_trees_are_weighed_against_networks(predictor: Predictor):
     model = predictor.groups["conv"]
     other = model.measured + np.float32(0.5)
     alone = np.mean([network.forward(other) for network in model.networks], axis=0)
-    told = replace(model, trees=one_leaf(2.0)).expected(other)
-    np.testing.assert_allclose(told, 0.6 * alone + 0.4 * 2.0, rtol=1e-5)
+    mean = replace(model, trees=one_leaf(2.0), trees_share=0.4).expected(other)
+    np.testing.assert_allclose(mean, 0.6 * alone + 0.4 * 2.0, rtol=1e-5)
     assert replace(model, trees=one_leaf(99.0)).expected(other).max() == 6.0  # held within limits, as networks are
 
 
-def test_an_estimate_tells_what_the_host_takes(predictor: Predictor):
+def test_an_estimate_has_the_host_time(predictor: Predictor):
     host_us = np.linspace(20.0, 27.0, len(KERNELS)).astype(np.float32)
     knowing = replace(predictor, groups={"conv": replace(predictor.groups["conv"], host_us=host_us)})
     assert [one.host_us for one in knowing.predict(KERNELS, POSITIONS)] == pytest.approx(host_us.tolist())
 
 
-def test_networks_are_held_within_what_kernels_of_the_size_were_measured_to_take(predictor: Predictor):
-    tenfold = Network((np.array([[0.0], [10.0]], np.float32),), (np.zeros(1, np.float32),))
+def test_predictions_are_clipped_to_limits_by_size(predictor: Predictor):
+    tenfold = NeuralNetwork((np.array([[0.0], [10.0]], np.float32),), (np.zeros(1, np.float32),))
     limits = np.array([[-1.0, 2.0], [0.0, 5.0]], np.float32)
     model = replace(
         predictor.groups["conv"],
         names=("log_bound_us", "other"),
         networks=(tenfold,),
         memory=in_steps(np.array([[3.0, 0.4]], np.float32)),
+        places=places_of(in_steps(np.array([[3.0, 0.4]], np.float32))),
         residual=np.array([0.5], np.float32),
         sizes=np.array([1.0], np.float32),
         limits=limits,

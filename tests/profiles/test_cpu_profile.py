@@ -20,19 +20,19 @@ from costmodel.kernels.traffic import traffic_bytes
 from costmodel.prediction.predict import predict_graph
 from costmodel.profiles.profile import load_profile
 from costmodel.timeline.gpu import serial_timing
-from costmodel.timeline.issue_trace import compiled_program, eager_program
-from costmodel.timeline.timed_program import TimedProgram
+from costmodel.timeline.issue_trace import compiled_trace, eager_trace
+from costmodel.timeline.timed_trace import TimedTrace
 from costmodel.training.dataset import kernel_of, units_frame, write_frame
-from costmodel.training.kernel_models import Settings
+from costmodel.training.kernel_models import TrainingSettings
 from costmodel.zoo import load
 
 ENVIRONMENT = {"device": "cpu", "host_cpu": "A Processor", "cores": "4", "threads": "4", "freed_memory": "kept"}
 MODELS = ("resnet18", "squeezenet1_1", "mobilenet_v3_small", "alexnet", "vgg11_bn", "shufflenet_v2_x0_5")
 SIZE = 64
 COSTS = {
-    "eager_serial": dict.fromkeys(("convolution", "product", "fused", "other"), 1.1)
+    "eager_serial": dict.fromkeys(("convolution", "matmul", "fused", "other"), 1.1)
     | {"loop": 0.0, "call": 2.0, "view": 1.0, "module": 2.0, "start": 30.0},
-    "default_serial": dict.fromkeys(("convolution", "product", "fused", "other"), 1.1)
+    "default_serial": dict.fromkeys(("convolution", "matmul", "fused", "other"), 1.1)
     | {"loop": -2.0, "call": 3.0, "parameter": 0.4, "module": 0.5, "start": 80.0},
 }
 
@@ -53,10 +53,10 @@ def unit_row(case: Case) -> dict[str, Any]:
 def model_record(model: str, batch: int, graph: Any) -> dict[str, Any]:
     """As a sweep records it; three rounds, 1 % apart."""
     latency = {}
-    programs = {"eager/default": eager_program(graph, on_cpu=True), "default": compiled_program(graph, on_cpu=True)}
+    programs = {"eager/default": eager_trace(graph, on_cpu=True), "default": compiled_trace(graph, on_cpu=True)}
     for (name, program), table in zip(programs.items(), COSTS, strict=True):
         alone = [alone_us(kernel) for kernel in program.kernels]
-        us = serial_timing(TimedProgram(program, alone, alone), table, COSTS).latency_us
+        us = serial_timing(TimedTrace(program, alone, alone), table, COSTS).latency_us
         latency[name] = [[us * share] * 5 for share in (0.99, 1.0, 1.01)]
     case = {"model": model, "batch_size": batch, "precision": "float32", "layout": "nchw", "img_size": SIZE}
     return {
@@ -86,7 +86,9 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_a_cpu_is_trained_scored_and_predicted_with(directory: Path, monkeypatch: pytest.MonkeyPatch):
-    card = make_profile(directory, "a-cpu", Settings(hidden=(32, 16), epochs=40, ensemble=2), lambda _: None, jobs=1)
+    card = make_profile(
+        directory, "a-cpu", TrainingSettings(hidden=(32, 16), epochs=40, ensemble=2), lambda _: None, jobs=1
+    )
     assert set(card["intervals"]["latency"]) == {"eager", "default"}
     assert set(card["intervals"]["speedup"]) == {"default"}
     assert card["models"]["noise"] == pytest.approx({"default": 0.01, "eager": 0.01})
@@ -94,7 +96,13 @@ def test_a_cpu_is_trained_scored_and_predicted_with(directory: Path, monkeypatch
     assert card["host"] == {}
     scores = {row["cases_of"]: row for row in card["scores"]["models"]}
     common = "float32, batch 1 and 8"
-    sets = {common, f"timeline alone: {common}", f"relatives known: {common}", "float32, batch 1", "float32, batch 8"}
+    sets = {
+        common,
+        f"timeline alone: {common}",
+        f"family not held out: {common}",
+        "float32, batch 1",
+        "float32, batch 8",
+    }
     assert sets | {"all"} == set(scores)
     assert (directory / "whole_models.safetensors").exists()
     assert scores["all"]["mean_error"] < min(0.15, 0.6 * scores["all"]["constant_mean_error"])

@@ -206,17 +206,17 @@ def test_a_card_that_lacks_a_cost_is_refused(mine: Path):
 
 
 def test_intervals_are_narrower_for_a_host_that_is_known(mine: Path):
-    write_card(mine / "mine", intervals={"latency": {"eager": 0.3}, "latency_told": {"eager": 0.1}})
+    write_card(mine / "mine", intervals={"latency": {"eager": 0.3}, "latency_calibrated": {"eager": 0.1}})
     profile = load_profile("mine")
     assert profile.intervals("latency") == {"eager": 0.3}
-    assert replace(profile, host_told=True).intervals("latency") == {"eager": 0.1}
+    assert replace(profile, host_calibrated=True).intervals("latency") == {"eager": 0.1}
 
 
 def test_intervals_are_read_by_kind(mine: Path):
     write_card(mine / "mine", intervals={"latency": {"eager": 0.1}})
     profile = load_profile("mine")
     assert profile.intervals("latency") == {"eager": 0.1}
-    assert replace(profile, host_told=True).intervals("latency") == {"eager": 0.1}  # of one machine: the same
+    assert replace(profile, host_calibrated=True).intervals("latency") == {"eager": 0.1}  # of one machine: the same
     with pytest.raises(ProfileError, match="no usable intervals 'speedup'"):
         profile.intervals("speedup")
 
@@ -242,7 +242,7 @@ def test_a_predictor_that_the_card_does_not_know_is_refused(mine: Path):
         ("NVIDIA H200", DEFAULT, "this machine has an NVIDIA H200"),
         ("Acme X1", "acme-x1", "this machine has an Acme X1"),
         ("Acme-X1 (MIG 1g.5gb)", "acme-x1-mig-1g-5gb", "this machine has an Acme-X1 (MIG 1g.5gb)"),
-        ("NVIDIA T4", DEFAULT, "the default; nobody has profiled this machine's NVIDIA T4"),
+        ("NVIDIA T4", DEFAULT, "the default; there is no profile of this machine's NVIDIA T4"),
     ],
 )
 def test_which_profile_is_taken_where(

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from markdown_tables import replace_section
 
-from costmodel.calibration.records import read_measured
+from costmodel.calibration.models_file import read_measured
 from costmodel.profiles.profile import shipped_directory
 from tests.support.scripts import load_script
 

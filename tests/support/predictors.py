@@ -1,4 +1,4 @@
-"""A predictor small enough to look at: what tests of its arithmetic and of its file share."""
+"""A predictor small enough to check by hand, for tests of its arithmetic and of its file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from costmodel.features import Roofline, featurize
 from costmodel.kernels.eager_dispatch import eager_kernels
 from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.group_model import GroupModel
-from costmodel.predictor.neighbours import in_steps
-from costmodel.predictor.network import Array, Network, scaled
+from costmodel.predictor.neighbours import in_steps, places_of
+from costmodel.predictor.network import Array, NeuralNetwork, scaled
 from costmodel.predictor.predictor import Predictor
 from costmodel.predictor.trees import LEAF, Trees
 
@@ -26,7 +26,7 @@ POSITIONS = [0.5] * len(KERNELS)
 
 
 def small_predictor() -> Predictor:
-    """Two small random networks for convolutions, which remember eight of them."""
+    """Two small random networks for convolutions, with eight measured kernels."""
     rng = np.random.default_rng(0)
     features = [featurize(kernel, ROOFLINE, 132) for kernel in KERNELS]
     names = tuple(features[0])
@@ -38,13 +38,15 @@ def small_predictor() -> Predictor:
     def layer(*shape: int) -> Array:
         return rng.normal(0, 0.1, shape).astype(np.float32)
 
-    networks = tuple(Network((layer(width, 6), layer(6, 1)), (layer(6), layer(1))) for _ in range(2))
+    networks = tuple(NeuralNetwork((layer(width, 6), layer(6, 1)), (layer(6), layer(1))) for _ in range(2))
+    memory = in_steps(scaled(raw, mean, scale))
     model = GroupModel(
         names=names,
         mean=mean,
         scale=scale,
         networks=networks,
-        memory=in_steps(scaled(raw, mean, scale)),
+        memory=memory,
+        places=places_of(memory),
         residual=np.linspace(-0.2, 0.2, len(raw), dtype=np.float32),
         reach=0.5,
         edges=np.array([4.0, 40.0], dtype=np.float32),
@@ -55,6 +57,6 @@ def small_predictor() -> Predictor:
 
 
 def one_leaf(value: float) -> Trees:
-    """Trees that say the same of everything."""
+    """Trees that predict one value for every row."""
     number = np.array([value], np.float32)
     return Trees(np.array([LEAF], np.int8), number, np.zeros(1, np.int16), np.zeros(1, np.int32))

@@ -8,30 +8,32 @@ from collections.abc import Sequence
 import pytest
 
 from collectors.workloads.matmuls import linear_graph
-from costmodel.calibration.host_costs import Case, fit_tables
+from costmodel.calibration.host_costs import CalibrationCase, fit_tables
 from costmodel.ir import Calls, parse
 from costmodel.kernels.kernel import Kernel
-from costmodel.timeline import gpu, queue, timed_program
+from costmodel.timeline import gpu, queue, timed_trace
 from costmodel.timeline.cpu import BETWEEN, kernel_counts
-from costmodel.timeline.issue_trace import Program
+from costmodel.timeline.issue_trace import IssueTrace
 
 RELU = parse("graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}")
 CALL, LOOP = Kernel("aten", RELU, ("0",)), Kernel("triton", RELU, ("0",))
 PRODUCT = Kernel("aten", linear_graph(4, 8, 8, "float32", bias=False), ("0",))
-FACTORS = {"convolution": 1.5, "product": 1.2, "fused": 0.8, "other": 1.0}
+FACTORS = {"convolution": 1.5, "matmul": 1.2, "fused": 0.8, "other": 1.0}
 COSTS = {
     "eager_serial": {**FACTORS, "loop": -1.0, "call": 3.0, "view": 0.5, "module": 0.25, "start": 20.0},
     "default_serial": {**FACTORS, "loop": -1.0, "call": 2.0, "parameter": 0.1, "module": 0.5, "start": 30.0},
 }
 
 
-def timed(of: Program, us: Sequence[float]) -> timed_program.TimedProgram:
+def timed(of: IssueTrace, us: Sequence[float]) -> timed_trace.TimedTrace:
     """Its kernels' times; what the host takes is in them."""
-    return timed_program.TimedProgram(of, us, [0.0] * len(us))
+    return timed_trace.TimedTrace(of, us, [0.0] * len(us))
 
 
-def program(*kernels: Kernel, views: int = 0, modules: int = 0) -> Program:
-    return Program(kernels, (0.5,) * len(kernels), views, Calls(modules), parameters=10, footprint=0, checked_modules=6)
+def program(*kernels: Kernel, views: int = 0, modules: int = 0) -> IssueTrace:
+    return IssueTrace(
+        kernels, (0.5,) * len(kernels), views, Calls(modules), parameters=10, footprint=0, checked_modules=6
+    )
 
 
 def test_a_pass_is_the_sum_of_its_kernels_and_of_what_lies_between():
@@ -52,9 +54,9 @@ def test_factors_and_costs_are_found_again():
         compiled = program(*rng.choices((LOOP, PRODUCT, CALL), k=rng.randint(30, 90)))
         issued = timed(compiled, [rng.uniform(20.0, 400.0) for _ in compiled.kernels])
         wall = gpu.serial_timing(issued, "default_serial", COSTS).latency_us
-        cases.append(Case(issued, issued, {"default_us": wall}))
+        cases.append(CalibrationCase(issued, issued, {"default_us": wall}))
     found = fit_tables(cases, on_cpu=True)["default_serial"]
-    assert found["product"] == pytest.approx(1.2, rel=0.05)
+    assert found["matmul"] == pytest.approx(1.2, rel=0.05)
     assert found["fused"] == pytest.approx(0.8, rel=0.05)
     for case in cases:
         again = gpu.serial_timing(case.compiled, "default_serial", {"default_serial": found})

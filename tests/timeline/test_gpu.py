@@ -16,15 +16,15 @@ from costmodel.timeline import gpu, host_counts
 from costmodel.timeline import queue as queue_module
 from costmodel.timeline.cost_tables import PRIORS
 from costmodel.timeline.gpu import device_times
-from costmodel.timeline.issue_trace import Program
+from costmodel.timeline.issue_trace import IssueTrace
 from costmodel.timeline.queue import Queue, queue_us
-from costmodel.timeline.timed_program import TimedProgram
+from costmodel.timeline.timed_trace import TimedTrace
 
 RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
 CALL = Kernel("aten", parse(RELU), ("0",))
 FUSED = Kernel("triton", parse(RELU), ("1",), launches=2)
 CALLS = Calls(modules=4, views=3, idle=5, queries=9, writes=2)
-PROGRAM = Program(
+PROGRAM = IssueTrace(
     (CALL, FUSED), (0.0, 1.0), views=6, calls=CALLS, parameters=10, footprint=0, checked_modules=4, views_again=6
 )
 TABLES = {
@@ -44,7 +44,7 @@ TABLES = {
     "eager_wall": {"gap": 0.0},
     "default_host": {
         "dispatch": 2.0,
-        "product": 6.0,
+        "matmul": 6.0,
         "triton": 5.5,
         "distinct": 3.0,
         "output": 1.0,
@@ -58,9 +58,9 @@ TABLES = {
 }
 
 
-def timed(first_us: float, second_us: float, program: Program = PROGRAM) -> TimedProgram:
-    """The program, whose calls take the host 4 and 7 us alone."""
-    return TimedProgram(program, [first_us, second_us], [4.0, 7.0])
+def timed(first_us: float, second_us: float, trace: IssueTrace = PROGRAM) -> TimedTrace:
+    """The trace, whose calls take the host 4 and 7 us alone."""
+    return TimedTrace(trace, [first_us, second_us], [4.0, 7.0])
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_default_by_hand():
 
 
 def test_every_graph_that_a_pass_is_cut_into_is_entered_anew():
-    whole, cut = timed(100.0, 50.0), timed(100.0, 50.0, replace(PROGRAM, fragments=4))
+    whole, cut = timed(100.0, 50.0), timed(100.0, 50.0, replace(PROGRAM, subgraphs=4))
     once, often = (gpu.default_timing(calls, TABLES).host_us for calls in (whole, cut))
     assert often == pytest.approx(once + 3 * 30)  # the start, three times more
     assert gpu.default_queue(cut, TABLES).prologue_us == 41  # start, parameters and modules, but once
@@ -155,7 +155,7 @@ def test_all_of_a_timing_is_multiplied():
 
 def test_compiled_code_calls_products_for_a_price_of_their_own():
     product = Kernel("aten", linear_graph(4, 8, 8, "float32", bias=True), ("0",))
-    calls = TimedProgram(replace(PROGRAM, kernels=(CALL, product)), [1.0, 1.0], [4.0, 33.0])
+    calls = TimedTrace(replace(PROGRAM, kernels=(CALL, product)), [1.0, 1.0], [4.0, 33.0])
     # start, parameters and modules; a call of 2 x 4, and a product of 6, whatever it takes in eager execution
     assert gpu.default_queue(calls, TABLES).host_us == [8.0, 6.0]
     assert gpu.default_timing(calls, TABLES).host_us == pytest.approx(30 + 5 + 6 + 8 + 6)

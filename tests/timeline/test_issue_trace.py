@@ -16,12 +16,12 @@ from costmodel.kernels.eager_dispatch import eager_kernels
 from costmodel.kernels.kernel import Kernel
 from costmodel.timeline.issue_trace import (
     compile_counts,
-    compiled_program,
+    compiled_trace,
     dispatch_class,
     distinct_fused,
-    eager_program,
-    fragments_of,
+    eager_trace,
     origin_of,
+    subgraph_count,
 )
 
 UNIT = ConvUnit(2, 8, 12, 10, kernel=3, padding=1)
@@ -35,30 +35,30 @@ def small() -> Graph:
 
 
 def test_eager_issues_every_operator_that_is_no_view(small: Graph):
-    program = eager_program(small)
-    assert [kernel.kind for kernel in program.kernels] == ["conv2d", "batch_norm", "relu", "linear"]
-    assert program.calls.modules == 6  # five layers and what holds them
-    assert program.views >= 1
-    assert program.positions[0] == 0.0
-    assert program.positions[-1] == 1.0
-    assert list(program.positions) == sorted(program.positions)
+    trace = eager_trace(small)
+    assert [kernel.kind for kernel in trace.kernels] == ["conv2d", "batch_norm", "relu", "linear"]
+    assert trace.calls.modules == 6  # five layers and what holds them
+    assert trace.views >= 1
+    assert trace.positions[0] == 0.0
+    assert trace.positions[-1] == 1.0
+    assert list(trace.positions) == sorted(trace.positions)
 
 
 def test_parameters_and_footprint_by_hand(small: Graph):
-    program = eager_program(small)
+    trace = eager_trace(small)
     weights = 4 * 27 + 4 * 4 + 5 * 64 + 5  # convolution, four of batch norm, linear
-    assert program.parameters == 7
+    assert trace.parameters == 7
     values = 2 * 3 * 36 + weights
     largest = 2 * 4 * 16  # the convolution's result, as of batch norm and ReLU
-    assert program.footprint == 4 * (values + 2 * largest)
+    assert trace.footprint == 4 * (values + 2 * largest)
 
 
 def test_compiled_issues_fewer_calls_and_neither_views_nor_modules(small: Graph):
-    program = compiled_program(small)
-    assert len([k for k in program.kernels if k.graph.ops[-1].base != "clone"]) == 3
-    assert (program.views, program.calls) == (0, Calls())
-    assert program.checked_modules == 1  # the chain of layers
-    assert len(program.positions) == len(program.kernels)
+    trace = compiled_trace(small)
+    assert len([k for k in trace.kernels if k.graph.ops[-1].base != "clone"]) == 3
+    assert (trace.views, trace.calls) == (0, Calls())
+    assert trace.checked_modules == 1  # the chain of layers
+    assert len(trace.positions) == len(trace.kernels)
 
 
 @pytest.mark.parametrize(("name", "origin"), [("12", "12"), ("12.3", "12"), ("12.0.nhwc", "12")])
@@ -117,13 +117,13 @@ def test_views_that_lead_to_several_kernels_count_once():
             left, right = turned.chunk(2)
             return left.relu() + left.sigmoid() * right  # two views lead to three kernels
 
-    program = eager_program(capture(Halves(), (torch.empty(4, 6),)))
-    made = [sum(op.base in ("transpose", "split", "chunk") for op in kernel.graph.ops) for kernel in program.kernels]
+    trace = eager_trace(capture(Halves(), (torch.empty(4, 6),)))
+    made = [sum(op.base in ("transpose", "split", "chunk") for op in kernel.graph.ops) for kernel in trace.kernels]
     assert sum(made) == 6
-    turning = sum(op.base == "permute" for kernel in program.kernels for op in kernel.graph.ops)
+    turning = sum(op.base == "permute" for kernel in trace.kernels for op in kernel.graph.ops)
     assert turning == 3  # what relu, sigmoid and the product leave lies transposed, and is read through a view alone
-    assert program.views_again == 6 + 3 - 2
-    assert eager_program(capture(nn.ReLU(), (torch.empty(4, 6),))).views_again == 0
+    assert trace.views_again == 6 + 3 - 2
+    assert eager_trace(capture(nn.ReLU(), (torch.empty(4, 6),))).views_again == 0
 
 
 def test_equal_fused_kernels_are_one_and_those_of_libraries_none():
@@ -141,15 +141,13 @@ def test_compile_time_counts_equal_kernels_once():
     text = "graph _ {\n  input %a0: float32[8]\n  %0 = relu(self=%a0) : float32[8]\n  return %0\n}"
     fused = Kernel("triton", parse(text), ("0",))
     values = (Value("x", TensorType("float32", (8,))),)
-    program = eager_program(
-        Graph("g", values, (Op("0", "relu", (("self", Ref("x")),), (values[0].type,)),), (Ref("0"),))
-    )
-    program = replace(program, kernels=(fused, fused, *program.kernels))
-    assert compile_counts(program.kernels) == {"operator": 3, "distinct_kernel": 1, "start": 1.0}
+    trace = eager_trace(Graph("g", values, (Op("0", "relu", (("self", Ref("x")),), (values[0].type,)),), (Ref("0"),)))
+    trace = replace(trace, kernels=(fused, fused, *trace.kernels))
+    assert compile_counts(trace.kernels) == {"operator": 3, "distinct_kernel": 1, "start": 1.0}
 
 
 @pytest.mark.parametrize(
-    ("places", "fragments"),
+    ("places", "subgraphs"),
     [
         pytest.param([], 1, id="whole"),
         pytest.param(["lstm"], 2, id="root"),  # before and after it
@@ -159,12 +157,12 @@ def test_compile_time_counts_equal_kernels_once():
         pytest.param(["blocks.0.a", "blocks.0.b", "blocks.1.a"], 7, id="blocks"),  # 3 and 2 of the blocks, 2 of all
     ],
 )
-def test_into_how_many_graphs_a_pass_is_cut(small: Graph, places: list[str], fragments: int):
+def test_into_how_many_graphs_a_pass_is_cut(small: Graph, places: list[str], subgraphs: int):
     breaks = tuple(Break("cut", "why", place, "net.py:3") for place in places)
     cut = replace(small, breaks=(*breaks, Break("size", "nonzero", "other", "net.py:9")))
-    assert fragments_of(cut) == compiled_program(cut).fragments == fragments
+    assert subgraph_count(cut) == compiled_trace(cut).subgraphs == subgraphs
 
 
 def test_cuts_of_no_known_module_are_told_apart_by_line(small: Graph):
     breaks = tuple(Break("cut", "why", "", f"net.v2.py:{line}") for line in (3, 9))
-    assert fragments_of(replace(small, breaks=breaks)) == 3
+    assert subgraph_count(replace(small, breaks=breaks)) == 3

@@ -56,15 +56,15 @@ def test_device_times_that_leap_are_told_to_either_side_of_the_leap():
 def test_calls_that_launch_a_kernel_for_each_group_are_told_though_they_are_rare():
     rng = np.random.default_rng(0)
     half, multiplied, groups = rng.random(6000) < 0.3, rng.random(6000) < 0.04, rng.uniform(2, 10, 6000)
-    looped = half & multiplied
-    host_us = np.where(looped, 20 + 4.8 * 2**groups, 25.0) * np.exp(rng.normal(0, 0.1, 6000))
+    several_launches = half & multiplied
+    host_us = np.where(several_launches, 20 + 4.8 * 2**groups, 25.0) * np.exp(rng.normal(0, 0.1, 6000))
     x = np.stack([half, multiplied, groups], axis=1).astype(np.float32)
-    learnt, told = np.arange(6000) < 4500, looped & (np.arange(6000) >= 4500)
+    learnt, told = np.arange(6000) < 4500, several_launches & (np.arange(6000) >= 4500)
     assert 15 <= told.sum() <= 30  # some 1 % of the calls
     errors = [
         np.abs(trees.forward(x[told]) - np.log(host_us[told])).mean()
         for way in (False, True)
-        if (trees := grow_host_trees(x[learnt], host_us[learnt].astype(np.float32), looped=way))
+        if (trees := grow_host_trees(x[learnt], host_us[learnt].astype(np.float32), several_launches=way))
     ]
     assert errors[1] < 0.2 < 0.3 < errors[0]
 
@@ -74,7 +74,7 @@ def test_trees_grown_apart_tell_each_side_by_its_own_rows_unless_one_has_few():
     x = rng.uniform(-2, 2, (4000, 3)).astype(np.float32)
     target = x[:, 1].copy()
     changed = np.where(x[:, 0] > 0, target, target + 5)
-    apart, before = (grow_device_trees(x, some, 30, apart=0).forward(x) for some in (changed, target))
+    apart, before = (grow_device_trees(x, some, 30, separate=0).forward(x) for some in (changed, target))
     high = x[:, 0] > 0
     assert (apart[high] == before[high]).all()  # what the low side learnt does not show
     assert np.abs(apart - changed)[~high].mean() < 0.3
@@ -82,4 +82,4 @@ def test_trees_grown_apart_tell_each_side_by_its_own_rows_unless_one_has_few():
     few[900:, 0] = 1.0
     few[:900, 0] = -1.0
     together = grow_device_trees(few, changed, 30)
-    assert (grow_device_trees(few, changed, 30, apart=0).forward(few) == together.forward(few)).all()
+    assert (grow_device_trees(few, changed, 30, separate=0).forward(few) == together.forward(few)).all()

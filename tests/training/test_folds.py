@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodel.calibration.evaluation import banned_kernels
-from costmodel.calibration.record import Measured
+from costmodel.calibration.measured_model import MeasuredModel
 from costmodel.training.families import FOLDS, fold_of
 from costmodel.training.folds import Folds, Origin, by_family, by_shape
 
@@ -65,7 +65,7 @@ def test_a_fold_is_banned_from_the_kernels_of_its_models_in_both_programs():
     def program(*keys: str) -> object:
         return type("P", (), {"kernels": [type("K", (), {"key": ("aten", key)})() for key in keys]})()
 
-    cases = [Measured(name, 1, "float32", "nchw", {}, {}) for name in ("densenet121", "densenet169", "vgg16")]
+    cases = [MeasuredModel(name, 1, "float32", "nchw", {}, {}) for name in ("densenet121", "densenet169", "vgg16")]
     issued = [(program("a"), program("b")), (program("c"), program()), (program("a"), program("d"))]
     banned = banned_kernels(cases, issued)
     assert fold_of("densenet") != fold_of("vgg")

@@ -20,11 +20,11 @@ from costmodel.predictor.network import Array
 from costmodel.training.baselines import BASELINES, cross_validate, network_fit, score_group
 from costmodel.training.cross_fit import cross_fit
 from costmodel.training.folds import by_shape
-from costmodel.training.kernel_models import EDGES_US, Settings, fit_group, interval_widths, limits_by_size
+from costmodel.training.kernel_models import EDGES_US, TrainingSettings, fit_group, interval_widths, limits_by_size
 from costmodel.training.roofline_fit import fit_roofline
 from costmodel.training.tables import Table, issue_alone_us, shape_group, tabulate, trusted
 
-SMALL = Settings(hidden=(12,), epochs=30, ensemble=1, trees=20)
+SMALL = TrainingSettings(hidden=(12,), epochs=30, ensemble=1, trees=20)
 UNIT = ConvUnit(8, 32, 48, 14, kernel=3, padding=1, residual=True)
 
 

@@ -1,4 +1,4 @@
-"""Whole models as they were measured: records of collectors, what they tell of hosts and families."""
+"""Reading of measured models from a file of collectors' records, with the speeds of their hosts."""
 
 from __future__ import annotations
 
@@ -12,43 +12,42 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from costmodel.calibration.measured_model import PROBES, WALLS, MeasuredModel
 from costmodel.calibration.outliers import (
-    _eager_alone_us,
-    _eager_us,
-    _of_quiet_rounds,
-    _steady,
-    _undisturbed,
-    _without_disturbed,
-    _without_slow,
+    eager_alone_us,
+    eager_us,
+    is_steady,
+    quiet_rounds,
+    undisturbed,
+    without_disturbed,
+    without_slow,
 )
-from costmodel.calibration.record import PROBES, WALLS, Measured
 from costmodel.errors import DatasetError
 from costmodel.records import Count, Duration, Text, convert, one_line, parse_json, read_regular
 
 AROUND = 2
-"""So many probes before and after a case's own tell, with it, how fast the host was: a single one is of a moment."""
-
+"""Probes on either side of a case whose median, with its own, is the speed of its host: a single one is noisy."""
 
 MOST_BYTES = 1 << 30
-"""Size of the largest file of measured models that is read."""
+"""Largest size of a file that is read."""
 Quantiles = Annotated[tuple[Duration, ...], Meta(min_length=3, max_length=100)]
-"""Times of a call, the median in the third place."""
+"""Quantiles of a call's time, the median in the third place."""
 
 
 class CaseRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of a measured case that are used; a file's records have others, and `*_us` fields of other calls.
+    """Used fields of a record; records have others, and `*_us` fields of other calls.
 
     Attributes:
-        model: its name.
-        batch_size: of the input.
-        precision: of the parameters.
-        layout: of the input.
-        environment: index of the environment that it was measured in.
-        session: its measurements in one go share this.
+        model: name of the model.
+        batch_size: images in a call.
+        precision: dtype of the parameters.
+        layout: layout of the input.
+        environment: index of the environment.
+        session: identity of the uninterrupted run.
         disturbed: modes whose rounds do not count.
-        latency_us: quantiles of each round by what was called.
+        latency_us: quantiles of each round by mode.
         probe_us: duration of the host probe.
-        probes_us: the same before each round, and after the last.
+        probes_us: duration of the host probe before each round, and after the last.
     """
 
     model: Text
@@ -63,29 +62,29 @@ class CaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     probes_us: Annotated[tuple[Duration, ...], Meta(min_length=2)] | msgspec.UnsetType = msgspec.UNSET
 
 
-def read_measured(path: Path, slow: bool = False) -> tuple[list[Measured], dict[str, Any]]:
-    """The cases of a whole-model file that were measured, and what its first line says about them; a sweep's has none.
+def read_measured(path: Path, slow: bool = False) -> tuple[list[MeasuredModel], dict[str, Any]]:
+    """Measured models of a file, and the metadata in its first line; empty in a file without.
 
     Args:
         path: the file.
-        slow: keep calls that took much longer than the same calls elsewhere in the file, and processes on a host that
-            others disturbed.
+        slow: keep calls that took much longer than the same calls elsewhere in the file, and processes on a disturbed
+            host.
 
     Raises:
-        DatasetError: the file is missing or a line is not a case.
+        DatasetError: the file is missing or a line is not a record.
     """
     try:
         rows = _rows(read_regular(path, MOST_BYTES))
         about = rows.pop(0) if "schema" in rows[0] else {}
         cases = [_measured(row) for row in rows if "error" not in row]
-        return _with_speeds(cases) if slow else _without_slow(_with_speeds(_without_disturbed(cases))), about
+        return _with_speeds(cases) if slow else without_slow(_with_speeds(without_disturbed(cases))), about
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        said = (error.strerror if isinstance(error, OSError) else None) or one_line(str(error))
-        raise DatasetError(f"{path}: not a file of whole-model measurements: {said}") from error
+        reason = (error.strerror if isinstance(error, OSError) else None) or one_line(str(error))
+        raise DatasetError(f"{path}: not a file of whole-model measurements: {reason}") from error
 
 
 def _rows(content: bytes) -> list[dict[str, Any]]:
-    """The objects of a file's lines, each case among them checked."""
+    """Objects in a file's lines, each record checked."""
     rows = []
     for number, line in enumerate(content.removesuffix(b"\n").split(b"\n"), 1):
         try:
@@ -99,17 +98,17 @@ def _rows(content: bytes) -> list[dict[str, Any]]:
 
 
 def _check(row: Mapping[str, Any]) -> None:
-    """Refuses a record of a case with a field of another type, or a time that nothing takes."""
+    """Refuse a record with a field of another type or an impossible time."""
     convert(row, CaseRecord)
     for name, times in row.items():
         if name.endswith("_us") and name not in CaseRecord.__struct_fields__:
             convert({name: times}, dict[str, Quantiles | Duration | None])
 
 
-def _with_speeds(cases: Sequence[Measured]) -> list[Measured]:
-    """The cases, each with its host's speed by the probes around it on that machine, in the order they were taken.
+def _with_speeds(cases: Sequence[MeasuredModel]) -> list[MeasuredModel]:
+    """Cases with the speeds of their hosts, by the probes around each on its machine, in order of measurement.
 
-    A process that probed its host between its rounds knows better than its neighbours do.
+    A process that probed its host between its rounds uses its own probes alone.
     """
     usual = usual_probe_us(cases)
     own = {place: case.probe_us for place, case in enumerate(cases) if PROBES in case.record}
@@ -123,17 +122,14 @@ def _with_speeds(cases: Sequence[Measured]) -> list[Measured]:
     return [replace(case, host_speed=speeds[place]) for place, case in enumerate(cases)]
 
 
-def usual_probe_us(cases: Sequence[Measured]) -> float | None:
-    """What a launch takes on the middle one of the machines, to two digits, as it is no steadier: a profile's own host.
-
-    None where no case was probed.
-    """
+def usual_probe_us(cases: Sequence[MeasuredModel]) -> float | None:
+    """Duration of the probe on the median machine, the profile's host, to two digits; None without any probe."""
     machines = machine_probes_us(cases)
     return float(f"{np.median(machines):.2g}") if machines else None
 
 
-def machine_probes_us(cases: Sequence[Measured]) -> list[float]:
-    """What a launch took on each machine that was probed: the medians of its cases' probes, microseconds."""
+def machine_probes_us(cases: Sequence[MeasuredModel]) -> list[float]:
+    """Duration of the probe on each probed machine, the median of its cases, microseconds."""
     probes: dict[int, list[float]] = {}
     for case in cases:
         if case.probe_us is not None:
@@ -141,8 +137,8 @@ def machine_probes_us(cases: Sequence[Measured]) -> list[float]:
     return [float(np.median(probes[machine])) for machine in sorted(probes)]
 
 
-def _measured(record: Mapping[str, Any]) -> Measured:
-    row = _of_quiet_rounds(record) if PROBES in record else record
+def _measured(record: Mapping[str, Any]) -> MeasuredModel:
+    row = quiet_rounds(record) if PROBES in record else record
     disturbed = row.get("disturbed", ())
     medians = {
         name: row[name][2]
@@ -151,16 +147,16 @@ def _measured(record: Mapping[str, Any]) -> Measured:
         and name != PROBES
         and isinstance(row[name], list)
         and name.replace("_host_us", " host") not in disturbed
-        and _steady(row[name])
+        and is_steady(row[name])
     }
-    for mode, (wall, eager) in _undisturbed(row.get("latency_us", {}), disturbed).items():
+    for mode, (wall, eager) in undisturbed(row.get("latency_us", {}), disturbed).items():
         medians[WALLS[mode]], medians[f"eager_us/{mode}"] = wall, eager
-    medians |= _eager_us(medians) or _eager_alone_us(row.get("latency_us", {}))
-    return Measured(row["model"], row["batch_size"], row["precision"], row["layout"], medians, row)
+    medians |= eager_us(medians) or eager_alone_us(row.get("latency_us", {}))
+    return MeasuredModel(row["model"], row["batch_size"], row["precision"], row["layout"], medians, row)
 
 
-def noise(cases: Sequence[Measured]) -> dict[str, float]:
-    """How far the rounds of a case differ, by mode: half their range over their middle, mean of all cases."""
+def noise(cases: Sequence[MeasuredModel]) -> dict[str, float]:
+    """Spread of a case's rounds by mode: half their range over the middle of it, mean of all cases."""
     spreads: dict[str, list[float]] = {}
     for case in cases:
         for name, rounds in case.record.get("latency_us", {}).items():
@@ -170,20 +166,20 @@ def noise(cases: Sequence[Measured]) -> dict[str, float]:
     return {mode: float(np.mean(found)) for mode, found in sorted(spreads.items())}
 
 
-def spread(cases: Sequence[Measured], most: int) -> list[Measured]:
-    """At most so many cases, in order: of every family as many as of the others, as far as it has them."""
+def spread(cases: Sequence[MeasuredModel], most: int) -> list[MeasuredModel]:
+    """At most `most` cases, in order, with equal numbers of each family as far as there are any."""
     if len(cases) <= most:
         return list(cases)
     turn: dict[str, int] = {}
     rank = []
-    for index in sorted(range(len(cases)), key=lambda index: _lot(cases[index])):
+    for index in sorted(range(len(cases)), key=lambda index: _rank(cases[index])):
         family = cases[index].family
         turn[family] = turn.get(family, 0) + 1
-        rank.append((turn[family], _lot(cases[index]), index))
+        rank.append((turn[family], _rank(cases[index]), index))
     return [cases[index] for index in sorted(index for *_, index in sorted(rank)[:most])]
 
 
-def _lot(case: Measured) -> str:
-    """A repeatable lot."""
-    said = f"{case.model}@{case.batch_size} {case.precision} {case.layout} {case.environment}"
-    return hashlib.sha256(said.encode()).hexdigest()
+def _rank(case: MeasuredModel) -> str:
+    """Repeatable pseudo-random rank."""
+    text = f"{case.model}@{case.batch_size} {case.precision} {case.layout} {case.environment}"
+    return hashlib.sha256(text.encode()).hexdigest()

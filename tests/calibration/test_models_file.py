@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from costmodel.calibration.measured_model import MeasuredModel
+from costmodel.calibration.models_file import read_measured
 from costmodel.calibration.outliers import unstable
-from costmodel.calibration.record import Measured
-from costmodel.calibration.records import read_measured
 
 CASE = {"model": "alexnet", "batch_size": 1, "precision": "float32", "layout": "nchw"}
 MODES = ("default", "reduce-overhead")
@@ -35,7 +35,7 @@ def _times(mode: str, us: float) -> list[tuple[str, float]]:
     return [(mode, us), (f"eager/{mode}", 2 * us)]
 
 
-def read(tmp_path: Path, *records: dict[str, Any]) -> list[Measured]:
+def read(tmp_path: Path, *records: dict[str, Any]) -> list[MeasuredModel]:
     """What is read of records; each of two environments is a machine."""
     header = {"schema": 1, "environments": [{"device": "a"}, {"device": "b"}]}
     path = tmp_path / "models.jsonl"
@@ -113,7 +113,7 @@ def rounds(*medians: float) -> list[list[float]]:
 
 def timed(
     tmp_path: Path, default: list[float], beside: list[float], graph: list[float], other: list[float]
-) -> Measured:
+) -> MeasuredModel:
     """A case by the rounds of its modes, and those of the eager calls beside either."""
     names = {"default": default, "eager/default": beside, "reduce-overhead": graph, "eager/reduce-overhead": other}
     return read(tmp_path, record(0, latency_us={name: rounds(*us) for name, us in names.items()}))[0]

@@ -1,0 +1,62 @@
+"""Facts of a device, from the environment that its measurements were taken in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+CPU = "cpu"
+"""Name of the device in environments of CPUs."""
+MOST_DIGITS = 18
+"""Digits of the largest number that is accepted: what fits in 64 bits."""
+NOT_RECORDED: Mapping[str, Mapping[str, int]] = {
+    "NVIDIA H200": {
+        "multiprocessors": 132,  # NVIDIA H100 Tensor Core GPU Architecture whitepaper, SXM5; the H200 has the same GPU
+        "memory_bytes": 143_771 << 20,  # `nvidia-smi --query-gpu=memory.total`, MiB
+    }
+}
+"""Facts of devices by name, for profiles whose environment was recorded without them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU, or the threads of a CPU.
+
+    Attributes:
+        name: as the driver reports it; `cpu` for a CPU.
+        multiprocessors: streaming multiprocessors of a GPU; on a CPU the threads that share a kernel.
+        memory_bytes: total memory of a GPU; None where it is not known.
+    """
+
+    name: str
+    multiprocessors: int
+    memory_bytes: int | None = None
+
+    @classmethod
+    def of(cls, environment: Mapping[str, object]) -> Device:
+        """The device of an environment; one multiprocessor where nothing is known of it.
+
+        Raises:
+            ValueError: a recorded fact is not a whole number above 0; the message names it.
+        """
+        name = str(environment.get("device", ""))
+        facts = {**NOT_RECORDED.get(name, {}), **environment}
+        threads = facts.get("threads", 1)
+        memory = facts.get("memory_bytes")
+        return cls(
+            name,
+            _number("multiprocessors", facts.get("multiprocessors", threads)),
+            None if memory is None else _number("memory_bytes", memory),
+        )
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether it is a CPU, which runs kernels itself and has neither launches nor cuDNN."""
+        return self.name == CPU
+
+
+def _number(fact: str, recorded: object) -> int:
+    text = str(recorded)
+    if not (text.isascii() and text.isdecimal()) or len(text) > MOST_DIGITS or int(text) == 0:
+        raise ValueError(f"impossible {fact}")
+    return int(text)

@@ -1,0 +1,45 @@
+"""An issue trace with the predicted times of its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from costmodel.predictor.predictor import Estimate
+from costmodel.timeline.issue_trace import IssueTrace, dispatch_class, distinct_fused
+
+
+@dataclass(frozen=True)
+class TimedTrace:
+    """An issue trace and the isolated times of its kernels, microseconds.
+
+    Attributes:
+        trace: the issue trace.
+        device_us: device time of each kernel.
+        host_us: host time to launch each kernel; Triton's launches have a cost of their own instead.
+    """
+
+    trace: IssueTrace
+    device_us: Sequence[float]
+    host_us: Sequence[float]
+
+    @classmethod
+    def of(cls, trace: IssueTrace, estimates: Sequence[Estimate]) -> TimedTrace:
+        """A trace with the estimates of its kernels, in order."""
+        return cls(trace, [one.us for one in estimates], [one.host_us for one in estimates])
+
+    @cached_property
+    def kinds(self) -> int:
+        """Number of kinds of kernels."""
+        return len({kernel.kind for kernel in self.trace.kernels})
+
+    @cached_property
+    def classes(self) -> int:
+        """Number of dispatch classes of the kernels (`issue_trace.dispatch_class`)."""
+        return len(set(map(dispatch_class, self.trace.kernels)))
+
+    @cached_property
+    def distinct_fused(self) -> int:
+        """Number of distinct fused kernels."""
+        return distinct_fused(self.trace.kernels)
