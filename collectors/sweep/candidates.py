@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import block_diag, csr_array
 
 from collectors.sweep.acquisition import Values, expected_error, likeness, order, standardised, untold
-from collectors.workloads.cases import Case, Runner, distinct
+from collectors.workloads.cases import Runner, UnitCase, distinct
 from costmodel.features import OPTIONAL, Roofline, featurize, group_of
 from costmodel.kernels.kernel import Kernel
 from costmodel.training.dataset import kernel_of, units_frame
@@ -36,7 +36,7 @@ class Candidate:
         kernel: the one in it that training reads (`costmodel.training.tables.trusted`); None if there is none.
     """
 
-    cases: tuple[Case, ...]
+    cases: tuple[UnitCase, ...]
     kernel: Kernel | None
 
     @property
@@ -49,15 +49,15 @@ class Candidate:
         return any((case.key, case.unit) not in finished for case in self.cases)
 
 
-def candidates(cases: Iterable[Case]) -> list[Candidate]:
+def candidates(cases: Iterable[UnitCase]) -> list[Candidate]:
     """The cases by what is measured together, in order of first appearance."""
-    together: dict[tuple[str, str], list[Case]] = {}
+    together: dict[tuple[str, str], list[UnitCase]] = {}
     for case in distinct(cases):
         together.setdefault((case.unit, "" if case.unit else case.key), []).append(case)
     return [Candidate(tuple(several), _kernel(several)) for several in together.values()]
 
 
-def _kernel(cases: Sequence[Case]) -> Kernel | None:
+def _kernel(cases: Sequence[UnitCase]) -> Kernel | None:
     """Training reads lone kernels, and of a unit what cuDNN runs as one."""
     for case in cases:
         if not case.unit or case.way == "cudnn":

@@ -13,12 +13,11 @@ from pathlib import Path
 
 from collectors.sweep.candidates import Candidate, candidates, rank
 from collectors.sweep.ledger import Ledger
-from collectors.sweep.supervisor import Progress, Report
-from collectors.sweep.sweep import Settings
-from collectors.workloads.cases import Case, Runner
+from collectors.sweep.settings import Progress, Report, SweepSettings
+from collectors.workloads.cases import Runner, UnitCase
 from collectors.workloads.catalog import remember, remembered
 
-Sweep = Callable[[Sequence[Case], Path, Settings, Report], None]
+Sweep = Callable[[Sequence[UnitCase], Path, SweepSettings, Report], None]
 """Measures cases into a ledger."""
 ROUNDS = 4
 """The budget is shared out among so many rounds, if they can have the least seconds each."""
@@ -57,11 +56,11 @@ class Watch:
 
 
 def sweep_in_rounds(
-    cases: Sequence[Case],
+    cases: Sequence[UnitCase],
     ledger_path: Path,
     choice_path: Path,
     request: Mapping[str, object],
-    settings: Settings,
+    settings: SweepSettings,
     report: Report,
     sweep: Sweep,
 ) -> None:
@@ -112,7 +111,7 @@ def share(budget: float, left: float) -> float:
     return left if left - part < LEAST_SECONDS else part
 
 
-def worth(ranked: Sequence[Candidate], budget: float, seconds: Mapping[Runner, float]) -> list[Case]:
+def worth(ranked: Sequence[Candidate], budget: float, seconds: Mapping[Runner, float]) -> list[UnitCase]:
     """The cases of the first candidates that a time suffices for, of LEAST_CHOSEN at least."""
     spent = accumulate(sum(seconds[case.runner] for case in one.cases) for one in ranked)
     count = max(LEAST_CHOSEN, sum(1 for total in spent if total <= budget))

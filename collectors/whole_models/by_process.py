@@ -39,7 +39,7 @@ from collectors.processes.process import pinned
 from collectors.processes.process_pool import ONE_THREAD
 from collectors.whole_models.collect import append, check_environment, count_records
 from collectors.whole_models.timing import MODES, build, compile_mode, first_tensor
-from collectors.workloads.model_cases import Case, case_key
+from collectors.workloads.model_cases import WholeModelCase, case_key
 from costmodel.calibration.record import EAGER_ALONE, PROBES
 from costmodel.errors import CostmodelError
 
@@ -79,7 +79,7 @@ class Settings:
     launch_us: float | None = None
 
 
-def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
+def collect(cases: Sequence[WholeModelCase], out: Path, settings: Settings) -> None:
     """Measures cases until `out` holds each so many times as it should, or the time is up; prints a line for a block.
 
     Raises:
@@ -138,9 +138,9 @@ def _said(records: Sequence[dict[str, Any]], disturbed: int, seconds: float) -> 
     return "; ".join([f"{len(records)} from {case_key(records[0])} on in {seconds:.0f} s{left_out}", host, *failed])
 
 
-def _blocks(cases: Sequence[Case], done: Counter[str], settings: Settings) -> list[Sequence[Case]]:
+def _blocks(cases: Sequence[WholeModelCase], done: Counter[str], settings: Settings) -> list[Sequence[WholeModelCase]]:
     """What is left to measure, a pass over all cases after the other, in blocks that are held at once."""
-    blocks: list[Sequence[Case]] = []
+    blocks: list[Sequence[WholeModelCase]] = []
     for turn in range(settings.times):
         left = [case for case in cases if done[case_key(case)] <= turn]
         blocks += [left[first : first + settings.held] for first in range(0, len(left), settings.held)]
@@ -151,7 +151,7 @@ def _blocks(cases: Sequence[Case], done: Counter[str], settings: Settings) -> li
 class _Held:
     """A process that prepares a case, and the connection that it answers on."""
 
-    case: Case
+    case: WholeModelCase
     process: BaseProcess
     answers: Connection
 
@@ -174,7 +174,7 @@ class _Held:
 
 
 def _measured(
-    cases: Sequence[Case], settings: Settings, context: multiprocessing.context.ForkServerContext
+    cases: Sequence[WholeModelCase], settings: Settings, context: multiprocessing.context.ForkServerContext
 ) -> Iterator[dict[str, Any]]:
     """The record of each case, or of what became of its process; on each device one at a time measures."""
     lanes = len(settings.devices)
@@ -208,7 +208,7 @@ def _turn(beside: Sequence[_Held]) -> Iterator[dict[str, Any]]:
         one.end()
 
 
-def hold(case: Case, device: str, mode: str | None, answers: Connection) -> None:
+def hold(case: WholeModelCase, device: str, mode: str | None, answers: Connection) -> None:
     """Prepares a case, says so (None), waits, measures, says what was found; or says what was raised."""
     try:
         variables, name = pinned(device)
@@ -222,7 +222,7 @@ def hold(case: Case, device: str, mode: str | None, answers: Connection) -> None
     answers.send(record)
 
 
-def prepared(case: Case, device: str, mode: str | None) -> Callable[[], dict[str, Any]]:
+def prepared(case: WholeModelCase, device: str, mode: str | None) -> Callable[[], dict[str, Any]]:
     """What measures a case, with everything built, compiled and called before."""
     import torch
 

@@ -28,7 +28,7 @@ from collectors.processes.host_noise import HostWatch, watch_host
 from collectors.processes.process import die_with_parent, pinned
 from collectors.processes.process_pool import compiling, default_processes, in_parallel
 from collectors.whole_models.timing import MODES, build, measure_modes, modes_on, synchronize
-from collectors.workloads.model_cases import Case, case_key
+from collectors.workloads.model_cases import WholeModelCase, case_key
 from costmodel.errors import CostmodelError, DatasetError
 from costmodel.files import write_whole
 from costmodel.measurement.cpu_determinism import settle
@@ -59,7 +59,7 @@ class Settings:
     cold: int = 0
 
 
-def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
+def collect(cases: Sequence[WholeModelCase], out: Path, settings: Settings) -> None:
     """Measures the cases that `out` does not hold, until all are done or the time is up; prints a line for each.
 
     Raises:
@@ -83,7 +83,7 @@ def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
 
 
 def _measure(
-    case: Case, device: str, settings: Settings, contended_s: dict[str, float], cold: bool, watch: HostWatch
+    case: WholeModelCase, device: str, settings: Settings, contended_s: dict[str, float], cold: bool, watch: HostWatch
 ) -> dict[str, Any]:
     """The record of a case, or of what it raised."""
     import torch
@@ -108,7 +108,7 @@ def _measure(
     return record
 
 
-def warm(job: tuple[Case, str, Collection[str]]) -> dict[str, float]:
+def warm(job: tuple[WholeModelCase, str, Collection[str]]) -> dict[str, float]:
     """Compiles one case in some modes in this process; seconds that each took, its first call included."""
     import torch
 
@@ -133,7 +133,7 @@ def warm(job: tuple[Case, str, Collection[str]]) -> dict[str, float]:
 
 
 def _fill_cache(
-    todo: Sequence[Case], device: str, variables: Mapping[str, str], settings: Settings, end: float
+    todo: Sequence[WholeModelCase], device: str, variables: Mapping[str, str], settings: Settings, end: float
 ) -> dict[str, dict[str, float]]:
     """Compiles cases in parallel until `end`; contended seconds by case key and mode."""
     seconds: dict[str, dict[str, float]] = {}
@@ -146,7 +146,7 @@ def _fill_cache(
     return seconds
 
 
-def cold_compile(case: Case, device: str) -> float:
+def cold_compile(case: WholeModelCase, device: str) -> float:
     """Seconds of the first compiled call with empty caches, this process alone on the machine."""
     import torch
     from torch._inductor.utils import fresh_cache

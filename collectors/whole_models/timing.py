@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from collectors.processes.host_noise import HostWatch, watch_host
-from collectors.workloads.model_cases import Case
+from collectors.workloads.model_cases import WholeModelCase
 from costmodel.errors import MeasurementError, RequestError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def synchronize(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def build(case: Case, device: str) -> tuple[torch.nn.Module, torch.Tensor]:
+def build(case: WholeModelCase, device: str) -> tuple[torch.nn.Module, torch.Tensor]:
     """The module (evaluation mode, random weights) and its input, on the device.
 
     costmodel.zoo checks the request and says what the input is; the module is built anew, because the zoo's lies on
@@ -85,7 +85,7 @@ def _real_module(spec: str) -> torch.nn.Module:
 
 
 def measure_modes(
-    case: Case,
+    case: WholeModelCase,
     device: str,
     with_device: bool = True,
     modes: Collection[str] = tuple(MODES),

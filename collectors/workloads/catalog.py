@@ -19,9 +19,9 @@ from collectors.workloads import (
     model_like_convolutions,
     single_operators,
 )
-from collectors.workloads.cases import Case, distinct, read_cases, size_bytes, write_cases, write_whole
+from collectors.workloads.cases import UnitCase, distinct, read_cases, size_bytes, write_cases, write_whole
 from collectors.workloads.from_models import harvest
-from collectors.workloads.model_cases import Case as ModelCase
+from collectors.workloads.model_cases import WholeModelCase
 from costmodel.errors import DatasetError, RequestError
 from costmodel.ir import HALF_PRECISION, operators, parse
 from costmodel.records import read_json
@@ -58,7 +58,7 @@ Spec = tuple[str, int, str, bool, int | None, str]
 """Model, batch size, precision, channels last, image size, device."""
 
 
-def unit_cases(workloads: Iterable[str], device: str, quick: bool, end: float) -> list[Case]:
+def unit_cases(workloads: Iterable[str], device: str, quick: bool, end: float) -> list[UnitCase]:
     """The cases of some workloads, mixed, so that a sweep that is cut short has some of all; a unit's stay together.
 
     Args:
@@ -68,12 +68,12 @@ def unit_cases(workloads: Iterable[str], device: str, quick: bool, end: float) -
         end: monotonic seconds; capturing models stops there.
     """
     makers = {"conv": _conv, "matmul": _matmul}
-    cases: list[Case] = []
+    cases: list[UnitCase] = []
     for name in workloads:
         cases += _layer(device, quick, end) if name == "layer" else makers[name](device, quick)
     if device == "cpu":
         cases = [case for case in cases if fits_cpu(case)]
-    units: dict[tuple[str, str], list[Case]] = {}
+    units: dict[tuple[str, str], list[UnitCase]] = {}
     for case in distinct(cases):
         units.setdefault((case.unit, "" if case.unit else case.key), []).append(case)
     order = list(units.values())
@@ -81,7 +81,7 @@ def unit_cases(workloads: Iterable[str], device: str, quick: bool, end: float) -
     return [case for unit in order for case in unit]
 
 
-def _conv(device: str, quick: bool) -> list[Case]:
+def _conv(device: str, quick: bool) -> list[UnitCase]:
     units: Sequence[convolution_space.ConvUnit] = convolution_space.sample(CONV_UNITS, SEED)
     if quick:
         units = [unit for unit in units if unit.work <= QUICK_WORK and 4 * unit.elements <= QUICK_BYTES][
@@ -98,7 +98,7 @@ def _conv(device: str, quick: bool) -> list[Case]:
     return [replace(case, position=None) for graph in graphs for case in harvest(graph, "conv", device)]
 
 
-def fits_cpu(case: Case) -> bool:
+def fits_cpu(case: UnitCase) -> bool:
     """Whether a CPU with so many threads measures a case in a moment, in a precision that it has arithmetic for."""
     import torch
 
@@ -108,16 +108,16 @@ def fits_cpu(case: Case) -> bool:
     return not half and work <= CPU_WORK * torch.get_num_threads() and size_bytes(graph) <= CPU_BYTES
 
 
-def _matmul(_device: str, quick: bool) -> list[Case]:
+def _matmul(_device: str, quick: bool) -> list[UnitCase]:
     cases = list(matmuls.sample(MATMUL_CASES, SEED))
     if not quick:
         return cases
     return [case for case in cases if size_bytes(parse(case.graph)) <= QUICK_BYTES][:QUICK_CASES]
 
 
-def _layer(device: str, quick: bool, end: float) -> list[Case]:
+def _layer(device: str, quick: bool, end: float) -> list[UnitCase]:
     specs = _quick_specs(device) if quick else _specs(device)
-    cases: list[Case] = []
+    cases: list[UnitCase] = []
     for _, outcome in in_parallel(capture_cases, specs, min(len(specs), default_processes()), end, ONE_THREAD):
         if not isinstance(outcome, BaseException):  # a model that cannot be captured here gives no cases
             cases += outcome
@@ -161,7 +161,7 @@ def _quick_specs(device: str) -> list[Spec]:
     return [(model, 1, "float32", False, 64, device) for model in QUICK_MODELS[:1]]
 
 
-def capture_cases(spec: Spec) -> list[Case]:
+def capture_cases(spec: Spec) -> list[UnitCase]:
     """The cases of one model, captured on the meta device."""
     from costmodel.capture.trace import capture
     from costmodel.zoo import load
@@ -172,7 +172,7 @@ def capture_cases(spec: Spec) -> list[Case]:
     return list(harvest(capture(loaded.module, loaded.inputs, model), source, device))
 
 
-def model_cases(device: str, quick: bool) -> list[ModelCase]:
+def model_cases(device: str, quick: bool) -> list[WholeModelCase]:
     """Whole models to measure: torchvision's at batch 1 and 32, or one tiny one.
 
     On a CPU at its own batch sizes, timm's too, each model first at one of them, so that what is cut short has both.
@@ -190,7 +190,7 @@ def model_cases(device: str, quick: bool) -> list[ModelCase]:
     ]
 
 
-def remembered(path: Path, request: Mapping[str, object]) -> list[Case] | None:
+def remembered(path: Path, request: Mapping[str, object]) -> list[UnitCase] | None:
     """The cases that an earlier run made for the same request; None if it did not."""
     try:
         if read_json(path.with_suffix(".json")) != request:
@@ -200,7 +200,7 @@ def remembered(path: Path, request: Mapping[str, object]) -> list[Case] | None:
         return None  # damaged, or not there: they are made anew
 
 
-def remember(path: Path, request: Mapping[str, object], cases: Sequence[Case]) -> None:
+def remember(path: Path, request: Mapping[str, object], cases: Sequence[UnitCase]) -> None:
     """Keeps the cases of a request, so that resuming need not make them anew."""
     write_cases(path, cases)
     write_whole(path.with_suffix(".json"), json.dumps(request))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from collectors.workloads.cases import Case
+from collectors.workloads.cases import UnitCase
 from collectors.workloads.from_models import harvest
 from costmodel.capture.trace import capture
 
@@ -91,7 +91,7 @@ def chain(width: int, widths: list[int], act: Callable[[], nn.Module], kernel: i
     return nn.Sequential(*parts)
 
 
-def sample(count: int, seed: int, device: str = "cuda", dtype: torch.dtype | None = None) -> Iterator[Case]:
+def sample(count: int, seed: int, device: str = "cuda", dtype: torch.dtype | None = None) -> Iterator[UnitCase]:
     """The kernels of `count` blocks drawn repeatably, eager and compiled.
 
     Args:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from collectors.workloads.cases import Case, Runner
+from collectors.workloads.cases import Runner, UnitCase
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType, Value
 
 MOST_ELEMENTS = 1 << 27
@@ -91,7 +91,7 @@ def _fields(unit: ConvUnit) -> tuple[int | str | bool, ...]:
     return tuple(value for name, value in named.items() if (name, value) != ("outline", "square"))
 
 
-def unit_cases(unit: ConvUnit, source: str = "conv", position: float | None = None) -> Iterator[Case]:
+def unit_cases(unit: ConvUnit, source: str = "conv", position: float | None = None) -> Iterator[UnitCase]:
     """The unit in each way: eager in both layouts, Inductor, Inductor on folded weights, cuDNN's fused kernel."""
     folded = replace(unit, batch_norm=False)
     ways: list[tuple[str, Runner, Graph]] = [
@@ -103,18 +103,18 @@ def unit_cases(unit: ConvUnit, source: str = "conv", position: float | None = No
     if unit.activation:
         ways.append(("cudnn", "aten", fused_graph(folded)))
     for way, runner, graph in ways:
-        yield Case(str(graph), runner, unit.name, way, position, source)
+        yield UnitCase(str(graph), runner, unit.name, way, position, source)
 
 
-def kernel_cases(unit: ConvUnit) -> Iterator[Case]:
+def kernel_cases(unit: ConvUnit) -> Iterator[UnitCase]:
     """The unit's convolution as lone kernels: as eager runs it in both layouts, and cuDNN's fused one.
 
     Training reads lone kernels; of the cases of a whole unit, it reads only cuDNN's.
     """
     for layout in ("nchw", "nhwc"):
-        yield Case(str(bare_graph(unit, layout)), "aten", source="conv")
+        yield UnitCase(str(bare_graph(unit, layout)), "aten", source="conv")
     if unit.activation:
-        yield Case(str(fused_graph(replace(unit, batch_norm=False))), "aten", source="conv")
+        yield UnitCase(str(fused_graph(replace(unit, batch_norm=False))), "aten", source="conv")
 
 
 def bare_graph(unit: ConvUnit, layout: str) -> Graph:

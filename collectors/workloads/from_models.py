@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from collectors.workloads.cases import Case, Runner
+from collectors.workloads.cases import Runner, UnitCase
 from costmodel.inductor.pipeline import compiled_kernels
 from costmodel.ir import Graph, operators
 from costmodel.ir.op_table import Role
@@ -12,7 +12,7 @@ from costmodel.kernels.eager_dispatch import eager_kernels
 from costmodel.kernels.kernel import Kernel
 
 
-def harvest(graph: Graph, source: str, device: str = "cuda") -> Iterator[Case]:
+def harvest(graph: Graph, source: str, device: str = "cuda") -> Iterator[UnitCase]:
     """The cases of one model: single operators as eager runs them, library calls and fused groups as Inductor does.
 
     Args:
@@ -24,7 +24,7 @@ def harvest(graph: Graph, source: str, device: str = "cuda") -> Iterator[Case]:
     yield from _cases(graph, (*eager_kernels(graph, on_cpu), *compiled_kernels(graph, on_cpu)), source)
 
 
-def _cases(graph: Graph, kernels: Iterable[Kernel], source: str) -> Iterator[Case]:
+def _cases(graph: Graph, kernels: Iterable[Kernel], source: str) -> Iterator[UnitCase]:
     """Kernels of a graph as cases, those that are worth measuring, at their positions."""
     order = {op.name: index for index, op in enumerate(graph.ops)}
     span = max(1, len(graph.ops) - 1)
@@ -34,7 +34,7 @@ def _cases(graph: Graph, kernels: Iterable[Kernel], source: str) -> Iterator[Cas
         position = round(places[0] / span, 3) if places else position
         if worth_measuring(kernel):
             runner: Runner = "inductor" if kernel.backend == "triton" else "aten"
-            yield Case(str(kernel.graph), runner, position=position, source=source)
+            yield UnitCase(str(kernel.graph), runner, position=position, source=source)
 
 
 def worth_measuring(kernel: Kernel) -> bool:

@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Iterator
 
-from collectors.workloads.cases import Case
+from collectors.workloads.cases import UnitCase
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
 
 MOST_WORK = 1 << 38
@@ -36,7 +36,7 @@ def batched_graph(batch: int, rows: int, inner: int, columns: int, dtype: str) -
     return Graph("", values, (Op("0", "bmm", (("self", Ref("a0")), ("mat2", Ref("a1"))), (result,)),), (Ref("0"),))
 
 
-def sample(count: int, seed: int) -> Iterator[Case]:
+def sample(count: int, seed: int) -> Iterator[UnitCase]:
     """`count` cases drawn repeatably: two thirds linear, one third batched, and some the last layers of a model."""
     rng = random.Random(seed)  # noqa: S311 - repeatable is what it should be
     made = 0
@@ -56,7 +56,7 @@ def sample(count: int, seed: int) -> Iterator[Case]:
         else:
             graph = batched_graph(batch, min(rows, 4096), min(inner, 1024), min(columns, 4096), dtype)
         made += 1
-        yield Case(str(graph), "aten", source="matmul")
+        yield UnitCase(str(graph), "aten", source="matmul")
 
 
 TOKENS = (1, 49, 50, 64, 196, 197, 256, 784, 1024, 3136)

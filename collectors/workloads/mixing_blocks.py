@@ -30,7 +30,7 @@ from collectors.workloads.block_parts import (
     convolved,
     perceptron,
 )
-from collectors.workloads.cases import Case
+from collectors.workloads.cases import UnitCase
 from collectors.workloads.from_models import harvest
 from collectors.workloads.model_like_convolutions import IMAGES, map_width
 from collectors.workloads.single_operators import Apply
@@ -51,7 +51,7 @@ class Feature:
     act: Activation
 
 
-def sample(count: int, seed: int, device: str = "cuda", dtype: torch.dtype | None = None) -> Iterator[Case]:
+def sample(count: int, seed: int, device: str = "cuda", dtype: torch.dtype | None = None) -> Iterator[UnitCase]:
     """The kernels of `count` pairs of blocks drawn repeatably, eager and compiled.
 
     Args:

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from collectors.workloads.cases import Case, draw_distinct
+from collectors.workloads.cases import UnitCase, draw_distinct
 from collectors.workloads.convolution_space import LEAST_WORK, MOST_ELEMENTS, ConvUnit, Outline, bare_graph, fused_graph
 
 MOST_WORK = 1 << 37
@@ -43,7 +43,7 @@ DEPTHWISE_OBLONG = 0.2
 GROUP_WIDTHS = (4, 8, 8, 16, 16, 24, 32, 40, 48, 56, 64, 72, 88, 112, 120, 168)
 
 
-def sample(count: int, seed: int, dtype: str | None = None) -> list[Case]:
+def sample(count: int, seed: int, dtype: str | None = None) -> list[UnitCase]:
     """`count` different kernels, repeatably: single convolutions in both layouts, and cuDNN's fused ones.
 
     Args:
@@ -55,7 +55,7 @@ def sample(count: int, seed: int, dtype: str | None = None) -> list[Case]:
     return draw_distinct(count, lambda: _drawn(rng, dtype))
 
 
-def _drawn(rng: random.Random, dtype: str | None) -> list[Case]:
+def _drawn(rng: random.Random, dtype: str | None) -> list[UnitCase]:
     """One kernel; none if it is too large, too small or impossible."""
     unit = _draw(rng)
     unit = replace(unit, dtype=dtype or unit.dtype)
@@ -64,11 +64,11 @@ def _drawn(rng: random.Random, dtype: str | None) -> list[Case]:
     return [_case(unit, rng)]
 
 
-def _case(unit: ConvUnit, rng: random.Random) -> Case:
+def _case(unit: ConvUnit, rng: random.Random) -> UnitCase:
     """The unit in one way by lot: as a compiled model calls it, as an eager one does, or with what follows fused."""
     way = rng.choices(("nhwc", "nchw", "fused"), (50, 40, 10))[0]
     graph = fused_graph(replace(unit, batch_norm=False)) if way == "fused" else bare_graph(unit, way)
-    return Case(str(graph), "aten", source="conv")
+    return UnitCase(str(graph), "aten", source="conv")
 
 
 def _draw(rng: random.Random) -> ConvUnit:

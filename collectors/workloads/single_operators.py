@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from collectors.workloads.cases import Case, draw_distinct
+from collectors.workloads.cases import UnitCase, draw_distinct
 from collectors.workloads.model_like_convolutions import IMAGES, map_width
 from costmodel.capture.trace import capture
 from costmodel.errors import CostmodelError
@@ -43,7 +43,7 @@ class Apply(nn.Module):
         return self.function(*inputs)
 
 
-def sample(count: int, seed: int, dtype: torch.dtype | None = None) -> list[Case]:
+def sample(count: int, seed: int, dtype: torch.dtype | None = None) -> list[UnitCase]:
     """`count` different kernels, repeatably, float32 and float16.
 
     Args:
@@ -55,7 +55,7 @@ def sample(count: int, seed: int, dtype: torch.dtype | None = None) -> list[Case
     return draw_distinct(count, lambda: _drawn(rng, dtype))
 
 
-def _drawn(rng: random.Random, precision: torch.dtype | None) -> list[Case]:
+def _drawn(rng: random.Random, precision: torch.dtype | None) -> list[UnitCase]:
     """The kernels of one draw; none if it is too large, too small or impossible."""
     draw = rng.choices(tuple(KINDS), tuple(KINDS.values()))[0]
     halvings = rng.choices((1, 2, 3, 4, 5), (14, 25, 25, 22, 14))[0]
@@ -73,7 +73,7 @@ def _drawn(rng: random.Random, precision: torch.dtype | None) -> list[Case]:
         graph = capture(module.eval().to(dtype), tuple(inputs), "map")
     except CostmodelError:  # a pool larger than what it is given, say
         return []
-    return [Case(str(kernel.graph), "aten", source="map") for kernel in eager_kernels(graph)]
+    return [UnitCase(str(kernel.graph), "aten", source="map") for kernel in eager_kernels(graph)]
 
 
 def _batch_norm(_rng: random.Random, shape: Shape) -> Drawn:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.collect import check_form
+from costmodel.cli.collect_checks import check_form
 from costmodel.cli.output import note, opened
 from costmodel.errors import DatasetError, RequestError
 

@@ -22,7 +22,7 @@ import costmodel.profiles.profile
 from collectors.sweep import sweep
 from collectors.sweep.export import export
 from collectors.sweep.ledger import Ledger
-from collectors.sweep.supervisor import Progress
+from collectors.sweep.settings import Progress
 from collectors.whole_models import collect, timing
 from collectors.whole_models.timing import build, measure_modes
 from collectors.workloads import catalog
@@ -38,7 +38,7 @@ NO_COMPILER = pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor n
 COLLECT = """
 import sys
 from pathlib import Path
-import costmodel.hardware
+import costmodel.profiles.profile
 costmodel.profiles.profile.user_directory = lambda: Path(sys.argv[1])
 from costmodel.cli import main
 if __name__ == "__main__":
@@ -300,7 +300,7 @@ def test_a_model_that_fails_is_recorded_and_not_tried_again(tmp_path: Path, monk
     monkeypatch.setattr(collect, "measure_modes", fail)
     out = tmp_path / "models.jsonl"
     for _ in range(2):
-        collect.collect([CASE], out, collect.Settings("cpu", 30.0))
+        collect.collect([CASE], out, collect.SweepSettings("cpu", 30.0))
     (line,) = out.read_text().splitlines()
     assert json.loads(line)["error"] == "RuntimeError: no such luck"
 
@@ -312,7 +312,7 @@ def test_of_the_first_cases_the_compile_time_with_an_empty_cache_is_taken(
     monkeypatch.setattr(collect, "_fill_cache", lambda todo, *_: {case_key(case): {"default": 9.0} for case in todo})
     monkeypatch.setattr(collect, "measure_modes", lambda case, *_args, **_options: {**case, "latency_us": {}})
     monkeypatch.setattr(collect, "cold_compile", lambda case, _device: 4.0 + case["batch_size"])
-    collect.collect(cases, tmp_path / "models.jsonl", collect.Settings("cpu", 30.0, cold=2))
+    collect.collect(cases, tmp_path / "models.jsonl", collect.SweepSettings("cpu", 30.0, cold=2))
     records = [json.loads(line) for line in (tmp_path / "models.jsonl").read_text().splitlines()]
     assert [record.get("cold_compile_s") for record in records] == [5.0, 6.0, None]
     assert [record["contended_compile_s"] for record in records] == [{"default": 9.0}] * 3

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from collectors.sweep.acquisition import REACH, Values, expected_error, likeness, order, standardised, untold
 from collectors.sweep.candidates import Candidate, candidates, rank
 from collectors.workloads import convolution_space, matmuls
-from collectors.workloads.cases import Case
+from collectors.workloads.cases import UnitCase
 from costmodel.features import group_of
 from costmodel.training.dataset import units_frame
 from costmodel.training.tables import trusted
@@ -99,7 +99,7 @@ def test_the_region_that_is_predicted_worst_comes_first():
     assert (left <= error).all()
 
 
-def pool(count: int = 12) -> list[Case]:
+def pool(count: int = 12) -> list[UnitCase]:
     units = convolution_space.sample(count, 3)
     lone = [case for unit in units for case in convolution_space.kernel_cases(unit)]
     return [*(case for unit in units for case in convolution_space.unit_cases(unit)), *lone, *matmuls.sample(count, 3)]

@@ -1,6 +1,6 @@
-"""The sweep on a Dask cluster of local workers: faults made to happen, environments, addresses (reliability.md, 2-5).
+"""Sweeps on a Dask cluster of local workers: faults made to happen, environments, addresses.
 
-Workers and the processes that measure for them are real, and are really killed.
+Workers and their measuring processes are real, and are really killed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,16 +25,17 @@ import costmodel.profiles.profile
 from collectors.processes.environment import environment
 from collectors.sweep import dask_cluster
 from collectors.sweep.dask_cluster import cluster
-from collectors.sweep.dask_sweep import _agreed, _Sweep, distribute
+from collectors.sweep.dask_place import common_environment, dask_place
+from collectors.sweep.executor import _Measuring, sweep
 from collectors.sweep.ledger import Ledger
-from collectors.sweep.supervisor import Progress
-from collectors.sweep.sweep import Settings
-from collectors.workloads.cases import Case, write_cases
+from collectors.sweep.place import Outcome
+from collectors.sweep.settings import Progress, Report, SweepSettings
+from collectors.workloads.cases import UnitCase, write_cases
 from costmodel.cli import main
 from costmodel.errors import DatasetError, MeasurementError, RequestError
 
 ROOT = Path(costmodel.__file__).parent.parent
-SETTINGS = Settings("cpu", 400.0, hang_seconds=15.0)
+SETTINGS = SweepSettings("cpu", 400.0, hang_seconds=15.0)
 
 FAULTY_OPERATORS = """
 import os, signal, sys, time
@@ -72,26 +74,30 @@ if "collectors.sweep.measuring_process" in sys.orig_argv:
 COLLECT = """
 import sys
 from pathlib import Path
-import costmodel.hardware
-from collectors import workloads
-from collectors.cases import Case, read_cases
+import costmodel.profiles.profile
+from collectors.workloads import catalog
+from collectors.workloads.cases import read_cases
 costmodel.profiles.profile.user_directory = lambda: Path(sys.argv[1])
-workloads.unit_cases = lambda *_: list(read_cases(Path(sys.argv[1]) / "cases.jsonl"))
+catalog.unit_cases = lambda *_: list(read_cases(Path(sys.argv[1]) / "cases.jsonl"))
 from costmodel.cli import main
 if __name__ == "__main__":
     sys.exit(main(sys.argv[2:]))
 """
 
 
-def case_of(op: str, size: int = 64) -> Case:
+def case_of(op: str, size: int = 64) -> UnitCase:
     kind = f"float32[{size}]"
-    return Case(f"graph _ {{\n  input %a0: {kind}\n  %0 = {op}(self=%a0) : {kind}\n  return %0\n}}", "aten")
+    return UnitCase(f"graph _ {{\n  input %a0: {kind}\n  %0 = {op}(self=%a0) : {kind}\n  return %0\n}}", "aten")
 
 
-def product() -> Case:
+def product() -> UnitCase:
     """One that Inductor compiles without a C++ compiler: it calls ATen."""
     text = "graph _ {\n  input %a0: float32[8,8]\n  %0 = mm(self=%a0, mat2=%a0) : float32[8,8]\n  return %0\n}"
-    return Case(text, "inductor")
+    return UnitCase(text, "inductor")
+
+
+def distribute(client: Client, cases: list[UnitCase], path: Path, settings: SweepSettings, report: Report) -> None:
+    sweep(cases, path, settings, report, partial(dask_place, client))
 
 
 def unheard(_progress: Progress) -> None:
@@ -182,7 +188,7 @@ class TestFaults:
 
     def test_nothing_is_begun_when_the_time_is_up(self, client: Client, tmp_path: Path):
         client.wait_for_workers(2, timeout=60)
-        distribute(client, [case_of("relu", 1)], tmp_path / "ledger.sqlite", Settings("cpu", 0.0), unheard)
+        distribute(client, [case_of("relu", 1)], tmp_path / "ledger.sqlite", SweepSettings("cpu", 0.0), unheard)
         assert not rows_of(tmp_path / "ledger.sqlite")
 
     def test_hosts_compile_before_anything_is_measured(self, client: Client, tmp_path: Path):
@@ -193,7 +199,7 @@ class TestFaults:
             client,
             cases,
             tmp_path / "ledger.sqlite",
-            Settings("cpu", 300.0),
+            SweepSettings("cpu", 300.0),
             lambda progress: phases.append((progress.phase, progress.done, progress.total)),
         )
         assert phases[0] == ("compiling", 1, 1)
@@ -218,37 +224,27 @@ class TestEnvironments:
             monkeypatch.delenv(name, raising=False)
         with (
             cluster("local", "cpu", 2) as client,
-            pytest.raises(DatasetError, match=r"cannot fill one ledger: threads was \d and is \d; give them one each"),
+            pytest.raises(DatasetError, match=r"cannot fill one ledger: threads was \d and is \d; use one ledger"),
         ):
             distribute(client, [case_of("relu", 1)], tmp_path / "ledger.sqlite", SETTINGS, unheard)
         assert not (tmp_path / "ledger.sqlite").exists()
 
 
-class Ended:
-    """A future that has ended in something."""
-
-    def __init__(self, outcome: object) -> None:
-        self._outcome = outcome
-
-    def result(self) -> object:
-        return self._outcome
-
-
 def test_a_number_of_a_late_worker_of_another_environment_is_not_written(tmp_path: Path):
     about = {"environment": {"torch": "2"}, "place": "elsewhere GPU-7"}
     with Ledger(tmp_path / "ledger.sqlite", {"torch": "1"}) as ledger:
-        sweep = _Sweep(None, ledger, {}, 1, 0.0, unheard)
+        measuring = _Measuring(None, ledger, 1, 0.0, unheard)
         with pytest.raises(DatasetError, match=r"has joined \(elsewhere GPU-7\): torch was 1 and is 2"):
-            sweep._note(Ended(("ok", {}, about)), case_of("relu"))
+            measuring.note(case_of("relu"), Outcome("ok", {}, about))
         assert not ledger.finished()
 
 
 def test_two_workers_on_one_gpu_are_refused():
     here = {"environment": {"device": "H"}, "place": "host GPU-1"}
-    assert _agreed({"a": here, "b": {**here, "place": "host GPU-2"}}, "cuda") == {"device": "H"}
-    assert _agreed({"a": here, "b": here}, "cpu") == {"device": "H"}
+    assert common_environment({"a": here, "b": {**here, "place": "host GPU-2"}}, "cuda") == {"device": "H"}
+    assert common_environment({"a": here, "b": here}, "cpu") == {"device": "H"}
     with pytest.raises(RequestError, match="two workers share the GPU host GPU-1; start each with"):
-        _agreed({"a": here, "b": here}, "cuda")
+        common_environment({"a": here, "b": here}, "cuda")
 
 
 class TestCluster:
@@ -312,7 +308,7 @@ class TestCluster:
 @pytest.mark.slow
 def test_a_gpu_is_named_by_its_own_number(tmp_path: Path):
     with cluster("local", "cuda", 1) as client:
-        distribute(client, [case_of("relu")], tmp_path / "ledger.sqlite", Settings("cuda", 200.0), unheard)
+        distribute(client, [case_of("relu")], tmp_path / "ledger.sqlite", SweepSettings("cuda", 200.0), unheard)
     (row,) = rows_of(tmp_path / "ledger.sqlite").values()
     assert row["status"] in ("ok", "noisy")
     assert str(row["place"]).endswith(f" {torch.cuda.get_device_properties(0).uuid}")

@@ -13,9 +13,9 @@ from torch import nn
 from torch.nn import functional
 
 from collectors.processes.run_graph import argument_sets, make_tensor, relative_error
-from collectors.sweep.worker import estimate_us, measure_case, warm
+from collectors.sweep.unit_timing import estimate_us, measure_case, warm
 from collectors.workloads import convolution_space, matmuls
-from collectors.workloads.cases import Case, size_bytes
+from collectors.workloads.cases import UnitCase, size_bytes
 from collectors.workloads.convolution_space import ConvUnit, unit_cases, unit_graph
 from collectors.workloads.from_models import harvest
 from costmodel.capture.trace import capture
@@ -300,11 +300,11 @@ def test_sizes_and_estimates_by_hand():
 )
 def test_a_graph_that_computes_nothing_is_refused(text: str):
     with pytest.raises(MeasurementError, match="computes nothing"):
-        measure_case(Case(text, "aten"), "cpu")
+        measure_case(UnitCase(text, "aten"), "cpu")
 
 
 def test_a_case_is_measured_with_quantiles_in_order():
-    status, record = measure_case(Case(RELU, "aten"), "cpu")
+    status, record = measure_case(UnitCase(RELU, "aten"), "cpu")
     assert status in ("ok", "noisy")
     for name in ("device_us", "host_us"):
         assert len(record[name]) == 5
@@ -315,6 +315,6 @@ def test_a_case_is_measured_with_quantiles_in_order():
 
 def test_a_case_beyond_the_limit_is_not_begun():
     huge = RELU.replace("4096", str(1 << 40))
-    status, record = measure_case(Case(huge, "aten"), "cpu")
+    status, record = measure_case(UnitCase(huge, "aten"), "cpu")
     assert (status, record) == ("oom", {"error": "its tensors take more than 3 GiB"})
-    warm((Case(huge, "inductor"), "cpu"))
+    warm((UnitCase(huge, "inductor"), "cpu"))
