@@ -159,10 +159,11 @@ class _Measuring:
         about = outcome.about
         if about and (changed := differences(self.ledger.environment, about["environment"])):
             raise DatasetError(f"a worker of another environment has joined ({about['place']}): {changed}")
-        if outcome.status == CRASHED and not self.ledger.crash(case, outcome.record):
+        record = {**outcome.record, "place": about.get("place")}
+        if outcome.status != CRASHED:
+            self.ledger.finish(case, outcome.status, record)
+        elif not self.ledger.crash(case, record):
             self.retries.append(case)
             return
-        if outcome.status != CRASHED:
-            self.ledger.finish(case, outcome.status, {**outcome.record, "place": about.get("place")})
         self.done += 1
         self.units.add(case.unit or case.key)

@@ -36,7 +36,7 @@ class SweepSettings:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress within a phase of a sweep (`choosing`, `compiling` or `measuring`), and its round if there are several."""
+    """Progress in a phase of a sweep (`choosing`, `compiling` or `measuring`), and the round if there are several."""
 
     phase: str
     done: int

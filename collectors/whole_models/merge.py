@@ -124,7 +124,7 @@ def _which(record: Mapping[str, Any]) -> tuple[object, ...]:
     """
     case = case_key({**record, "model": record["model"].removeprefix("tv:")})
     of = (record["process"], record.get("session"), *record.get("latency_us", ())) if "process" in record else ()
-    return case, record.get("environment", 0), *of
+    return case, record.get("mode"), record.get("environment", 0), *of
 
 
 def _environments_of(path: Path, lines: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:

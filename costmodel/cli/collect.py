@@ -190,9 +190,8 @@ def _collect_models(directory: Path, device: str, end: float, quick: bool, quiet
 
 def _print_summary(directory: Path, name: str) -> None:
     """Print the number of units and models measured, and the next command."""
-    from collectors.whole_models.records import done_keys
-
     from collectors.sweep.sweep import tally
+    from collectors.whole_models.records import done_keys
 
     ledger, models = directory / "ledger.sqlite", directory / "models.jsonl"
     lines = []

@@ -14,7 +14,7 @@ from collectors.sweep.rounds import Watch, share, sweep_in_rounds, worth
 from collectors.sweep.settings import Progress, Report, SweepSettings
 from collectors.workloads import matmuls
 from collectors.workloads.cases import UnitCase
-from costmodel.training.kernel_models import SweepSettings as TrainingSettings
+from costmodel.training.kernel_models import Settings as TrainingSettings
 
 REQUEST = {"workloads": ["matmul"]}
 
