@@ -150,7 +150,7 @@ class Ledger:
             self._write_crash(key, unit, {**record, "error": error})
 
     def _write_crash(self, key: str, unit: str, record: Mapping[str, Any]) -> bool:
-        ended = record.get("attempt", 1) >= MOST_ATTEMPTS
+        ended = bool(record.get("attempt", 1) >= MOST_ATTEMPTS)
         self._write(key, unit, "crashed" if ended else _RETRY, record)
         return ended
 
