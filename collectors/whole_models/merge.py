@@ -80,8 +80,8 @@ def _origins(rows: pd.DataFrame) -> pd.DataFrame:
 def merge_models(paths: Sequence[Path], out: Path, every_process: bool = False) -> int:
     """Merge records of whole models; returns their number. The first file's first line may be a header.
 
-    Each record's `environment` is its index in the header's `environments`. If every process's record is kept, `process`
-    counts on from file to file.
+    Each record's `environment` is its index in the header's `environments`. If every process's record is kept, its
+    `process` counts on from file to file.
 
     Raises:
         DatasetError: a file cannot be read, or has other hardware or software than the first.
@@ -122,7 +122,7 @@ def _which(record: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _environments_of(path: Path, lines: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Environments of a file of records, in the order of its records' numbers: from its header, or the file beside it."""
+    """Environments of a file of records, by their numbers in it: from its header, or from the file beside it."""
     beside = path.with_suffix(".env.json")
     if lines and "schema" in lines[0]:
         return list(lines[0]["environments"] if "environments" in lines[0] else [lines[0]["environment"]])

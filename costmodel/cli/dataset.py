@@ -41,7 +41,7 @@ def merge(
     every_process: EveryProcess = False,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
-    """Merge datasets of one kind of hardware; a later file's row replaces an earlier one's, unless it is less reliable."""
+    """Merge datasets of one kind of hardware; a later file's row replaces an earlier one's if it is trusted."""
     from collectors.whole_models.merge import merge_models, merge_units
 
     kind = files[0].suffix

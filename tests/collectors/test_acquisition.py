@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from collectors.sweep.acquisition import REACH, Values, expected_error, likeness, order, standardised, untold
+from collectors.sweep.acquisition import REACH, Values, expected_error, likeness, order, standardised, uncovered
 from collectors.sweep.candidates import Candidate, candidates, rank
 from collectors.workloads import convolution_space, matmuls
 from collectors.workloads.cases import UnitCase
@@ -45,9 +45,9 @@ def test_three_heaps_are_covered_by_three_choices_the_largest_first():
     like = line(*(1000.0 * heap for heap in heaps))
     chosen = order(like, np.ones(16), np.ones(16))
     assert [heaps[row] for row in chosen[:3]] == [0, 1, 2]
-    assert untold(like, np.array(chosen[:3])).sum() == pytest.approx(0.0, abs=1e-9)
+    assert uncovered(like, np.array(chosen[:3])).sum() == pytest.approx(0.0, abs=1e-9)
     rng = np.random.default_rng(0)
-    lots = [untold(like, rng.permutation(16)[:3]).sum() for _ in range(1000)]
+    lots = [uncovered(like, rng.permutation(16)[:3]).sum() for _ in range(1000)]
     assert np.mean([left < 1e-9 for left in lots]) == pytest.approx(300 / 3360, abs=0.03)
 
 
@@ -93,7 +93,7 @@ def test_the_region_that_is_predicted_worst_comes_first():
     right = places > 0
     assert error[right].mean() > 3 * error[~right].mean()
     assert np.abs(predicted[~right]).mean() < 0.3
-    left = error * untold(likeness(x), known)
+    left = error * uncovered(likeness(x), known)
     chosen = order(csr_array(np.eye(121)), error, np.ones(121))
     assert right[chosen[:40]].mean() > 0.9
     assert (left <= error).all()
