@@ -90,7 +90,7 @@ class HostWatch:
 
 
 def watch_host(device: str) -> HostWatch:
-    """Watch of the host of a GPU, already probed; for a CPU, where scatter shows noise, one that reports a quiet host."""
+    """Watch of a GPU's host, already probed; for a CPU, where scatter shows noise, one that reports a quiet host."""
     from costmodel.measurement.timers import host_probe
 
     if not device.startswith("cuda"):

@@ -1,11 +1,11 @@
 """Order in which to measure kernels: by expected reduction of prediction error in the pool per second of measuring.
 
 A measured kernel covers kernels like it, the less the further they are in scaled features. The uncovered error of a
-pool after a choice S is the sum over kernels j of error_j times the product over i in S of (1 - likeness_ij); El-Arini et
-al., "Turning down the noise in the blogosphere" (KDD 2009). The covered error is submodular, so the greedy choice comes
-within 1 - 1/e of the best (Nemhauser, Wolsey and Fisher, 1978); dividing by the time of each is the usual rule where
-times differ (Leskovec et al., "Cost-effective outbreak detection in networks", KDD 2007). With equal errors the choice
-fills the space, densely where the pool is dense. A batch is diverse: kernels that one of it covers gain less.
+pool after a choice S is the sum over kernels j of error_j times the product over i in S of (1 - likeness_ij); El-Arini
+et al., "Turning down the noise in the blogosphere" (KDD 2009). The covered error is submodular, so the greedy choice
+comes within 1 - 1/e of the best (Nemhauser, Wolsey and Fisher, 1978); dividing by the time of each is the usual rule
+where times differ (Leskovec et al., "Cost-effective outbreak detection in networks", KDD 2007). With equal errors the
+choice fills the space, densely where the pool is dense. A batch is diverse: kernels that one of it covers gain less.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def test_lone_convolutions_are_for_full_sweeps_and_all_there_is_on_a_cpu():
     ]
     least = 2 * catalog.CONV_UNITS
     assert [len(cases) > least for cases in alone] == [True, False, True]
-    assert len(alone[0]) > least + 0.9 * catalog.TYPICAL_CONVOLUTIONS
+    assert len(alone[0]) > least + 0.9 * catalog.MODEL_LIKE_CONVOLUTIONS
     assert alone[1] == []
     assert all(case.unit == "" for case in catalog.unit_cases(["conv"], "cpu", quick=False, end=0.0))
 

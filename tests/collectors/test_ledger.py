@@ -33,8 +33,8 @@ def ends(path: Path) -> list[str]:
 FILL = """
 import resource, signal, sys
 from pathlib import Path
-from collectors.cases import UnitCase
-from collectors.ledger import Ledger
+from collectors.workloads.cases import UnitCase
+from collectors.sweep.ledger import Ledger
 from costmodel.errors import DatasetError
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 ledger = Ledger(Path(sys.argv[1]), {"device": "test"})
