@@ -1,4 +1,4 @@
-"""`costmodel collect`: what it refuses, a whole collection on the CPU, an interruption; and whole models."""
+"""`costmodel collect`: refused requests, a whole collection on the CPU, an interruption; and whole models."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch):
         assert bool(stream.getvalue()) == shown
 
 
-def test_progress_in_rounds_tells_the_time_left_of_the_budget():
+def test_progress_in_rounds_shows_the_time_left_of_the_budget():
     progress = Progress("measuring", done=30, total=90, seconds=60.0, units=20, round=2, budget_left=754.0)
     assert describe(progress) == "round 2: measuring 30/90 cases, 20 units/min, 12:34 left"
 

@@ -123,10 +123,10 @@ def test_layers_say_how_often_models_call_them(monkeypatch: pytest.MonkeyPatch):
     outcomes = [(None, [lone, shared]), (None, [replace(shared, source="b")] * 2), (None, ValueError("no such model"))]
     monkeypatch.setattr(catalog, "in_parallel", lambda *_: outcomes)
     blocks = [replace(shared, source="joins"), UnitCase(RELU.replace("relu", "sigmoid"), "aten", source="joins")] * 2
-    monkeypatch.setattr(catalog.joins, "sample", lambda *_: blocks)
+    monkeypatch.setattr(catalog.concat_blocks, "sample", lambda *_: blocks)
     drawn, mixed = (UnitCase(RELU.replace("relu", name), "aten", source="map") for name in ("silu", "gelu"))
-    monkeypatch.setattr(catalog.maps, "sample", lambda *_: [drawn])
-    monkeypatch.setattr(catalog.mixers, "sample", lambda *_: [replace(mixed, source="mixers")])
+    monkeypatch.setattr(catalog.single_operators, "sample", lambda *_: [drawn])
+    monkeypatch.setattr(catalog.mixing_blocks, "sample", lambda *_: [replace(mixed, source="mixers")])
     found = catalog.unit_cases(["layer"], "cuda", quick=False, end=0.0)
     assert sorted((case.runner, case.uses, case.source) for case in found) == [
         ("aten", 1, "a"),

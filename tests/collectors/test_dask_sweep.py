@@ -90,8 +90,8 @@ def case_of(op: str, size: int = 64) -> UnitCase:
     return UnitCase(f"graph _ {{\n  input %a0: {kind}\n  %0 = {op}(self=%a0) : {kind}\n  return %0\n}}", "aten")
 
 
-def product() -> UnitCase:
-    """One that Inductor compiles without a C++ compiler: it calls ATen."""
+def matmul() -> UnitCase:
+    """A case that Inductor compiles without a C++ compiler: it calls ATen."""
     text = "graph _ {\n  input %a0: float32[8,8]\n  %0 = mm(self=%a0, mat2=%a0) : float32[8,8]\n  return %0\n}"
     return UnitCase(text, "inductor")
 
@@ -100,7 +100,7 @@ def distribute(client: Client, cases: list[UnitCase], path: Path, settings: Swee
     sweep(cases, path, settings, report, partial(dask_place, client))
 
 
-def unheard(_progress: Progress) -> None:
+def ignore(_progress: Progress) -> None:
     pass
 
 
@@ -114,7 +114,7 @@ def rows_of(path: Path) -> dict[str, dict[str, object]]:
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """Of a cluster of two workers, where the faulty operators are known."""
-    place = tmp_path_factory.mktemp("crew")
+    place = tmp_path_factory.mktemp("cluster")
     (place / "sitecustomize.py").write_text(FAULTY_OPERATORS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{place}{os.pathsep}{ROOT}")
@@ -148,7 +148,7 @@ class TestFaults:
         deadly, once = case_of("costmodel_kill_worker"), case_of("costmodel_kill_worker_once")
         good = [case_of("costmodel_slow", size) for size in range(1, 7)]
         before = set(client.run(os.getpid).values())
-        distribute(client, [*good[:2], deadly, once, *good[2:]], path, SETTINGS, unheard)
+        distribute(client, [*good[:2], deadly, once, *good[2:]], path, SETTINGS, ignore)
         rows = rows_of(path)
         assert {rows[case.key]["status"] for case in [*good, once]} <= {"ok", "noisy"}
         lost = rows[deadly.key]
@@ -180,21 +180,21 @@ class TestFaults:
     def test_what_has_ended_is_not_measured_again(self, client: Client, tmp_path: Path):
         path = tmp_path / "ledger.sqlite"
         client.wait_for_workers(2, timeout=60)
-        distribute(client, [case_of("relu", 1)], path, SETTINGS, unheard)
+        distribute(client, [case_of("relu", 1)], path, SETTINGS, ignore)
         first = rows_of(path)
-        distribute(client, [case_of("relu", 1), case_of("relu", 2)], path, SETTINGS, unheard)
+        distribute(client, [case_of("relu", 1), case_of("relu", 2)], path, SETTINGS, ignore)
         assert len(rows_of(path)) == 2
         assert rows_of(path) | first == rows_of(path)
 
     def test_nothing_is_begun_when_the_time_is_up(self, client: Client, tmp_path: Path):
         client.wait_for_workers(2, timeout=60)
-        distribute(client, [case_of("relu", 1)], tmp_path / "ledger.sqlite", SweepSettings("cpu", 0.0), unheard)
+        distribute(client, [case_of("relu", 1)], tmp_path / "ledger.sqlite", SweepSettings("cpu", 0.0), ignore)
         assert not rows_of(tmp_path / "ledger.sqlite")
 
     def test_hosts_compile_before_anything_is_measured(self, client: Client, tmp_path: Path):
         client.wait_for_workers(2, timeout=60)
         phases: list[tuple[str, int, int]] = []
-        cases = [product(), case_of("relu", 64)]
+        cases = [matmul(), case_of("relu", 64)]
         distribute(
             client,
             cases,
@@ -209,14 +209,14 @@ class TestFaults:
 
 @pytest.mark.slow
 class TestEnvironments:
-    """Numbers of two environments are never mixed."""
+    """Measurements of two environments are never mixed."""
 
     def test_a_ledger_of_another_environment_is_refused(self, client: Client, tmp_path: Path):
         client.wait_for_workers(2, timeout=60)
         path = tmp_path / "ledger.sqlite"
         Ledger(path, {**environment("cpu"), "torch": "1.0"}).close()
         with pytest.raises(DatasetError, match=r"begun in another environment: .*torch was 1\.0"):
-            distribute(client, [case_of("relu", 1)], path, SETTINGS, unheard)
+            distribute(client, [case_of("relu", 1)], path, SETTINGS, ignore)
 
     def test_workers_that_differ_are_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(dask_cluster, "_devices", lambda *_: [{"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}])
@@ -226,14 +226,14 @@ class TestEnvironments:
             cluster("local", "cpu", 2) as client,
             pytest.raises(DatasetError, match=r"cannot fill one ledger: threads was \d and is \d; use one ledger"),
         ):
-            distribute(client, [case_of("relu", 1)], tmp_path / "ledger.sqlite", SETTINGS, unheard)
+            distribute(client, [case_of("relu", 1)], tmp_path / "ledger.sqlite", SETTINGS, ignore)
         assert not (tmp_path / "ledger.sqlite").exists()
 
 
-def test_a_number_of_a_late_worker_of_another_environment_is_not_written(tmp_path: Path):
+def test_a_result_of_a_late_worker_of_another_environment_is_not_written(tmp_path: Path):
     about = {"environment": {"torch": "2"}, "place": "elsewhere GPU-7"}
     with Ledger(tmp_path / "ledger.sqlite", {"torch": "1"}) as ledger:
-        measuring = _Measuring(None, ledger, 1, 0.0, unheard)
+        measuring = _Measuring(None, ledger, 1, 0.0, ignore)
         with pytest.raises(DatasetError, match=r"has joined \(elsewhere GPU-7\): torch was 1 and is 2"):
             measuring.note(case_of("relu"), Outcome("ok", {}, about))
         assert not ledger.finished()
@@ -248,7 +248,7 @@ def test_two_workers_on_one_gpu_are_refused():
 
 
 class TestCluster:
-    """One worker a device, chosen before torch is there; or the workers that a scheduler has."""
+    """One worker per device, pinned before torch is imported; or the workers of a scheduler."""
 
     @pytest.mark.slow
     def test_each_local_worker_is_pinned_and_has_not_imported_torch(self, monkeypatch: pytest.MonkeyPatch):
@@ -308,7 +308,7 @@ class TestCluster:
 @pytest.mark.slow
 def test_a_gpu_is_named_by_its_own_number(tmp_path: Path):
     with cluster("local", "cuda", 1) as client:
-        distribute(client, [case_of("relu")], tmp_path / "ledger.sqlite", SweepSettings("cuda", 200.0), unheard)
+        distribute(client, [case_of("relu")], tmp_path / "ledger.sqlite", SweepSettings("cuda", 200.0), ignore)
     (row,) = rows_of(tmp_path / "ledger.sqlite").values()
     assert row["status"] in ("ok", "noisy")
     assert str(row["place"]).endswith(f" {torch.cuda.get_device_properties(0).uuid}")

@@ -66,7 +66,7 @@ def inductor_case(op: str) -> UnitCase:
     return UnitCase(f"graph _ {{\n  input %a0: float32[64]\n  {op} : float32[64]\n  return %0\n}}", "inductor")
 
 
-def unheard(_progress: Progress) -> None:
+def ignore(_progress: Progress) -> None:
     pass
 
 
@@ -82,7 +82,7 @@ def row_of(path: Path, case: UnitCase) -> dict[str, object]:
 
 @pytest.fixture
 def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Gives workers the faulty operators; the path of a ledger to be."""
+    """Gives measuring processes the faulty operators; returns the path of a new ledger."""
     site = tmp_path / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(FAULTY_OPERATORS)
@@ -118,9 +118,9 @@ class TestMeasuringProcess:
         assert "1 x killed by SIGSEGV" in summary(faulty, 1.0)
 
     @pytest.mark.slow
-    def test_a_case_that_takes_all_memory_is_recorded_and_the_worker_replaced(self, tmp_path: Path):
+    def test_a_case_that_takes_all_memory_is_recorded_and_the_process_replaced(self, tmp_path: Path):
         path = tmp_path / "ledger.sqlite"
-        sweep([greedy(), case_of("relu")], path, SweepSettings("cpu", 120.0), unheard)
+        sweep([greedy(), case_of("relu")], path, SweepSettings("cpu", 120.0), ignore)
         assert row_of(path, greedy())["status"] == "oom"
         assert "can't allocate memory" in str(row_of(path, greedy())["error"])
         assert row_of(path, case_of("relu"))["status"] in ("ok", "noisy")
@@ -156,7 +156,7 @@ class TestMeasuringProcess:
         assert "no operator aten.no_such_operator" in record["error"]
 
     @pytest.mark.slow
-    def test_workers_that_cannot_start_end_the_sweep_with_their_last_words(
+    def test_processes_that_cannot_start_end_the_sweep_with_their_last_line(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         site = tmp_path / "site"
@@ -166,7 +166,7 @@ class TestMeasuringProcess:
         with pytest.raises(
             MeasurementError, match=r"ends before it is ready: exit status 9: no luck today; see .*ledger\.log"
         ):
-            sweep([case_of("relu")], tmp_path / "ledger.sqlite", SweepSettings("cpu", 60.0), unheard)
+            sweep([case_of("relu")], tmp_path / "ledger.sqlite", SweepSettings("cpu", 60.0), ignore)
 
 
 def greedy() -> UnitCase:
@@ -252,7 +252,7 @@ class TestExecutor:
         kill_sweep_when(lambda: faulty.exists() and len(ends(faulty)) >= 1, faulty.parent)
         before = ends(faulty)
         assert 1 <= len(before) < len(cases)
-        sweep(cases, faulty, SweepSettings("cpu", 120.0), unheard)
+        sweep(cases, faulty, SweepSettings("cpu", 120.0), ignore)
         with Ledger(faulty) as ledger:
             rows = list(ledger.rows())
         assert len(rows) == len({row["key"] for row in rows}) == len(cases)
@@ -260,11 +260,11 @@ class TestExecutor:
 
     def test_two_sweeps_do_not_share_a_ledger(self, tmp_path: Path):
         with locked(tmp_path / "ledger.sqlite"), pytest.raises(DatasetError, match="another sweep is writing"):
-            sweep([case_of("relu")], tmp_path / "ledger.sqlite", SweepSettings("cpu", 10.0), unheard)
+            sweep([case_of("relu")], tmp_path / "ledger.sqlite", SweepSettings("cpu", 10.0), ignore)
 
     def test_a_ledger_that_cannot_be_written_is_refused(self, tmp_path: Path):
         with pytest.raises(DatasetError, match="cannot be written"):
-            sweep([case_of("relu")], tmp_path / "none" / "ledger.sqlite", SweepSettings("cpu", 10.0), unheard)
+            sweep([case_of("relu")], tmp_path / "none" / "ledger.sqlite", SweepSettings("cpu", 10.0), ignore)
 
     @pytest.mark.slow
     def test_a_process_that_prepared_its_compiler_measures_and_ends_when_closed(self, tmp_path: Path):
@@ -288,17 +288,17 @@ class TestExecutor:
         write_cases(faulty.parent / "cases.jsonl", [hang])
         kill_sweep_when(lambda: started(faulty) == 1, faulty.parent)
         kill_sweep_when(lambda: started(faulty) == 2, faulty.parent)
-        sweep([hang, case_of("relu")], faulty, SweepSettings("cpu", 120.0), unheard)
+        sweep([hang, case_of("relu")], faulty, SweepSettings("cpu", 120.0), ignore)
         given_up = row_of(faulty, hang)
         assert (given_up["status"], given_up["attempt"]) == ("crashed", 2)
         assert given_up["error"] == "the sweep was killed while it was measured"
         assert row_of(faulty, case_of("relu"))["status"] in ("ok", "noisy")
 
-    def test_nothing_left_to_do_starts_no_worker(self, tmp_path: Path):
+    def test_nothing_left_to_do_starts_no_process(self, tmp_path: Path):
         path = tmp_path / "ledger.sqlite"
         with Ledger(path, environment("cpu")) as ledger:
             ledger.finish(case_of("relu"), "ok", {})
-        sweep([case_of("relu")], path, SweepSettings("cpu", 10.0), unheard)
+        sweep([case_of("relu")], path, SweepSettings("cpu", 10.0), ignore)
         assert ends(path) == ["ok"]
         assert not path.with_suffix(".log").exists()
 

@@ -1,4 +1,4 @@
-"""The ledger: what was written stays whole, and nothing foreign is mixed in (reliability.md, rows 4 and 5)."""
+"""Ledger: written rows stay intact, and other environments and files are refused."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ except DatasetError as error:
 
 
 class TestLedger:
-    """Rows 4 and 5: what was written stays whole, and nothing foreign is mixed in."""
+    """Written rows stay intact, and other environments and files are refused."""
 
     @pytest.mark.slow
     def test_a_full_disk_is_named_and_loses_nothing_that_was_written(self, tmp_path: Path):
@@ -97,7 +97,7 @@ class TestLedger:
         assert path.read_bytes() == before
 
     @pytest.mark.parametrize("record", ["[]", "null", "5", "{", None])
-    def test_a_damaged_record_is_told(self, tmp_path: Path, record: str | None):
+    def test_a_damaged_record_is_refused(self, tmp_path: Path, record: str | None):
         path = tmp_path / "ledger.sqlite"
         with Ledger(path, HERE) as ledger:
             ledger.finish(case_of("relu"), "ok", {})
@@ -173,7 +173,7 @@ class TestLedger:
             assert list(ledger.rows()) == []
 
 
-def test_the_environment_names_what_numbers_depend_on():
+def test_the_environment_names_all_that_times_depend_on():
     found = environment("cpu")
     assert set(found) >= {"python", "torch", "host_cpu", "cores", "device", "threads", "method"}
     assert json.loads(json.dumps(found)) == found

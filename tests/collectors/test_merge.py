@@ -38,7 +38,7 @@ def test_a_later_row_replaces_an_earlier_one_unless_only_that_is_to_be_trusted(t
     assert len(read_frame(first)[1]["environments"]) == 2
 
 
-def test_a_kernel_of_a_model_that_is_also_drawn_by_lot_stays_a_kernel_of_that_model(tmp_path):
+def test_a_kernel_of_a_model_that_is_also_drawn_at_random_stays_a_kernel_of_that_model(tmp_path):
     def table(name: str, *rows: tuple[str, str, float | None, float]) -> Path:
         records = [
             {"key": key, "unit": "", "status": "ok", "source": source, "position": place, "device_us": [us] * 5}

@@ -1,4 +1,4 @@
-"""Rounds of a sweep: they share a budget, go on where they were interrupted, and measure nothing twice."""
+"""Rounds of a sweep share a budget, resume where they were interrupted, and measure nothing twice."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_an_interrupted_round_goes_on_with_the_same_choice(after: int, tmp_path:
     assert len(keys) == len(set(keys))
 
 
-def test_a_choice_for_another_request_is_not_gone_on_with(tmp_path: Path, machine: Machine):
+def test_a_choice_for_another_request_is_not_resumed(tmp_path: Path, machine: Machine):
     machine.interrupted_after = 10
     with pytest.raises(KeyboardInterrupt):
         collect(tmp_path, list(matmuls.sample(100, 2)), machine, 600)

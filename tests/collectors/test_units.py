@@ -1,4 +1,4 @@
-"""What is measured: the graphs of cases, their numerics, the ranges they are drawn from, the dataset made of them."""
+"""Units: graphs of cases, their numerics, the ranges they are drawn from, the dataset made of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ UNITS = [
 
 
 class Layer(nn.Module):
-    """The layer that a ConvUnit describes, as a model has it."""
+    """The layer that a ConvUnit describes, as a module."""
 
     def __init__(self, unit: ConvUnit) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Layer(nn.Module):
 
 
 def layer_with(unit: ConvUnit, given: dict[str, torch.Tensor]) -> Layer:
-    """The layer, holding the parameters that a graph was given."""
+    """Layer with the parameters that a graph was given."""
     layer = Layer(unit).eval()
     state = {"conv.weight": given["p0"]}
     if unit.batch_norm:
@@ -180,7 +180,7 @@ def test_sampled_convolutions_cover_every_kind():
 
 @given(st.integers(min_value=0, max_value=2**32))
 @settings(max_examples=25, deadline=None)
-def test_sampled_products_stay_within_reason(seed: int):
+def test_sampled_matmuls_stay_within_reason(seed: int):
     cases = list(matmuls.sample(8, seed))
     assert len(cases) == 8
     for case in cases:
@@ -190,7 +190,7 @@ def test_sampled_products_stay_within_reason(seed: int):
         assert max(value.type.numel for value in graph.values) <= 1 << 27
 
 
-def test_some_products_mix_tokens():
+def test_some_matmuls_mix_tokens():
     widths = [parse(case.graph).ops[-1].type.shape[-1] for case in matmuls.sample(400, 1)]
     mixed = sum(width in (49, 50, 196, 197) for width in widths)  # four of nine, of 8 in a hundred; seldom by chance
     assert 0.015 < mixed / 400 < 0.06
