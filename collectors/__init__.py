@@ -1,1 +1,1 @@
-"""What to measure on a device, and the sweeps that measure it."""
+"""Collect measurements on a device: which cases to measure, and the processes that measure them."""

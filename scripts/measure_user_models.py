@@ -1,29 +1,27 @@
-"""Measures models as users bring them, in fresh processes: latencies and compile times of torch.compile's modes.
+"""Measure models as users bring them, in processes of their own: latencies and compile times of torch.compile's modes.
 
 python scripts/measure_user_models.py --latency-only -o latency.jsonl --budget 9m
 python scripts/measure_user_models.py --compile-times -o compile.jsonl --budget 9m
 python scripts/measure_user_models.py --latency-only --quick -o here.jsonl           on a CPU, a few small models
 
-Latencies: processes compile side by side, then measure one at a time. Compile times: one process with an empty cache
-and a second one with the cache that it left, alone on the machine. Records are appended as they come; what the file
-holds is not measured again, except failures with --retry. MODEL is FILE.py:CALLABLE, a torchvision model or timm:NAME.
+The collector is `collectors.whole_models.collect`. Cases in the file are not measured again, except failures with
+--retry. MODEL is FILE.py:CALLABLE, a torchvision model or timm:NAME.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
-import json
-import statistics
 import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 from user_models import MODELS
 
-from collectors.whole_models.fresh_case import Job, Record
-from collectors.whole_models.fresh_runs import Limits, interleaved, key, run_compile_times, run_latency
+from collectors.whole_models.collect import WholeModelSettings, collect, print_line
+from collectors.whole_models.own_processes import OwnProcessSettings, interleaved
+from collectors.whole_models.records import Record
+from collectors.whole_models.timing import RoundSettings
+from collectors.workloads.model_cases import WholeModelCase
 
 LIBRARY = """
 resnet18 mobilenet_v2 timm:convnext_atto timm:deit_tiny_patch16_224 efficientnet_b0 squeezenet1_1 timm:resnet26d
@@ -32,7 +30,7 @@ timm:levit_128s resnet50 densenet121 timm:edgenext_xx_small vit_b_16 timm:poolfo
 mobilenet_v3_large timm:lcnet_050 convnext_tiny timm:pit_ti_224 timm:dla34 timm:resnest14d timm:coat_lite_tiny
 timm:gmixer_24_224
 """.split()  # noqa: SIM905 - lists this long read better as text
-"""Models of libraries, small ones first."""
+"""Models of torchvision and timm, small ones first."""
 COMPILED = """
 segmentation:unet transformers:register_vit detection:siamese video:crnn awkward:prints imaging:espcn
 classifiers:senet classifiers:shuffle_mobile transformers:mixer imaging:dcgan_generator detection:yolo_like
@@ -40,6 +38,7 @@ awkward:reads_scale imaging:vae video:c3d classifiers:group_norm_resnet detectio
 imaging:diffusion_unet
 """.split()  # noqa: SIM905 - lists this long read better as text
 """User models whose compile times are measured, beside as many of LIBRARY."""
+USER_MODELS = Path(__file__).parent / "user_models"
 QUICK = ("imaging:autoencoder", "awkward:prints", "awkward:normalises_in_place", "awkward:early_exit")
 
 
@@ -74,10 +73,10 @@ def _seconds(text: str) -> float:
 
 
 def spec(name: str) -> str:
-    """A model as a process finds it from the project's folder: `detection:yolo_like` becomes FILE.py:CALLABLE."""
+    """Spec of a model: `detection:yolo_like` becomes FILE.py:CALLABLE."""
     source, _, builder = name.partition(":")
     if source in MODELS:
-        return f"scripts/user_models/{source}.py:{builder}"
+        return f"{USER_MODELS / source}.py:{builder}"
     return str(Path(name).resolve()) if ".py:" in name else name
 
 
@@ -95,77 +94,48 @@ def groups(args: argparse.Namespace) -> list[list[tuple[str, int]]]:
     return [[(spec(name), batch) for name, batch in group] for group in chosen]
 
 
-def all_jobs(args: argparse.Namespace) -> list[Job]:
-    """Every process that is asked for, in an order that keeps a run that is cut balanced."""
-    modes = tuple(args.mode or ("default", "reduce-overhead"))
-    seconds, rounds = (0.03, 1) if args.quick or args.compile_times else (0.1, 2)
-    run = "cold" if args.compile_times else "latency"
+def all_cases(args: argparse.Namespace) -> list[WholeModelCase]:
+    """Cases in an order that keeps a run that is cut balanced."""
 
-    def job(model: str, batch_size: int, modes: tuple[str, ...]) -> Job:
-        return Job(model, batch_size, modes, args.device, run, seconds, rounds)
+    def case(model: str, batch_size: int) -> WholeModelCase:
+        return {"model": model, "batch_size": batch_size, "precision": "float32", "layout": "nchw"}
 
-    if args.compile_times:
-        sizes = args.batch_size or [1]
-        return interleaved(
-            [
-                [job(name, size, (mode,)) for name, _ in group for size in sizes for mode in modes]
-                for group in groups(args)
-            ]
-        )
-    sizes = args.batch_size or ([1] if args.quick else [1, 0])
+    sizes = args.batch_size or ([1] if args.quick or args.compile_times else [1, 0])
     return interleaved(
-        [[job(name, size or larger, modes) for name, larger in group] for group in groups(args) for size in sizes]
+        [[case(name, size or larger) for name, larger in group] for group in groups(args) for size in sizes]
     )
 
 
-def remaining(jobs: list[Job], known: list[Record], retry: bool) -> list[Job]:
-    """The jobs, and those of their modes, that the records do not cover; a failure covers its case unless retried."""
-    counted = [record for record in known if record["status"] == "ok" or not retry]
-    last = {"cold": "warm"}
-    done = {key(record) for record in counted}
-    failed_cold = {(*key(record)[:2], "warm", record["mode"]) for record in counted if record["status"] != "ok"}
-    done |= failed_cold
-    left = []
-    for job in jobs:
-        ends = (job.model, job.batch_size, last.get(job.run, job.run))
-        modes = tuple(mode for mode in job.modes if (*ends, mode) not in done and (*ends, "") not in done)
-        left += [replace(job, modes=modes)] if modes else []
-    return left
-
-
-def summary(record: Record) -> str:
-    """A line for a record."""
-    name = f"{record['model'].rpartition('/')[2]}@{record['batch_size']} {record['run']} {record['mode']}"
-    took = f" {sum(record['calls_s']):.2f} s" if "calls_s" in record else ""
-    if record["status"] != "ok":
-        return f"{name}: {record['status']}{took} {record.get('error', '')[:120]}"
-    eager, compiled = (statistics.median(itertools.chain(*record[kind])) / 1e3 for kind in ("eager_us", "compiled_us"))
-    extra = f", {record['graphs']} graphs" if record["graphs"] != 1 else ""
-    extra += f", {record['cudagraph_skips']} skips" if record["cudagraph_skips"] else ""
-    return f"{name}:{took} eager {eager:.3f} ms, compiled {compiled:.3f} ms ({eager / compiled:.2f}x){extra}"
+def settings(args: argparse.Namespace) -> WholeModelSettings:
+    """Settings of the collector."""
+    own = OwnProcessSettings(
+        processes=2 if args.quick else args.processes,
+        held=args.held or (4 if args.quick else 24 if args.compile_times else 28),
+        ready_s=args.ready,
+        measure_s=args.measure or (110.0 if args.compile_times else 25.0),
+        rounds=RoundSettings(2, 0.03 if args.quick else 0.1, samples=True, kernels=True),
+    )
+    return WholeModelSettings(
+        devices=("cpu",) if args.quick else (args.device,),
+        seconds=args.budget,
+        modes=tuple(args.mode or ("default", "reduce-overhead")),
+        compile_times=args.compile_times,
+        retry=args.retry,
+        own=own,
+    )
 
 
 def main() -> None:
-    """Measures what the file does not hold yet, and says how it went."""
+    """Measure the cases that the file does not hold yet, and print how they ended."""
     args = arguments()
     begin = time.monotonic()
-    if args.quick:
-        args.device, args.processes, args.held = "cpu", 2, args.held or 4
-    known = args.output.read_text(encoding="utf-8").splitlines() if args.output.exists() else []
-    jobs = remaining(all_jobs(args), [json.loads(line) for line in known], args.retry)
-    held = args.held or (24 if args.compile_times else 28)
-    measure_s = args.measure or (110.0 if args.compile_times else 25.0)
-    limits = Limits(args.ready, measure_s, args.processes, held, begin + args.budget)
-    print(f"{len(jobs)} processes' work is left", flush=True)
-    run = run_compile_times if args.compile_times else run_latency
     ends: Counter[str] = Counter()
-    with args.output.open("a", encoding="utf-8") as out:
-        for records in run(jobs, limits):
-            for record in records:
-                out.write(json.dumps(record) + "\n")
-                ends[record["status"]] += 1
-                print(f"{time.monotonic() - begin:.0f} s: {summary(record)}", flush=True)
-            out.flush()
+
+    def report(record: Record) -> None:
+        ends[record.get("status", "ok")] += 1
+        print_line(record)
+
+    collect(all_cases(args), args.output, settings(args), report)
     print(f"{time.monotonic() - begin:.0f} s; records: {dict(ends)}")
 
 

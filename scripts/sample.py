@@ -6,7 +6,7 @@ import random
 import time
 
 from collectors.workloads import convolution_space
-from collectors.workloads.cases import MOST_BYTES, Case, size_bytes
+from collectors.workloads.cases import MOST_TENSOR_BYTES, UnitCase, size_bytes
 from collectors.workloads.catalog import UNIT_WORKLOADS, unit_cases
 from costmodel.errors import RequestError
 from costmodel.ir import parse
@@ -16,15 +16,15 @@ from costmodel.training.dataset import read_frame
 CAPTURE_SECONDS = 60.0
 
 
-def by_unit(cases: list[Case]) -> list[list[Case]]:
+def by_unit(cases: list[UnitCase]) -> list[list[UnitCase]]:
     """The cases of each unit, in the order in which units first appear; a lone kernel is a unit."""
-    units: dict[tuple[str, str], list[Case]] = {}
+    units: dict[tuple[str, str], list[UnitCase]] = {}
     for case in cases:
         units.setdefault((case.unit, "" if case.unit else case.key), []).append(case)
     return list(units.values())
 
 
-def sample_units(hardware: str, units: int, seed: int, device: str) -> list[list[Case]]:
+def sample_units(hardware: str, units: int, seed: int, device: str) -> list[list[UnitCase]]:
     """The cases of `units` units of a profile's dataset, drawn by lot, in an order by lot.
 
     Args:
@@ -39,7 +39,7 @@ def sample_units(hardware: str, units: int, seed: int, device: str) -> list[list
     """
     frame, _ = read_frame(load_profile(hardware).path / "units.parquet")
     columns = frame[["graph", "runner", "unit", "way", "source"]].itertuples(index=False)
-    cases = [Case(graph, runner, unit, way, source=source) for graph, runner, unit, way, source in columns]
+    cases = [UnitCase(graph, runner, unit, way, source=source) for graph, runner, unit, way, source in columns]
     if not device.startswith("cuda"):
         cases = [case for case in cases if "cudnn" not in case.graph]
     known = by_unit(cases)
@@ -48,12 +48,12 @@ def sample_units(hardware: str, units: int, seed: int, device: str) -> list[list
     return random.Random(seed).sample(known, units)  # noqa: S311 - repeatable is what it should be
 
 
-def conv_units(units: int, seed: int) -> list[list[Case]]:
+def conv_units(units: int, seed: int) -> list[list[UnitCase]]:
     """The cases of `units` convolution units in every way, without those that no sweep measures for their size."""
     drawn = [list(convolution_space.unit_cases(unit)) for unit in convolution_space.sample(units, seed)]
-    return [cases for cases in drawn if max(size_bytes(parse(case.graph)) for case in cases) <= MOST_BYTES]
+    return [cases for cases in drawn if max(size_bytes(parse(case.graph)) for case in cases) <= MOST_TENSOR_BYTES]
 
 
-def quick_units(units: int, device: str) -> list[list[Case]]:
+def quick_units(units: int, device: str) -> list[list[UnitCase]]:
     """So many tiny units at most, to try something out."""
     return by_unit(unit_cases(UNIT_WORKLOADS, device, quick=True, end=time.monotonic() + CAPTURE_SECONDS))[:units]

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,18 @@ from sample import quick_units, sample_units
 from throughput import Results, apart, rate, report, results
 
 from collectors.sweep.dask_cluster import LOCAL, cluster
-from collectors.sweep.dask_sweep import distribute
+from collectors.sweep.dask_place import dask_place
+from collectors.sweep.executor import sweep
 from collectors.sweep.ledger import Ledger
-from collectors.sweep.supervisor import Progress
-from collectors.sweep.sweep import Settings
-from collectors.workloads.cases import Case
+from collectors.sweep.settings import Progress, SweepSettings
+from collectors.workloads.cases import UnitCase
 
 QUANTITIES = ("device_us", "host_us")
 QUICK_UNITS = 6
 
 
 def run(
-    cases: Sequence[Case], ledger: Path, caches: Path, workers: int | None, args: argparse.Namespace
+    cases: Sequence[UnitCase], ledger: Path, caches: Path, workers: int | None, args: argparse.Namespace
 ) -> dict[str, Any]:
     """Measures the cases with so many workers; None for one a GPU. The clock starts before the cluster does."""
     os.environ |= {"TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"), "TRITON_CACHE_DIR": str(caches / "triton")}
@@ -47,7 +48,7 @@ def run(
     start = time.monotonic()
     with cluster(LOCAL, args.device, workers) as client:
         members = len(client.scheduler_info()["workers"])
-        distribute(client, cases, ledger, Settings(args.device, args.seconds), note)
+        sweep(cases, ledger, SweepSettings(args.device, args.seconds), note, partial(dask_place, client))
     return {"workers": members, **rate(cases, results(ledger), time.monotonic() - start), **phases}
 
 

@@ -34,11 +34,11 @@ from collectors.processes.environment import environment
 from collectors.processes.process import die_with_parent
 from collectors.processes.process_pool import default_processes
 from collectors.processes.run_graph import make_tensor
+from collectors.sweep.executor import sweep
 from collectors.sweep.ledger import Ledger
-from collectors.sweep.supervisor import Progress
-from collectors.sweep.sweep import Settings, sweep
-from collectors.sweep.worker import RECYCLE, attempt, make_ready
-from collectors.workloads.cases import Case, read_cases, write_cases
+from collectors.sweep.settings import Progress, SweepSettings
+from collectors.sweep.unit_timing import attempt, make_ready
+from collectors.workloads.cases import UnitCase, read_cases, write_cases
 from costmodel.errors import MeasurementError
 from costmodel.execution.fx_module import build_module
 from costmodel.ir import parse
@@ -47,9 +47,11 @@ from costmodel.measurement.timers import Measurement
 CONTENDERS = ("naive", "sweep")
 WORKLOADS = ("dataset", "conv")
 QUICK_UNITS = 6
+RECYCLE = 3
+"""Exit status of a naive loop that a case left unfit to measure another one."""
 
 
-def measure_naively(case: Case, device: str) -> tuple[str, dict[str, Any]]:
+def measure_naively(case: UnitCase, device: str) -> tuple[str, dict[str, Any]]:
     """Status and record of a case, as a first loop would have them."""
     graph = parse(case.graph)
     arguments = [make_tensor(value.type, device) for value in graph.values]
@@ -70,7 +72,7 @@ def _samples_us(call: Callable[[], Any], device: str) -> tuple[float, ...]:
     return tuple(1e6 * seconds for seconds in Timer("call()", globals={"call": call}).blocked_autorange().times)
 
 
-def naive_loop(cases: Sequence[Case], ledger: Ledger, device: str, end: float) -> bool:
+def naive_loop(cases: Sequence[UnitCase], ledger: Ledger, device: str, end: float) -> bool:
     """Measures what the ledger does not hold, until `end` (monotonic seconds); False if a new process has to go on."""
     finished = ledger.finished()
     for case in cases:
@@ -99,12 +101,12 @@ def contend(args: argparse.Namespace) -> int:
     def note(progress: Progress) -> None:
         phases[f"{progress.phase}_s"] = round(progress.seconds, 1)
 
-    sweep(cases, args.ledger, Settings(args.device, args.seconds, processes=args.processes), note)
+    sweep(cases, args.ledger, SweepSettings(args.device, args.seconds, processes=args.processes), note)
     print(json.dumps(phases))
     return 0
 
 
-def run(contender: str, cases: Sequence[Case], place: Path, args: argparse.Namespace) -> dict[str, Any]:
+def run(contender: str, cases: Sequence[UnitCase], place: Path, args: argparse.Namespace) -> dict[str, Any]:
     """Runs one of the two on cold caches, started anew where a case has left its process unfit to go on.
 
     Raises:

@@ -13,7 +13,7 @@ from typing import Any
 from sample import by_unit
 
 from collectors.sweep.ledger import Ledger
-from collectors.workloads.cases import Case
+from collectors.workloads.cases import UnitCase
 from costmodel.errors import CostmodelError
 
 Results = Mapping[tuple[str, str], Mapping[str, Any]]
@@ -32,7 +32,7 @@ def results(ledger_path: Path) -> dict[tuple[str, str], dict[str, Any]]:
         return {(row["key"], row["unit"]): row for row in ledger.rows()}
 
 
-def rate(cases: Sequence[Case], found: Results, seconds: float, start_seconds: float = 0.0) -> dict[str, Any]:
+def rate(cases: Sequence[UnitCase], found: Results, seconds: float, start_seconds: float = 0.0) -> dict[str, Any]:
     """Units of which every case has ended, a minute; how many cases ended how.
 
     Args:

@@ -134,18 +134,19 @@ def test_what_a_cuda_graph_cannot_hold_is_refused():
 
 
 def test_a_sweep_measures_what_it_can_and_names_what_it_cannot(tmp_path: Path):
-    from collectors.processes.environment import environment
+    from collectors.sweep.executor import sweep
     from collectors.sweep.ledger import Ledger
-    from collectors.sweep.worker import measure_alone
-    from collectors.workloads.cases import Case
+    from collectors.sweep.settings import SweepSettings
+    from collectors.workloads.cases import UnitCase
     from collectors.workloads.convolution_space import ConvUnit, unit_cases
 
     unit = ConvUnit(batch=2, in_channels=16, out_channels=32, size=14, kernel=3, padding=1)
     cases = [*unit_cases(unit)]
     graph = "graph _ {\n  input %a0: float32[4]\n  %0 = no_such_operator(self=%a0) : float32[4]\n  return %0\n}"
-    cases.append(Case(graph, "aten"))
-    with Ledger(tmp_path / "ledger.sqlite", environment("cuda")) as ledger:
-        assert measure_alone(cases, ledger, "cuda", end=float("inf"))
+    cases.append(UnitCase(graph, "aten"))
+    path = tmp_path / "ledger.sqlite"
+    sweep(cases, path, SweepSettings("cuda", 240.0), lambda _: None)
+    with Ledger(path) as ledger:
         rows = {row["way"]: row for row in ledger.rows()}
     assert {way for way, row in rows.items() if row["status"] in ("ok", "noisy")} == {
         "eager",
@@ -160,15 +161,16 @@ def test_a_sweep_measures_what_it_can_and_names_what_it_cannot(tmp_path: Path):
 
 
 def test_a_worker_is_replaced_after_a_case_that_cannot_be_captured(tmp_path: Path):
+    from collectors.sweep.executor import sweep
     from collectors.sweep.ledger import Ledger
-    from collectors.sweep.sweep import Settings, sweep
-    from collectors.workloads.cases import Case
+    from collectors.sweep.settings import SweepSettings
+    from collectors.workloads.cases import UnitCase
 
     # the number of nonzero elements has to come to the host, which a capture forbids
     nonzero = "graph _ {\n  input %a0: float32[8]\n  %0 = nonzero(self=%a0) : int64[8,1]\n  return %0\n}"
     relu = "graph _ {\n  input %a0: float32[8]\n  %0 = relu(self=%a0) : float32[8]\n  return %0\n}"
     path = tmp_path / "ledger.sqlite"
-    sweep([Case(nonzero, "aten"), Case(relu, "aten")], path, Settings("cuda", 240.0), lambda _: None)
+    sweep([UnitCase(nonzero, "aten"), UnitCase(relu, "aten")], path, SweepSettings("cuda", 240.0), lambda _: None)
     with Ledger(path) as ledger:
         first, second = ledger.rows()
     assert first["status"] == "failed"

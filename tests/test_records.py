@@ -23,7 +23,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from collectors.sweep.ledger import Ledger
-from collectors.workloads.cases import Case, read_cases
+from collectors.workloads.cases import UnitCase, read_cases
 from collectors.workloads.convolution_space import ConvUnit, unit_graph
 from costmodel.calibration.models_file import read_measured
 from costmodel.errors import CheckpointPlanError, CostmodelError, DatasetError, PlanError, ProfileError
@@ -379,7 +379,7 @@ def test_a_ledger_whose_record_has_a_hostile_value_is_refused_or_has_possible_ti
     path = tmp_path_factory.getbasetemp() / "ledger.sqlite"
     if not path.exists():
         with Ledger(path, HERE) as ledger:
-            ledger.finish(Case("graph", "aten"), "ok", RECORD)
+            ledger.finish(UnitCase("graph", "aten"), "ok", RECORD)
     with sqlite3.connect(path) as database:
         database.execute("UPDATE results SET record = ?", (text,))
     database.close()
@@ -405,7 +405,7 @@ def test_a_ledger_whose_record_has_a_hostile_value_is_refused_or_has_possible_ti
 def test_a_ledger_of_other_types_is_refused(tmp_path: Path, statement: str, said: str):
     path = tmp_path / "ledger.sqlite"
     with Ledger(path, HERE) as ledger:
-        ledger.finish(Case("graph", "aten"), "ok", RECORD)
+        ledger.finish(UnitCase("graph", "aten"), "ok", RECORD)
     with sqlite3.connect(path) as database:
         database.execute(statement)
     database.close()

@@ -1,1 +1,1 @@
-"""Processes that compile and measure, the environment they run in, and how disturbed the host is."""
+"""Processes that compile and measure, their environment, and noise of the host."""

@@ -1,4 +1,4 @@
-"""What numbers were taken on: versions, device, host. Numbers of two environments are never mixed."""
+"""Environment of measurements: versions, device, host. Measurements of two environments are never mixed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 FACTS_OF_DEVICE = {"multiprocessors", "memory_bytes"}
 """Fields that follow from the device's name, and that files recorded before lack: they are not compared."""
 METHOD = "1"
-"""How units are measured; to be raised with any change that makes new numbers differ from old ones."""
+"""Version of the way units are measured; raise it with any change that makes new times differ from old ones."""
 
 
 def environment(device: str) -> dict[str, str]:
-    """The fingerprint of this machine as seen from `device` (`cpu`, `cuda`, `cuda:N`)."""
+    """Versions, device and host of this machine for a device (`cpu`, `cuda`, `cuda:N`)."""
     import torch
 
     found = {"python": platform.python_version(), "torch": torch.__version__, "host_cpu": _cpu_name()}
@@ -46,7 +46,7 @@ def environment(device: str) -> dict[str, str]:
 
 
 def differences(found: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """What two environments differ in, in words; empty if they are the same. One without a method used the first."""
+    """Differences of two environments in words; empty if they are equal. Without a method, it is the first."""
     first = {"method": "1"}
     left, right = {**first, **found}, {**first, **here}
     return ", ".join(
@@ -64,7 +64,7 @@ def _cpu_name() -> str:
 
 def _driver() -> str:
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]  # found by PATH, as users find it
+        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]  # found through PATH
         asked = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)  # noqa: S603
         return asked.stdout.split("\n")[0]
     return "unknown"

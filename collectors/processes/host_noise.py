@@ -1,8 +1,8 @@
-"""Measuring on a host that others use too: what was timed while it was disturbed is timed again.
+"""Measure on a host that other processes use too: repeat what was timed while they slowed it down.
 
-On shared machines a launch takes half as long again for seconds at a time, and so does all that a host decides. A short
-probe before and after every measurement tells; what is left disturbed after several tries is named, so that it can be
-kept out of training and of scores.
+On shared machines a launch takes half as long again for seconds at a time, and so does everything that is host-bound. A
+short host probe before and after every measurement detects that. A measurement that stays disturbed after several tries
+is marked, so that training and scores can leave it out.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from typing import TypeVar
 
 Found = TypeVar("Found")
 DISTURBED = 1.15
-"""A probe that is slower than usual by more tells of a disturbance; those of a quiet host are within 5 %."""
+"""Ratio of a probe to the usual one above which the host is disturbed; probes of a quiet host are within 5 %."""
 USUAL = 0.25
-"""The quantile of the latest probes that is taken as usual: disturbances are slow, and more rare than not."""
+"""Quantile of the latest probes that counts as usual: disturbed probes are slower, and rare."""
 LATEST = 200
-"""So many probes tell what is usual; a host's speed drifts, too."""
+"""Number of probes that the usual one is taken from; fewer than all, as a host's speed drifts."""
 TRIES = 4
-"""How often a measurement is taken at most."""
+"""Largest number of tries of a measurement."""
 PATIENCE_S = 2.0
-"""How long a disturbed host is waited for before a try."""
+"""Longest wait for a quiet host before a try."""
 PAUSE_S = 0.1
-"""Between two probes of a host that is waited for, or looked at."""
+"""Pause between two probes."""
 LOOK_S = 2.0
-"""How long a host is looked at before anything is measured."""
+"""Time for which a host is probed before anything is measured."""
 
 
 @dataclass
 class HostWatch:
-    """Probes a host again and again, and knows what is usual there.
+    """Watch of a host by repeated probes.
 
     Attributes:
-        probe: takes a moment to say how long the host needs for a launch, microseconds.
+        probe: measures launch time, microseconds, within a moment.
         sleep, clock: as in `time`.
-        seen: what the latest probes said.
+        seen: launch times of the latest probes.
     """
 
     probe: Callable[[], float]
@@ -48,13 +48,13 @@ class HostWatch:
 
     @property
     def usual_us(self) -> float:
-        """What a launch usually takes here; a probe is taken if there was none."""
+        """Usual launch time; probes once if there was no probe yet."""
         if not self.seen:
             self.slowness()
         return sorted(self.seen)[int(USUAL * (len(self.seen) - 1))]
 
     def look(self, seconds: float) -> float:
-        """What a launch usually takes, microseconds, after probing for so long."""
+        """Probe for some seconds; returns the usual launch time, microseconds."""
         end = self.clock() + seconds
         while self.clock() < end:
             self.slowness()
@@ -62,17 +62,17 @@ class HostWatch:
         return self.usual_us
 
     def slowness(self) -> float:
-        """The host now, against what is usual: 1.3 if a launch takes 30 % longer."""
+        """Launch time now over the usual one: 1.3 if a launch takes 30 % longer."""
         self.seen.append(self.probe())
         return self.seen[-1] / self.usual_us
 
     def measure(self, take: Callable[[], Found]) -> tuple[Found, bool]:
-        """What was taken while the host was quiet, or else the least disturbed try; and whether it was quiet."""
+        """Measurement on a quiet host, or else the least disturbed try; and whether the host was quiet."""
         slowness, found = min(self._tries(take), key=lambda one: one[0])
         return found, slowness <= DISTURBED
 
     def _tries(self, take: Callable[[], Found]) -> Iterator[tuple[float, Found]]:
-        """Tries until one is undisturbed: how slow the host was, at its start or its end, and what was found."""
+        """Tries until one is undisturbed: slowness of the host at the start or end, and the measurement."""
         for _ in range(TRIES):
             self._await_quiet()
             before = self.slowness()
@@ -83,19 +83,19 @@ class HostWatch:
                 return
 
     def _await_quiet(self) -> None:
-        """Returns when the host is quiet, or patience ends; what is seen meanwhile is not what is usual."""
+        """Wait until the host is quiet, or PATIENCE_S have passed; probes meanwhile do not count as usual."""
         end = self.clock() + PATIENCE_S
         while self.seen and self.probe() > DISTURBED * self.usual_us and self.clock() < end:
             self.sleep(PAUSE_S)
 
 
 def watch_host(device: str) -> HostWatch:
-    """A watch that knows the host that feeds a GPU. A CPU is its own, and taken to be quiet: rounds tell of it."""
+    """Watch of a GPU's host, already probed; for a CPU, where scatter shows noise, one that reports a quiet host."""
     from costmodel.measurement.timers import host_probe
 
     if not device.startswith("cuda"):
         return HostWatch(lambda: 1.0)
     watch = HostWatch(partial(host_probe, device, seconds=0.0))
-    host_probe(device)  # a new process issues slower at first
+    host_probe(device)  # a new process launches slower at first
     watch.look(LOOK_S)
     return watch

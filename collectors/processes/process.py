@@ -1,4 +1,4 @@
-"""What the processes of a sweep share: dying with their parent, naming their end, being pinned to one device."""
+"""Child processes: ended with their parent, pinned to one device, their exit described."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """From here on this process is killed when its parent ends, however that ends.
+    """Have this process killed when its parent thread ends, in whatever way.
 
-    Without it, a worker outlives a supervisor that was killed and disturbs the measurements of the next one.
+    Otherwise a measuring process outlives a sweep that was killed, and disturbs the measurements of the next one.
 
     Args:
-        parent: the parent's process id, as the parent knows it; if it is gone already, this process ends at once.
+        parent: the parent's process id; if the parent is gone already, this process ends at once.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -32,7 +32,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def interruptions() -> int:
-    """How often so far a thread of this process had to leave its core to another process; 0 where nobody counts."""
+    """Number of involuntary context switches of this process so far; 0 on systems that do not count them."""
     if sys.platform == "win32":
         return 0
     import resource
@@ -41,7 +41,7 @@ def interruptions() -> int:
 
 
 def describe_exit(returncode: int) -> str:
-    """How a process ended, in words: `killed by SIGSEGV`, `exit status 1`."""
+    """Describe how a process ended: `killed by SIGSEGV`, `exit status 1`."""
     if returncode >= 0:
         return f"exit status {returncode}"
     try:
@@ -51,12 +51,12 @@ def describe_exit(returncode: int) -> str:
 
 
 def pinned(device: str) -> tuple[dict[str, str], str]:
-    """Environment variables that show a child process only one device, and what the child is to call it.
+    """Environment variables that show a child process only one device, and the device's name in the child.
 
-    Of a CPU they say how many threads run a kernel: as many as here.
+    For a CPU they set the number of threads of a kernel, as in this process.
 
     Raises:
-        RequestError: the name is none of `cpu`, `cuda`, `cuda:N`.
+        RequestError: the device is none of `cpu`, `cuda`, `cuda:N`.
     """
     match = re.fullmatch(r"cpu|cuda(?::(\d+))?", device)
     if match is None:
@@ -79,13 +79,13 @@ def pinned(device: str) -> tuple[dict[str, str], str]:
 def running(
     command: Sequence[str], environment: dict[str, str], log: Path, descriptors: Sequence[int] = ()
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a group of its own, writing to `log`; the whole group is gone when the block ends.
+    """Process in a group of its own that writes to `log`; the whole group is killed when the block ends.
 
     Args:
-        command: the program and its arguments.
-        environment: variables that it has beside this process's.
-        log: the file that both its outputs are appended to.
-        descriptors: of open files that it shares with this process.
+        command: program and arguments.
+        environment: variables that it gets beside those of this process.
+        log: file that standard output and standard error are appended to.
+        descriptors: descriptors of open files that it shares with this process.
     """
     with log.open("ab") as out:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter on our own modules
@@ -103,14 +103,14 @@ def running(
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kills a process and all that it started, and waits for its end."""
+    """Kill a process and all that it started, and wait for its end."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def last_words(log: Path) -> str:
-    """The last line of a log that says anything."""
+    """Last line of a log that is not blank."""
     try:
         lines = log.read_text(errors="replace").split("\n")
     except OSError:

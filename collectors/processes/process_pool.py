@@ -1,4 +1,4 @@
-"""Work in parallel processes (compiling, capturing) that outlives a process that crashes or hangs."""
+"""Run jobs (compiling, capturing) in parallel processes, surviving a process that crashes or hangs."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 HANG_SECONDS = 240.0
-"""A job that takes longer is given up; Inductor on its slowest whole model needs about half of it."""
+"""Deadline of a job; Inductor needs about half of it for the slowest whole model."""
 MOST_CRASHES = 2
 PATIENCE_SECONDS = 5.0
 ONE_THREAD = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
-"""For processes that fill the machine between them."""
+"""Environment variables of processes that together use all cores."""
 
 
 def default_processes() -> int:
-    """As many as there are cores, less two for the system and this process; two, where there are only two."""
+    """Number of cores, less two for the system and this process; two on a machine of two cores."""
     cores = os.cpu_count() or 2
     return max(min(2, cores), cores - 2)
 
 
 def compiling(device: str, variables: Mapping[str, str]) -> dict[str, str]:
-    """Variables of processes that fill Inductor's cache for a device, from those that pin a process to it.
+    """Environment variables of processes that fill Inductor's cache for a device, from those that pin a process to it.
 
-    Inductor writes the number of threads into a CPU's loops, so there it has to be what is measured with; threads that
-    have nothing to do then leave the cores to the other processes.
+    Inductor writes the number of threads into a CPU's loops, so there it must be the number that is measured with; idle
+    threads then leave the cores to the other processes.
     """
     patience = {} if device.startswith("cuda") else {"OMP_WAIT_POLICY": "PASSIVE"}
     return {**ONE_THREAD, **variables, **patience}
@@ -51,18 +51,18 @@ def in_parallel(
     environment: Mapping[str, str],
     hang_seconds: float = HANG_SECONDS,
 ) -> Iterator[tuple[Job, Result | BaseException]]:
-    """Each job with its result, or with the exception that it ended in, as they are done; in no certain order.
+    """Run a function on each job; yields a job with its result or exception when it is done, in any order.
 
-    A job whose process dies is run once more, by itself, so that it takes no other down; then it is given up as a
-    MeasurementError. Jobs that are not done at `end` are left out.
+    A job whose process dies is run once more, alone, so that it ends no other job; then it ends as a MeasurementError.
+    Jobs that are not done at `end` are left out.
 
     Args:
-        function: importable by name, as its process is a new one.
-        jobs: what it is called on.
-        processes: how many at once.
+        function: function that can be imported by name, as it runs in a new process.
+        jobs: its arguments.
+        processes: number of processes.
         end: monotonic seconds.
-        environment: variables of the processes.
-        hang_seconds: a job that takes longer is given up likewise.
+        environment: environment variables of the processes.
+        hang_seconds: deadline of a job; a job that takes longer ends like one whose process died.
     """
     waiting = deque(enumerate(jobs))
     crashes: Counter[int] = Counter()
@@ -94,7 +94,7 @@ def _launch(
     crashes: Counter[int],
     processes: int,
 ) -> None:
-    """Keeps every process busy; a job that was there when a process died runs alone."""
+    """Keep every process busy; a job that was running when a process died runs alone."""
     alone = any(crashes[index] for index, _, _ in flying.values())
     while waiting and len(flying) < processes and not alone:
         index, job = waiting[0]
@@ -121,7 +121,7 @@ def _hanging(flying: Mapping[Future[Result], tuple[int, Job, float]], hang_secon
 def _pool(
     processes: int, environment: Mapping[str, str], flying: Mapping[Future[Result], object]
 ) -> Iterator[ProcessPoolExecutor]:
-    """Processes that are gone when the block ends; those that are idle then end in good order."""
+    """Pool of processes that end with the block; idle ones exit by themselves."""
     pool = ProcessPoolExecutor(
         processes, multiprocessing.get_context("spawn"), initializer=_enter, initargs=(dict(environment), os.getpid())
     )
@@ -136,7 +136,7 @@ def _pool(
 
 
 def _enter(environment: dict[str, str], parent: int) -> None:
-    """In a new process of a pool: an interruption is its parent's business."""
+    """Initialise a process of a pool; interruptions are left to its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(parent)
     os.environ.update(environment)

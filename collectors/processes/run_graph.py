@@ -1,4 +1,4 @@
-"""Runs a graph of the IR with torch: real tensors for its inputs, ATen calls or Inductor for its operators."""
+"""Run a graph of the IR with torch: real tensors as inputs, ATen calls or Inductor for operators."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from costmodel.execution.inductor_compile import compile_module
 from costmodel.ir import Graph, TensorType, Value
 
 COLD_BYTES = 64 << 20
-"""Copies of a kernel's parameters are rotated up to this size, so that they come from memory as they do in a model.
+"""Total size up to which copies of a kernel's parameters are rotated, so that they come from memory as in a model.
 
-On a CPU inputs are rotated too: alone in a loop, a kernel would find in the innermost cache what in a model the kernels
-between have displaced. So measured, the kernels of a model add up to its time within a few percent.
+On a CPU inputs are rotated too: alone in a loop, a kernel would find them in the innermost cache, while in a model
+other kernels have displaced them. Measured so, the kernels of a model add up to its time within a few percent.
 """
 MOST_COPIES = 40
 
 
 def make_tensor(kind: TensorType, device: str) -> torch.Tensor:
-    """Random values of a type; positive and near one, so that no operator meets a pole."""
+    """Tensor of random values of a type, positive and near one, so that no operator meets a pole."""
     dtype = getattr(torch, kind.dtype)
     if not dtype.is_floating_point:
         tensor = torch.zeros(kind.shape, dtype=dtype, device=device)
@@ -34,7 +34,7 @@ def make_tensor(kind: TensorType, device: str) -> torch.Tensor:
 
 
 def argument_sets(graph: Graph, device: str) -> list[list[torch.Tensor]]:
-    """Arguments for consecutive calls: parameters in as many copies as make them cold; on a CPU inputs too."""
+    """Arguments for consecutive calls: parameters in enough copies to be cold in the cache; on a CPU inputs too."""
     roles = ("param", "input") if device == "cpu" else ("param",)
     size = sum(value.type.nbytes for value in graph.values if value.role in roles)
     copies = 1 if size == 0 else max(1, min(MOST_COPIES, math.ceil(COLD_BYTES / size)))
@@ -50,7 +50,7 @@ def _make(value: Value, device: str) -> torch.Tensor:
 
 
 def _scaled(tensor: torch.Tensor, kind: TensorType) -> torch.Tensor:
-    """Weights of the size that keeps sums near one, half of them negative."""
+    """Scale weights so that sums stay near one, half of them negative."""
     if not tensor.is_floating_point() or len(kind.shape) < 2:
         return tensor
     return tensor.sub_(1.0).mul_(2 / math.sqrt(max(1, math.prod(kind.shape[1:]))))
@@ -62,9 +62,9 @@ def callables(
     """Calls that run the graph on rotating parameters; also the plain module and one set of arguments.
 
     Args:
-        graph: what is computed.
-        runner: `aten`, or `inductor` for what that makes of it, or `autotune` for the best that it can make of it.
-        device: where.
+        graph: the graph.
+        runner: `aten` for eager execution, `inductor` for compiled, `autotune` for compiled with max-autotune.
+        device: `cpu` or `cuda`.
     """
     module = build_module(graph)
     sets = argument_sets(graph, device)
@@ -79,7 +79,7 @@ def _bind(function: Callable[..., Any], arguments: list[torch.Tensor]) -> Callab
 
 
 def relative_error(got: Any, expected: Any) -> float:
-    """Largest ||got - expected|| / ||expected|| over the tensors of two results; nan if either has one."""
+    """Largest ||got - expected|| / ||expected|| over the tensors of two results; NaN if either contains NaN."""
     worst = 0.0
     for left, right in zip(_tensors(got), _tensors(expected), strict=True):
         if not right.is_floating_point() or right.numel() == 0:

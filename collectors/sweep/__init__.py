@@ -1,1 +1,1 @@
-"""Units measured by a supervised sweep, on one device or on several."""
+"""Units -> ledger: one executor of sweeps, on one device or on a Dask cluster."""

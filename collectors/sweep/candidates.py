@@ -1,4 +1,4 @@
-"""What can be measured, put in the order in which it is worth it: cases -> candidates -> their rank, given a ledger."""
+"""Rank candidates for measurement, given a ledger: cases -> candidates -> the most informative per second first."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import block_diag, csr_array
 
-from collectors.sweep.acquisition import Values, expected_error, likeness, order, standardised, untold
-from collectors.workloads.cases import Case, Runner, distinct
+from collectors.sweep.acquisition import Values, expected_error, likeness, order, standardised, uncovered
+from collectors.workloads.cases import Runner, UnitCase, distinct
 from costmodel.features import OPTIONAL, Roofline, featurize, group_of
 from costmodel.kernels.kernel import Kernel
 from costmodel.training.dataset import kernel_of, units_frame
@@ -18,47 +18,47 @@ from costmodel.training.roofline_fit import fit_roofline
 from costmodel.training.tables import LEAST_ROWS, Table, drop, tabulate, trusted
 
 MULTIPROCESSORS = 100
-"""Only shifts features by a constant; what is chosen hardly depends on it."""
+"""Number of multiprocessors in features; it shifts them by a constant, and the choice hardly depends on it."""
 CEILINGS = {"cuda": Roofline(2e6, {}, 2.0), "cpu": Roofline(2e4, {}, 5.0)}
-"""Before anything is measured: bytes a microsecond, and the smallest kernel in microseconds."""
+"""Ceilings before anything is measured: bytes per microsecond, and the smallest kernel in microseconds."""
 CALLS = 30
-"""How often a kernel is run, however long it takes: warm-up, capture, replays, host time."""
+"""Number of runs of a kernel in a measurement: warm-up, capture, replays, host time."""
 UNKNOWN_ERROR = 1.0
-"""Of the logarithm of time, for a kernel of a group of which almost nothing was measured."""
+"""Expected error in log time of a kernel of a group with almost no measurements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What is measured together: a lone kernel, or a unit in all its ways.
+    """Cases measured together: a single kernel, or a unit in all its ways.
 
     Attributes:
-        cases: what is measured.
-        kernel: the one in it that training reads (`costmodel.training.tables.trusted`); None if there is none.
+        cases: the cases.
+        kernel: the kernel that training reads (`costmodel.training.tables.trusted`); None if there is none.
     """
 
-    cases: tuple[Case, ...]
+    cases: tuple[UnitCase, ...]
     kernel: Kernel | None
 
     @property
     def uses(self) -> int:
-        """How often the models at hand call it."""
+        """Number of calls in the models that units are taken from."""
         return max(case.uses for case in self.cases)
 
     def open(self, finished: set[tuple[str, str]]) -> bool:
-        """Whether something of it has not ended."""
+        """Whether one of its cases has not ended."""
         return any((case.key, case.unit) not in finished for case in self.cases)
 
 
-def candidates(cases: Iterable[Case]) -> list[Candidate]:
-    """The cases by what is measured together, in order of first appearance."""
-    together: dict[tuple[str, str], list[Case]] = {}
+def candidates(cases: Iterable[UnitCase]) -> list[Candidate]:
+    """Group cases that are measured together, in order of first appearance."""
+    together: dict[tuple[str, str], list[UnitCase]] = {}
     for case in distinct(cases):
         together.setdefault((case.unit, "" if case.unit else case.key), []).append(case)
     return [Candidate(tuple(several), _kernel(several)) for several in together.values()]
 
 
-def _kernel(cases: Sequence[Case]) -> Kernel | None:
-    """Training reads lone kernels, and of a unit what cuDNN runs as one."""
+def _kernel(cases: Sequence[UnitCase]) -> Kernel | None:
+    """Kernel that training reads: a single one, or a unit's fused cuDNN kernel."""
     for case in cases:
         if not case.unit or case.way == "cudnn":
             return kernel_of(case.graph, case.runner)
@@ -68,13 +68,13 @@ def _kernel(cases: Sequence[Case]) -> Kernel | None:
 def rank(
     of: Sequence[Candidate], rows: Sequence[Mapping[str, Any]], device: str, seconds: Mapping[Runner, float]
 ) -> list[Candidate]:
-    """All of them, the most useful for its time first; last those that training does not read.
+    """Rank candidates, the most informative per second first; those that training does not read come last.
 
     Args:
-        of: what has not been measured.
-        rows: of the ledger: what has been.
+        of: candidates that have not been measured.
+        rows: rows of the ledger.
         device: `cpu`, `cuda` or `cuda:N`.
-        seconds: what a case of either runner takes, apart from the runs of its kernel.
+        seconds: time of a case of each runner, apart from the runs of its kernel.
     """
     groups: dict[str, list[int]] = {}
     for index, one in enumerate(of):
@@ -97,7 +97,7 @@ def rank(
 
 
 def _measured(rows: Sequence[Mapping[str, Any]], device: str) -> tuple[Mapping[str, Table], Roofline]:
-    """What a ledger has to train on, by group, and the ceilings that it shows."""
+    """Training tables of a ledger, by group, and the roofline fitted to them."""
     frame = trusted(units_frame(rows))
     kernels = [kernel_of(graph, runner) for graph, runner in zip(frame["graph"], frame["runner"], strict=True)]
     few = len(frame) < LEAST_ROWS
@@ -107,7 +107,7 @@ def _measured(rows: Sequence[Mapping[str, Any]], device: str) -> tuple[Mapping[s
 
 
 def _judge(of: Sequence[Candidate], table: Table | None, roofline: Roofline) -> tuple[csr_array, Values, Values]:
-    """Of the candidates of one group: likeness, what is yet to be told of each, expected microseconds."""
+    """Likeness, uncovered error and expected microseconds of the candidates of one group."""
     kernels = [one.kernel for one in of if one.kernel is not None]
     named = [featurize(kernel, roofline, MULTIPROCESSORS) for kernel in kernels]
     names = [name for name in named[0] if name not in OPTIONAL]
@@ -118,7 +118,7 @@ def _judge(of: Sequence[Candidate], table: Table | None, roofline: Roofline) -> 
     count = len(of)
     x = standardised(np.concatenate([raw, table.raw]))
     like = likeness(x)
-    left = untold(like, np.arange(count, len(x)))[:count]
+    left = uncovered(like, np.arange(count, len(x)))[:count]
     if len(table.time_us) < LEAST_ROWS:
         return csr_array(like[:count, :count]), UNKNOWN_ERROR * left, bound
     error, ratio = expected_error(x[:count], x[count:], table.target, table.shape)

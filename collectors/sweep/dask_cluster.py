@@ -1,7 +1,7 @@
-"""The workers of a Dask cluster: what runs in each of them, and a cluster on this machine with one a device.
+"""Workers of a Dask cluster: the functions that run in each, and a cluster on this machine with one worker a device.
 
-A worker leaves measuring to a process of its own (`collectors.sweep.measuring_process`), so that a case that crashes or
-hangs costs that process only, and torch is first imported where the device has been chosen.
+A worker starts a measuring process (`collectors.sweep.measuring_process`), so that a case that crashes or hangs ends
+that process only, and torch is first imported where the device has been selected.
 """
 
 from __future__ import annotations
@@ -23,26 +23,27 @@ import dask
 from distributed import Client, Nanny, Scheduler, Security, SpecCluster, Worker, WorkerPlugin, get_worker, rpc
 
 from collectors.processes.process import describe_exit, last_words, pinned, running
-from collectors.sweep.measuring_process import Measurer
-from collectors.sweep.supervisor import GRACE_SECONDS
-from collectors.workloads.cases import Case, write_cases
+from collectors.sweep.measuring_process import MeasuringProcess
+from collectors.sweep.place import Outcome
+from collectors.sweep.settings import GRACE_SECONDS
+from collectors.workloads.cases import UnitCase, write_cases
 from costmodel.errors import MeasurementError, RequestError
 
 LOCAL = "local"
-"""In place of a scheduler's address: a cluster on this machine, for as long as the sweep takes."""
+"""Stands in place of a scheduler's address for a cluster on this machine that lasts as long as the sweep."""
 CONNECT_SECONDS = 20.0
-PLUGIN = "costmodel-measurer"
+PLUGIN = "costmodel-measuring"
 _CONFIGURATION: dict[str, object] = {
-    "distributed.nanny.pre-spawn-environ": {},  # by default torch is left one thread
+    "distributed.nanny.pre-spawn-environ": {},  # the default leaves torch one thread
     "distributed.deploy.lost-worker-timeout": "3 minutes",  # a killed worker comes back late on a busy machine
-    "distributed.diagnostics.nvml": False,  # nobody asks the GPU how it is while it is measured
+    "distributed.diagnostics.nvml": False,  # no queries of the GPU while it is measured
     "distributed.worker.profile.enabled": False,
 }
-"""Of a local cluster, where it differs from Dask's own."""
+"""Configuration of a local cluster, where it differs from Dask's defaults."""
 
 
-class Station(WorkerPlugin):
-    """What a worker measures with, one case at a time, however many threads it has."""
+class MeasuringPlugin(WorkerPlugin):
+    """Measuring process of a worker, for one case at a time however many threads the worker has."""
 
     def __init__(self, device: str, hang_seconds: float) -> None:
         self._device = device
@@ -50,46 +51,46 @@ class Station(WorkerPlugin):
 
     def setup(self, worker: Worker) -> None:
         """In the worker, when the sweep begins or the worker joins it."""
-        log = Path(worker.local_directory) / "measurer.log"
-        self.measurer = Measurer(self._device, self._hang_seconds, log)
+        log = Path(worker.local_directory) / "measuring_process.log"
+        self.process = MeasuringProcess(self._device, self._hang_seconds, log)
         self.lock = Lock()
 
     def teardown(self, worker: Worker) -> None:  # noqa: ARG002 - Dask passes it
         """In the worker, when the sweep or the worker ends."""
-        self.measurer.close()
+        self.process.close()
 
 
-class Steadfast(WorkerPlugin):
-    """Of a local worker: an interruption from the keyboard is the client's business."""
+class IgnoreInterrupts(WorkerPlugin):
+    """Leaves an interruption from the keyboard to the client, in a local worker."""
 
     def setup(self, worker: Worker) -> None:  # noqa: ARG002 - Dask passes it
         """In the worker, as it starts."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _station() -> Station:
-    return cast("Station", get_worker().plugins[PLUGIN])
+def _plugin() -> MeasuringPlugin:
+    return cast("MeasuringPlugin", get_worker().plugins[PLUGIN])
 
 
 def describe() -> Mapping[str, Any]:
-    """In a worker: its `environment` and `place`."""
-    station = _station()
-    with station.lock:
-        return station.measurer.about()
+    """In a worker: `environment` and `place` of its measuring process."""
+    plugin = _plugin()
+    with plugin.lock:
+        return plugin.process.about()
 
 
-def measure(case: Case) -> tuple[str, dict[str, Any], Mapping[str, Any]]:
-    """In a worker: status and record of a case, and what `describe` says."""
-    station = _station()
-    with station.lock:
-        return *station.measurer.measure(case), station.measurer.about()
+def measure(case: UnitCase) -> Outcome:
+    """In a worker: measure a case."""
+    plugin = _plugin()
+    with plugin.lock:
+        return plugin.process.measure(case)
 
 
-def compile_here(cases: Sequence[Case], device: str, seconds: float) -> list[str]:
-    """In a worker: compiles cases on all cores of its host; the keys of those that are done.
+def compile_here(cases: Sequence[UnitCase], device: str, seconds: float) -> list[str]:
+    """In a worker: compile cases on all cores of its host; returns the keys of those that are done.
 
     Raises:
-        MeasurementError: the processes that compile end with an error.
+        MeasurementError: the compiling processes end with an error.
     """
     with TemporaryDirectory(dir=get_worker().local_directory) as name:
         place = Path(name)
@@ -114,15 +115,15 @@ def compile_here(cases: Sequence[Case], device: str, seconds: float) -> list[str
 
 @contextmanager
 def cluster(scheduler: str, device: str, workers: int | None) -> Iterator[Client]:
-    """A client of a scheduler that has workers.
+    """Client of a scheduler that has workers.
 
     Args:
-        scheduler: its address, or LOCAL.
-        device: `cpu` or `cuda`: what the workers measure.
-        workers: of a local cluster: how many; by default one a GPU, or one on a CPU.
+        scheduler: address, or LOCAL.
+        device: `cpu` or `cuda`.
+        workers: number of workers of a local cluster; by default one per GPU, or one for a CPU.
 
     Raises:
-        RequestError: there are not so many GPUs, or nothing answers at the address.
+        RequestError: there are fewer GPUs than workers, or nothing answers at the address.
         MeasurementError: the scheduler has no workers.
     """
     if scheduler != LOCAL:
@@ -132,7 +133,7 @@ def cluster(scheduler: str, device: str, workers: int | None) -> Iterator[Client
     variables = _devices(device, workers)
     nothing = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
     options = {"nthreads": 1, "memory_limit": 0, "silence_logs": logging.CRITICAL, "host": "127.0.0.1", **nothing}
-    options["plugins"] = [Steadfast()]
+    options["plugins"] = [IgnoreInterrupts()]
     with (
         dask.config.set(_CONFIGURATION),
         SpecCluster(
@@ -152,7 +153,7 @@ def cluster(scheduler: str, device: str, workers: int | None) -> Iterator[Client
 
 
 def _devices(device: str, workers: int | None) -> list[dict[str, str]]:
-    """The variables that pin each worker of a local cluster to its device."""
+    """Environment variables that pin each worker of a local cluster to its device."""
     if workers is not None and workers < 1:
         raise RequestError(f"impossible number of workers {workers}; give at least 1")
     if device == "cpu":
@@ -167,14 +168,14 @@ def _devices(device: str, workers: int | None) -> list[dict[str, str]]:
 
 @contextmanager
 def _connected(address: str) -> Iterator[Client]:
-    """A client of the scheduler at an address, made only once that is known to answer.
+    """Client of the scheduler at an address, created only once the address is known to answer.
 
-    A client that fails to connect is left unclosed. It closes itself when it is collected as garbage, and then waits
-    for a lock that the same thread may be holding to start another one's event loop: for ever.
+    A client that fails to connect stays unclosed. It closes itself when it is garbage-collected, and then waits for a
+    lock that the same thread may hold to start another client's event loop: a deadlock.
     """
     try:
         kind = asyncio.run(_kind_of_server(address))
-    except (OSError, TypeError, ValueError) as error:  # TypeError: of tls without certificates
+    except (OSError, TypeError, ValueError) as error:  # TypeError: tls without certificates
         raise RequestError(f"no Dask scheduler answers at {address!r}: {type(error).__name__}") from error
     if kind != "Scheduler":
         raise RequestError(f"at {address!r} is a Dask {kind}; give the address of its scheduler")
@@ -190,6 +191,6 @@ def _connected(address: str) -> Iterator[Client]:
 
 async def _kind_of_server(address: str) -> str:
     """`Scheduler`, `Worker` or `Nanny`."""
-    security = Security().get_connection_args("client")  # by Dask's configuration, as a client's
+    security = Security().get_connection_args("client")  # from Dask's configuration, as for a client
     async with asyncio.timeout(CONNECT_SECONDS), rpc(address, connection_args=security) as server:
         return cast("str", (await server.identity())["type"])

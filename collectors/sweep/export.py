@@ -1,18 +1,17 @@
-"""A sweep's ledger -> the dataset file that training reads and that ships with a profile."""
+"""Export a sweep's ledger as the dataset that training reads and that ships with a profile."""
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from pathlib import Path
 
 from collectors.sweep.ledger import Ledger
-from costmodel.errors import CostmodelError, DatasetError
+from costmodel.errors import DatasetError
 from costmodel.training.dataset import units_frame, write_frame
 
 
 def export(ledger_path: Path, out_parquet: Path) -> int:
-    """Writes every ended case of a ledger as a Parquet file, with the environment in its metadata; how many there are.
+    """Write every ended case of a ledger to a Parquet file, with the environment in its metadata; returns their number.
 
     Raises:
         DatasetError: the ledger is missing, damaged or empty.
@@ -25,19 +24,3 @@ def export(ledger_path: Path, out_parquet: Path) -> int:
     statuses = dict(Counter(row["status"] for row in rows))
     write_frame(units_frame(rows), out_parquet, {**about, "cases": len(rows), "statuses": statuses})
     return len(rows)
-
-
-def main() -> None:
-    """Exports a ledger."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("ledger", type=Path)
-    parser.add_argument("out", type=Path, help="Parquet file")
-    args = parser.parse_args()
-    try:
-        print(f"{export(args.ledger, args.out)} cases in {args.out}")
-    except CostmodelError as error:
-        parser.error(str(error))
-
-
-if __name__ == "__main__":
-    main()

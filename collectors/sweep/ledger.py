@@ -1,4 +1,4 @@
-"""The ledger of a sweep: one SQLite file, one transaction a case, so that a crash leaves it whole."""
+"""Ledger of a sweep: one SQLite file with one transaction per case, so that a crash leaves it intact."""
 
 from __future__ import annotations
 
@@ -15,35 +15,36 @@ import msgspec
 from msgspec import Meta
 
 from collectors.processes.environment import differences
-from collectors.workloads.cases import Case
+from collectors.workloads.cases import UnitCase
 from costmodel.errors import DatasetError
 from costmodel.records import Count, Text, Time, convert, one_line, parse_json, require_regular
 
 SCHEMA = 1
 MOST_ATTEMPTS = 2
 _TABLES = {"about", "results"}
-_OPEN = "status IN ('started', 'retry')"
-"""Being measured, or to be tried again as its process died; others have ended: ok, noisy, failed, oom, crashed, ..."""
+_STARTED, _RETRY = "started", "retry"
+_OPEN = f"status IN ('{_STARTED}', '{_RETRY}')"
+"""Being measured, or crashed with an attempt left; any other status (ok, noisy, failed, oom, crashed, ...) is final."""
 
 Quantiles = tuple[Time | None, ...]
 
 
 class CaseRecord(msgspec.Struct, frozen=True):
-    """The fields of a case's record that others use, if it has them; a record has more.
+    """Fields of a case's record that are checked when it is read, all optional; a record may have more.
 
     Attributes:
         graph: text of the graph.
-        runner: how it is run.
-        way: which way of running its unit this is.
-        position: relative depth in its model.
-        source: the model or the workload that it is of.
-        uses: how often models call it.
-        attempt: how often it has been tried.
+        runner: `aten`, `inductor` or `autotune`.
+        way: way of running the unit.
+        position: relative depth in the model.
+        source: model or workload.
+        uses: number of calls in models.
+        attempt: number of attempts.
         device_us: quantiles of device time.
-        host_us: quantiles of the time to issue it.
-        relative_error: of its result; NaN or infinite if that is.
-        copies: of it that were timed together.
-        workspace_bytes: allocated beside its result.
+        host_us: quantiles of CPU launch time.
+        relative_error: error of the result against eager execution; may be NaN or infinite.
+        copies: number of copies timed together.
+        workspace_bytes: memory allocated beside the result.
     """
 
     graph: str = ""
@@ -61,14 +62,14 @@ class CaseRecord(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """Results by case, for one environment.
+    """Results of cases measured in one environment.
 
     Args:
-        path: the file; made if it is not there.
-        environment: that of this machine; None to read a ledger of any environment.
+        path: the file; created if it does not exist.
+        environment: environment of the measuring processes; None to read a ledger of any environment.
 
     Raises:
-        DatasetError: the file is no ledger, is damaged, of another schema, or was begun in another environment.
+        DatasetError: the file is not a ledger, is damaged, has another schema, or was begun in another environment.
     """
 
     def __init__(self, path: Path, environment: Mapping[str, str] | None = None) -> None:
@@ -128,29 +129,45 @@ class Ledger:
         with self._guarded("cannot be read"):
             return set(self._db.execute(f"SELECT key, unit FROM results WHERE NOT {_OPEN}"))  # noqa: S608 - a constant
 
-    def start(self, case: Case) -> None:
-        """Notes that a case is about to be measured, for the how manieth time."""
+    def start(self, case: UnitCase) -> None:
+        """Note that a case is about to be measured alone, with the number of the attempt."""
         attempt = self._attempts(case.key, case.unit) + 1
-        self._write(case.key, case.unit, "started", {**asdict(case), "attempt": attempt})
+        self._write(case.key, case.unit, _STARTED, {**asdict(case), "attempt": attempt})
 
-    def finish(self, case: Case, status: str, record: Mapping[str, Any]) -> None:
-        """Ends a case; `record` holds what was measured, or what went wrong."""
+    def finish(self, case: UnitCase, status: str, record: Mapping[str, Any]) -> None:
+        """End a case; `record` holds its measurements, or its error."""
         self._write(case.key, case.unit, status, {**asdict(case), **record})
 
-    def settle(self, status: str, error: str) -> None:
-        """Ends the cases whose process is gone; a crashed one is left for a second attempt first."""
+    def crash(self, case: UnitCase, record: Mapping[str, Any]) -> bool:
+        """Note that the process of a case died; returns whether that ended the case, after its last attempt."""
+        begun = any((key, unit) == (case.key, case.unit) for key, unit, _ in self._started())
+        attempt = self._attempts(case.key, case.unit) + (not begun)
+        return self._write_crash(case.key, case.unit, {**asdict(case), **record, "attempt": attempt})
+
+    def end_started(self, error: str) -> None:
+        """Treat cases that an earlier sweep left started as crashed: whatever killed it may have been the case."""
         for key, unit, record in self._started():
-            again = status == "crashed" and record.get("attempt", 1) < MOST_ATTEMPTS
-            self._write(key, unit, "retry" if again else status, {**record, "error": error})
+            self._write_crash(key, unit, {**record, "error": error})
+
+    def _write_crash(self, key: str, unit: str, record: Mapping[str, Any]) -> bool:
+        ended = bool(record.get("attempt", 1) >= MOST_ATTEMPTS)
+        self._write(key, unit, "crashed" if ended else _RETRY, record)
+        return ended
+
+    def crashed_once(self) -> set[tuple[str, str]]:
+        """(key, unit) of every case that has crashed and has an attempt left."""
+        with self._guarded("cannot be read"):
+            return set(self._db.execute("SELECT key, unit FROM results WHERE status = ?", (_RETRY,)))
 
     def forget_started(self) -> None:
-        """Takes back the cases that were interrupted through no fault of theirs."""
+        """Delete the rows of cases that were interrupted through no fault of theirs."""
         with self._guarded("cannot be written"):
-            self._db.execute("DELETE FROM results WHERE status = 'started'")
+            self._db.execute("DELETE FROM results WHERE status = ?", (_STARTED,))
 
     def _started(self) -> list[tuple[str, str, dict[str, Any]]]:
         with self._guarded("cannot be read"):
-            rows = self._db.execute("SELECT key, unit, record FROM results WHERE status = 'started'").fetchall()
+            query = "SELECT key, unit, record FROM results WHERE status = ?"
+            rows = self._db.execute(query, (_STARTED,)).fetchall()
             return [(key, unit, _record(record)) for key, unit, record in rows]
 
     def _attempts(self, key: str, unit: str) -> int:
@@ -164,18 +181,6 @@ class Ledger:
         with self._guarded("cannot be written"):
             self._db.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?)", row)
 
-    def last_row(self) -> int:
-        """The number of the row that was written last; every write makes a new one."""
-        with self._guarded("cannot be read"):
-            (last,) = self._db.execute("SELECT MAX(rowid) FROM results").fetchone()
-        return last or 0
-
-    def added_since(self, row: int) -> list[tuple[int, str, str, bool]]:
-        """(number, key, unit, whether the case has ended) of the rows written after `row`; cheap, to be asked often."""
-        query = f"SELECT rowid, key, unit, NOT {_OPEN} FROM results WHERE rowid > ? ORDER BY rowid"  # noqa: S608
-        with self._guarded("cannot be read"):
-            return [(number, key, unit, bool(ended)) for number, key, unit, ended in self._db.execute(query, (row,))]
-
     def rows(self) -> Iterator[dict[str, Any]]:
         """Every ended case: its fields, its measurements, and `status`."""
         query = f"SELECT key, unit, status, record FROM results WHERE NOT {_OPEN} ORDER BY rowid"  # noqa: S608
@@ -185,7 +190,7 @@ class Ledger:
                 yield {"key": case, "unit": part, **_record(record), "status": ended}
 
     def close(self) -> None:
-        """Folds the journal into the file and closes it."""
+        """Merge the journal into the file and close it."""
         with self._guarded("cannot be written"):
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self._db.close()
@@ -198,10 +203,10 @@ class Ledger:
 
 
 def _record(text: object) -> dict[str, Any]:
-    """A case's record, its fields checked; its error may be NaN.
+    """Parse the record of a case and check its fields; its relative error may be NaN.
 
     Raises:
-        ValueError: it is none, or a field is of another type or no possible number.
+        ValueError: the text is not a record, or a field has another type or an impossible value.
     """
     record = convert(parse_json(convert(text, str), constants=True), dict[str, Any])
     convert(record, CaseRecord)

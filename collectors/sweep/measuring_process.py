@@ -1,7 +1,4 @@
-"""One process that measures the case that it is given, and is replaced when it dies, hangs, or is unfit to go on.
-
-What `collectors.sweep.supervisor` does for a list of cases and a ledger, this does for one case after the other.
-"""
+"""One process that measures one case after another, and is replaced when it dies, hangs or is unfit to go on."""
 
 from __future__ import annotations
 
@@ -23,29 +20,35 @@ from typing import Any
 
 from collectors.processes.environment import environment
 from collectors.processes.process import describe_exit, die_with_parent, last_words, running
-from collectors.sweep.ledger import MOST_ATTEMPTS
-from collectors.sweep.supervisor import STARTS_WITHOUT_PROGRESS
-from collectors.sweep.worker import attempt, tidy
-from collectors.workloads.cases import Case
+from collectors.sweep.place import CRASHED, Outcome
+from collectors.sweep.unit_timing import attempt, make_ready, tidy
+from collectors.workloads.cases import UnitCase
 from costmodel.errors import MeasurementError
+from costmodel.measurement.cpu_determinism import make_cpu_deterministic
 
 START_SECONDS = 180.0
-"""How long a process may take until it is ready: a cold disk, an import of torch, the device's start."""
+"""Deadline for a process to become ready: a cold disk, the import of torch, the start of the device."""
+STARTS = 2
+"""Attempts to start a process."""
+PREPARE_COMPILER = "prepare compiler"
+"""Request to import torch's compiler before a compiled case needs it."""
 
 
-class Measurer:
-    """Measures on one device, in a process of its own.
+class MeasuringProcess:
+    """Handle of a process that measures on one device; the process starts when it is first needed.
 
     Args:
-        device: `cpu` or `cuda`; which GPU, CUDA_VISIBLE_DEVICES of this process says.
-        hang_seconds: a case that takes longer is given up.
-        log: where the process writes.
+        device: `cpu` or `cuda`; CUDA_VISIBLE_DEVICES of the process selects the GPU.
+        hang_seconds: deadline of one case.
+        log: file that the process writes its output to.
+        variables: environment variables that the process gets beside those of this one.
     """
 
-    def __init__(self, device: str, hang_seconds: float, log: Path) -> None:
+    def __init__(self, device: str, hang_seconds: float, log: Path, variables: Mapping[str, str] | None = None) -> None:
         self._device = device
         self._hang_seconds = hang_seconds
         self._log = log
+        self._variables = dict(variables or {})
         self._stack = ExitStack()
         self._running: tuple[subprocess.Popen[bytes], Connection] | None = None
         self._about: dict[str, Any] = {}
@@ -53,64 +56,68 @@ class Measurer:
         self._lock = Lock()  # close() comes from another thread
 
     def about(self) -> Mapping[str, Any]:
-        """The `environment` of the process, and the `place` that it measures on: a host's name and its device.
+        """`environment` of the process, and `place`: the host's name and its device.
 
         Raises:
-            MeasurementError: no process can be brought to measure; the message has its last words.
+            MeasurementError: no process can be started; the message has its last line of output.
         """
         self._ready()
         return self._about
 
-    def measure(self, case: Case) -> tuple[str, dict[str, Any]]:
-        """Status and record of a case; one that kills its process is tried once more.
+    def prepare_compiler(self) -> None:
+        """Import torch's compiler in the process, so that its first compiled case does not wait for that.
 
         Raises:
-            MeasurementError: no process can be brought to measure; the message has its last words.
+            MeasurementError: no process can be started; the message has its last line of output.
         """
-        for number in range(1, MOST_ATTEMPTS + 1):
-            status, record, healthy = self._ask(case)
-            if not healthy:
-                self._stop()
-            if status != "crashed":
-                break
-            record["attempt"] = number
-        return status, record
+        self._ask(PREPARE_COMPILER, START_SECONDS)
+
+    def measure(self, case: UnitCase) -> Outcome:
+        """Measure a case; a process that dies, hangs or becomes unfit is stopped, and the next case gets a new one.
+
+        Raises:
+            MeasurementError: no process can be started; the message has its last line of output.
+        """
+        status, record, healthy = self._ask(case, self._hang_seconds)
+        if not healthy:
+            self._stop()
+        return Outcome(status, record, self._about)
 
     def close(self) -> None:
-        """Ends the process, also in the middle of a case; nothing can be measured afterwards."""
+        """End the process, also in the middle of a case; nothing can be measured afterwards."""
         self._closed = True
         self._stop()
 
-    def _ask(self, case: Case) -> tuple[str, dict[str, Any], bool]:
+    def _ask(self, request: UnitCase | str, seconds: float) -> tuple[str, dict[str, Any], bool]:
         process, pipe = self._ready()
         try:
-            pipe.send(case)
-            if pipe.poll(self._hang_seconds):
+            pipe.send(request)
+            if pipe.poll(seconds):
                 status, record, healthy = pipe.recv()
                 return status, record, healthy
         except (EOFError, OSError):
-            return "crashed", {"error": describe_exit(process.wait())}, False
-        return "timeout", {"error": f"did not end in {self._hang_seconds:g} s, and was killed"}, False
+            return CRASHED, {"error": describe_exit(process.wait())}, False
+        return "timeout", {"error": f"did not end in {seconds:g} s, and was killed"}, False
 
     def _ready(self) -> tuple[subprocess.Popen[bytes], Connection]:
         why = ""
-        for _ in range(STARTS_WITHOUT_PROGRESS):
+        for _ in range(STARTS):
             if self._running is not None:
                 return self._running
             why = self._start()
         if self._running is None:
-            raise MeasurementError(f"the process that measures ends before it is ready: {why}")
+            raise MeasurementError(f"the measuring process ends before it is ready: {why}; see {self._log}")
         return self._running
 
     def _start(self) -> str:
-        """Starts a process and waits until it is ready; why it is not, or nothing."""
+        """Start a process and wait until it is ready; returns why it is not, or nothing."""
         ours, theirs = Pipe()
         command = [sys.executable, "-m", "collectors.sweep.measuring_process", str(theirs.fileno())]
         command += ["--device", self._device, "--parent", str(os.getpid())]
         with self._lock, theirs:
             if self._closed:
-                raise MeasurementError("nothing more is to be measured here")
-            process = self._stack.enter_context(running(command, {}, self._log, [theirs.fileno()]))
+                raise MeasurementError("this measuring process is closed")
+            process = self._stack.enter_context(running(command, self._variables, self._log, [theirs.fileno()]))
             self._stack.enter_context(ours)
         try:
             if ours.poll(START_SECONDS):
@@ -129,32 +136,39 @@ class Measurer:
 
 
 def main() -> None:
-    """Says what it measures on; then receives cases and sends what came of each, until nobody sends any more."""
+    """Send `about`, then measure each case that comes through the pipe, until it is closed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("descriptor", type=int, help="of the open pipe to the parent")
     parser.add_argument("--device", required=True)
     parser.add_argument("--parent", type=int, required=True)
     args = parser.parse_args()
     die_with_parent(args.parent)
+    make_cpu_deterministic(args.device)
     warnings.filterwarnings("ignore")
     with Connection(args.descriptor) as pipe:
         about = {"environment": environment(args.device), "place": _place(args.device)}
-        importlib.import_module(
-            "collectors.processes.run_graph"
-        )  # so that no case is taken to hang for what it is the first to need
+        importlib.import_module("collectors.processes.run_graph")  # no case's deadline should include this import
         tidy(0, args.device)
         pipe.send(about)
         for count in itertools.count(1):
             try:
-                case = pipe.recv()
+                request = pipe.recv()
             except EOFError:
                 return
-            pipe.send(attempt(case, args.device))
+            pipe.send(_answer(request, args.device))
             tidy(count, args.device)
 
 
+def _answer(request: UnitCase | str, device: str) -> tuple[str, dict[str, Any], bool]:
+    """Status, record, and whether this process can measure another case."""
+    if isinstance(request, UnitCase):
+        return attempt(request, device)
+    make_ready(device)
+    return "ok", {}, True
+
+
 def _place(device: str) -> str:
-    """No two processes of one place measure at the same time; on a CPU that is for who starts them to see to."""
+    """Name of the host and the GPU; two processes must not measure in one place at a time."""
     import torch
 
     name = socket.gethostname()

@@ -1,4 +1,4 @@
-"""Compiles cases in parallel processes, so that the cache on this machine's disk holds what will be measured.
+"""Compile cases in parallel processes, so that Inductor's cache on this machine's disk holds them.
 
 python -m collectors.sweep.precompile cases.jsonl done.txt --device cuda --seconds 120
 """
@@ -13,17 +13,17 @@ from pathlib import Path
 
 from collectors.processes.process import die_with_parent, pinned
 from collectors.processes.process_pool import compiling, default_processes, in_parallel
-from collectors.sweep.worker import warm
-from collectors.workloads.cases import Case, read_cases
+from collectors.sweep.unit_timing import warm
+from collectors.workloads.cases import UnitCase, read_cases
 
 
-def precompile(cases: Iterable[Case], device: str, processes: int, end: float) -> Iterator[Case]:
-    """The cases as each has been compiled or has failed to be; those that are not done at `end` are left out.
+def precompile(cases: Iterable[UnitCase], device: str, processes: int, end: float) -> Iterator[UnitCase]:
+    """Compile cases; yields each when it is compiled or has failed. Cases not done at `end` are left out.
 
     Args:
-        cases: to be compiled by Inductor.
+        cases: cases that Inductor compiles.
         device: `cpu`, `cuda` or `cuda:N`.
-        processes: how many compile at once.
+        processes: number of processes that compile at once.
         end: monotonic seconds.
     """
     variables, name = pinned(device)
@@ -33,14 +33,14 @@ def precompile(cases: Iterable[Case], device: str, processes: int, end: float) -
 
 
 def main() -> None:
-    """Compiles the cases of a JSON-lines file, and appends the key of each that is done to another file."""
+    """Compile the cases of a JSON-lines file, and append the key of each that is done to another file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", type=Path)
     parser.add_argument("done", type=Path)
     parser.add_argument("--device", required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--processes", type=int, default=default_processes())
-    parser.add_argument("--parent", type=int, default=os.getppid(), help="the process whose end is also this one's")
+    parser.add_argument("--parent", type=int, default=os.getppid(), help="process id; this process ends with that one")
     args = parser.parse_args()
     die_with_parent(args.parent)
     end = time.monotonic() + args.seconds

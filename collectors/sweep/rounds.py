@@ -1,6 +1,6 @@
-"""A sweep in rounds: each is chosen by what the ones before have taught; together they share a budget of time.
+"""Sweep in rounds: the units of each round are chosen by the measurements of earlier rounds, within one time budget.
 
-The choice of the round at hand lies beside the ledger, so that the same request goes on where it was interrupted.
+The choice of the current round is kept beside the ledger, so that the same request resumes where it was interrupted.
 """
 
 from __future__ import annotations
@@ -13,25 +13,24 @@ from pathlib import Path
 
 from collectors.sweep.candidates import Candidate, candidates, rank
 from collectors.sweep.ledger import Ledger
-from collectors.sweep.supervisor import Progress, Report
-from collectors.sweep.sweep import Settings
-from collectors.workloads.cases import Case, Runner
+from collectors.sweep.settings import Progress, Report, SweepSettings
+from collectors.workloads.cases import Runner, UnitCase
 from collectors.workloads.catalog import remember, remembered
 
-Sweep = Callable[[Sequence[Case], Path, Settings, Report], None]
+Sweep = Callable[[Sequence[UnitCase], Path, SweepSettings, Report], None]
 """Measures cases into a ledger."""
 ROUNDS = 4
-"""The budget is shared out among so many rounds, if they can have the least seconds each."""
+"""Number of rounds that share the budget, if each can have LEAST_SECONDS."""
 LEAST_SECONDS = 120.0
-"""A round is at least so long: it starts with choosing and new processes, and a case that hangs must end in it."""
+"""Least length of a round: it starts with choosing and new processes, and a case that hangs must end in it."""
 LEAST_CHOSEN = 50
 AMPLE = 1.5
-"""A round is given more than it is expected to have time for; what it does not get to is chosen from again."""
+"""Factor by which a round is given more than it has time for; cases left over are chosen from again."""
 
 
 @dataclass(slots=True)
 class Watch:
-    """Passes progress on with the round and the time left of the whole budget; learns what a case takes."""
+    """Adds the round and the time left of the whole budget to progress; measures the time per case."""
 
     report: Report
     end: float
@@ -40,7 +39,7 @@ class Watch:
     measuring: tuple[float, int] = (0.0, 0)
 
     def __call__(self, progress: Progress) -> None:
-        """Of a phase of this round."""
+        """Report progress of a phase of this round."""
         if progress.done:
             spent = (progress.seconds, progress.done)
             if progress.phase == "compiling":
@@ -50,35 +49,35 @@ class Watch:
         self.report(replace(progress, round=self.round, budget_left=max(0.0, self.end - time.monotonic())))
 
     def seconds(self) -> Mapping[Runner, float]:
-        """Of a case of either runner, as the last round had it; guesses before."""
+        """Seconds per case of each runner in the last round; estimates before the first."""
         alone = self.measuring[0] / self.measuring[1] if self.measuring[1] else 0.2
         compiled = self.compiling[0] / self.compiling[1] if self.compiling[1] else 0.4
         return {"aten": alone, "inductor": alone + compiled}
 
 
 def sweep_in_rounds(
-    cases: Sequence[Case],
+    cases: Sequence[UnitCase],
     ledger_path: Path,
     choice_path: Path,
     request: Mapping[str, object],
-    settings: Settings,
+    settings: SweepSettings,
     report: Report,
     sweep: Sweep,
 ) -> None:
-    """Measures what is most useful of the cases until all are done or the time is up.
+    """Measure cases, the most informative first, until all are done or the time is up.
 
     Args:
-        cases: what there is to choose from.
-        ledger_path: where results go.
-        choice_path: where the choice of the round at hand is kept.
-        request: what the cases were made for; a choice for another one is not gone on with.
-        settings: of the sweep; its seconds are those of all rounds together.
-        report: told how far it is.
-        sweep: what measures a round.
+        cases: cases to choose from.
+        ledger_path: file of the results.
+        choice_path: file of the choice of the current round.
+        request: request that the cases were made for; a choice for another request is not resumed.
+        settings: settings of the sweep; `seconds` is the budget of all rounds together.
+        report: receives progress.
+        sweep: measures a round.
 
     Raises:
         DatasetError: the ledger is damaged, in use, or of another environment.
-        MeasurementError: no worker can be brought to measure.
+        MeasurementError: no process can be started to measure.
     """
     begin = time.monotonic()
     watch = Watch(report, begin + settings.seconds)
@@ -107,20 +106,20 @@ def sweep_in_rounds(
 
 
 def share(budget: float, left: float) -> float:
-    """Seconds of the next round: an equal part of the budget, or all that is left if too little would be over."""
+    """Seconds of the next round: an equal part of the budget, or all that is left if too little would remain."""
     part = max(LEAST_SECONDS, budget / ROUNDS)
     return left if left - part < LEAST_SECONDS else part
 
 
-def worth(ranked: Sequence[Candidate], budget: float, seconds: Mapping[Runner, float]) -> list[Case]:
-    """The cases of the first candidates that a time suffices for, of LEAST_CHOSEN at least."""
+def worth(ranked: Sequence[Candidate], budget: float, seconds: Mapping[Runner, float]) -> list[UnitCase]:
+    """Cases of the first candidates that fit into a time, and of LEAST_CHOSEN candidates at least."""
     spent = accumulate(sum(seconds[case.runner] for case in one.cases) for one in ranked)
     count = max(LEAST_CHOSEN, sum(1 for total in spent if total <= budget))
     return [case for one in ranked[:count] for case in one.cases]
 
 
 def _measured(ledger_path: Path) -> tuple[list[dict[str, object]], set[tuple[str, str]]]:
-    """Rows of the ledger, and what has ended; nothing if it has not been begun."""
+    """Rows of the ledger and marks of the cases that have ended; empty if there is no ledger."""
     if not ledger_path.exists():
         return [], set()
     with Ledger(ledger_path) as ledger:

@@ -1,1 +1,1 @@
-"""Latency of whole models, measured and recorded."""
+"""Whole models -> records: latency and compile time, in one process or in processes of their own."""

@@ -1,234 +1,173 @@
-"""Whole models, eager and in torch.compile's modes: the truth that predictions are judged by.
+"""Latency and compile time of whole models, eager and in torch.compile's modes; calibration and scores use the records.
 
     python -m collectors.whole_models.collect cases.json models.jsonl --device cuda --seconds 560
+    python -m collectors.whole_models.collect cases.json models.jsonl --times 2 --modes default --seconds 560
+    python -m collectors.whole_models.collect cases.json compile.jsonl --compile-times --seconds 560
 
-Two phases. Parallel processes compile every case, which fills Inductor's cache on disk; then this process alone
-measures, so that nothing disturbs it. Records are appended to a JSON-lines file as they are made, and a case that is
-already in that file is not measured again; what they were taken on is in a file beside it, `.env.json`. `session` says
-when measuring began: records of one session have one host.
+By default parallel processes fill Inductor's cache, then this process alone measures all cases. With `--times N` each
+case is measured in N processes of its own, prepared side by side and measured one at a time on each device, with the
+host probed between rounds. `--compile-times` measures compilation with an empty and with a filled cache.
+
+Records are appended as they are made; cases that the file holds are not measured again. The environment is kept in a
+file beside it, `.env.json`. Records of one `session` were measured in one run on one host.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
+import statistics
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from collectors.processes.environment import differences, environment
-from collectors.processes.host_noise import HostWatch, watch_host
+from collectors.processes.environment import environment
 from collectors.processes.process import die_with_parent, pinned
-from collectors.processes.process_pool import compiling, default_processes, in_parallel
-from collectors.whole_models.timing import MODES, build, measure_modes, modes_on, synchronize
-from collectors.workloads.model_cases import Case, case_key
-from costmodel.errors import CostmodelError, DatasetError
-from costmodel.files import write_whole
+from collectors.processes.process_pool import ONE_THREAD, default_processes
+from collectors.whole_models.compilation import MODES
+from collectors.whole_models.own_processes import OwnProcessSettings, compile_times, latencies
+from collectors.whole_models.records import Record, RecordFile, open_records, record_key
+from collectors.whole_models.shared_process import SharedProcessSettings, measure_here
+from collectors.workloads.model_cases import WholeModelCase
+from costmodel.errors import CostmodelError, RequestError
 from costmodel.measurement.cpu_determinism import make_cpu_deterministic
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """How whole models are measured.
+class WholeModelSettings:
+    """Settings of a collection of whole models.
 
     Attributes:
-        device: `cpu`, `cuda` or `cuda:N`.
-        seconds: how long it may take.
-        compile_share: which part of that may go into compiling in parallel.
-        processes: how many compile at once.
-        cases_at_once: how many unfinished cases are taken.
-        no_device: leave device times out.
-        modes: of torch.compile, which are measured.
-        cold: of how many cases, the first ones, to take the compile time with an empty cache too.
+        devices: `cpu`, `cuda` or `cuda:N`; several of one kind are used side by side by processes of their own.
+        seconds: time budget.
+        modes: modes of torch.compile to measure.
+        compile_times: measure compile times instead of latencies.
+        retry: measure cases again that failed before.
+        shared: settings of the process that measures all cases.
+        own: settings of processes that measure one case each; None to measure all cases in this process.
     """
 
-    device: str = "cuda"
+    devices: tuple[str, ...] = ("cuda",)
     seconds: float = 560.0
-    compile_share: float = 0.45
-    processes: int = default_processes()
-    cases_at_once: int = 60
-    no_device: bool = False
     modes: tuple[str, ...] = tuple(MODES)
-    cold: int = 0
+    compile_times: bool = False
+    retry: bool = False
+    shared: SharedProcessSettings = field(default_factory=SharedProcessSettings)
+    own: OwnProcessSettings | None = None
 
 
-def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
-    """Measures the cases that `out` does not hold, until all are done or the time is up; prints a line for each.
+def print_line(record: Record) -> None:
+    """Print one line about a record."""
+    print(describe(record), flush=True)
+
+
+def collect(
+    cases: Sequence[WholeModelCase],
+    out: Path,
+    settings: WholeModelSettings,
+    report: Callable[[Record], None] = print_line,
+) -> None:
+    """Measure the cases that `out` does not hold, until all are done or the time is up.
+
+    Args:
+        cases: cases to measure.
+        out: file of records.
+        settings: devices, time budget, processes.
+        report: receives each record.
 
     Raises:
+        RequestError: a device has an impossible name.
         DatasetError: `out` was begun in another environment.
     """
-    begin = time.monotonic()
+    end = time.monotonic() + settings.seconds
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / "inductor"))
-    variables, name = pinned(settings.device)
-    os.environ.update(variables)  # before CUDA is first used
-    check_environment(out, environment(name))
-    measured = done_keys(out)
-    todo = [case for case in cases if case_key(case) not in measured][: settings.cases_at_once]
-    seconds = _fill_cache(todo, name, variables, settings, begin + settings.seconds * settings.compile_share)
-    print(f"{len(seconds)} of {len(todo)} cases compiled in {time.monotonic() - begin:.0f} s", flush=True)
-    cold = {case_key(case) for case in cases[: settings.cold]}
-    watch, session = watch_host(name), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M")
-    for case in todo:
-        key = case_key(case)
-        if key in seconds and time.monotonic() < begin + settings.seconds:
-            append(out, _measure(case, name, settings, seconds[key], key in cold, watch) | {"session": session})
+    for device in settings.devices:
+        pinned(device)  # an impossible name is refused before anything is measured
+    if settings.own is not None and not settings.compile_times:
+        os.environ.update(ONE_THREAD)
+    if settings.own is None:
+        os.environ.update(pinned(settings.devices[0])[0])  # before CUDA is first used
+    visible = settings.devices[0] if settings.own else pinned(settings.devices[0])[1]
+    records = open_records(out, environment(visible), settings.retry)
+    numbered = settings.own is not None and not settings.compile_times
+    for record in _measured(cases, records, settings, end):
+        records.add(record, numbered)
+        report(record)
 
 
-def _measure(
-    case: Case, device: str, settings: Settings, contended_s: dict[str, float], cold: bool, watch: HostWatch
-) -> dict[str, Any]:
-    """The record of a case, or of what it raised."""
-    import torch
-
-    from costmodel.measurement.timers import release_memory
-
-    torch._dynamo.reset()
-    gc.collect()
-    if device.startswith("cuda"):
-        release_memory()
-    try:
-        record = measure_modes(case, device, with_device=not settings.no_device, modes=settings.modes, watch=watch)
-        if cold:
-            record["cold_compile_s"] = round(cold_compile(case, device), 2)
-    except Exception as error:  # noqa: BLE001 - whatever a model raises is its result
-        record = dict(case, error=f"{type(error).__name__}: {error}"[:300])
-        print(f"failed: {case_key(case)}: {record['error']}", flush=True)
-    else:
-        record["contended_compile_s"] = contended_s
-        middle = {mode: "/".join(f"{row[2] / 1e3:.3f}" for row in rows) for mode, rows in record["latency_us"].items()}
-        print(f"{case_key(case)} {middle}", flush=True)
-    return record
+def _measured(
+    cases: Sequence[WholeModelCase], records: RecordFile, settings: WholeModelSettings, end: float
+) -> Iterator[Record]:
+    """Records of the cases, as the settings say."""
+    done, devices, modes = dict(records.counts), settings.devices, settings.modes
+    if settings.own is None:
+        variables, name = pinned(devices[0])
+        keys = {key for key, count in done.items() if count}
+        seconds = end - time.monotonic()
+        return measure_here(cases, keys, name, modes, settings.shared, seconds, variables)
+    if settings.compile_times:
+        return compile_times(cases, done, devices[0], modes, settings.own, end)
+    return latencies(cases, done, devices, modes, settings.own, end)
 
 
-def warm(job: tuple[Case, str, Collection[str]]) -> dict[str, float]:
-    """Compiles one case in some modes in this process; seconds that each took, its first call included."""
-    import torch
-
-    from costmodel.execution.inductor_compile import share_cache
-
-    case, device, modes = job
-    share_cache()
-    module, x = build(case, device)
-    seconds = {}
-    for mode, option in modes_on(device, modes).items():
-        torch._dynamo.reset()
-        start = time.perf_counter()
-        with torch.no_grad():
-            torch.compile(module, mode=option)(x)
-        synchronize(device)
-        seconds[mode] = round(time.perf_counter() - start, 2)
-    del module, x
-    torch._dynamo.reset()
-    if device.startswith("cuda"):
-        torch.cuda.empty_cache()
-    return seconds
+def describe(record: Record) -> str:
+    """One line about a record: median latency of each round, compile times, or the error."""
+    name = record_key(record)
+    if "error" in record:
+        return f"failed: {name}: {record['error'][:200]}"
+    if "cold" in record:
+        return f"{name}: cold {sum(record['cold']['calls_s']):.2f} s, warm {sum(record['warm']['calls_s']):.2f} s"
+    rounds = record.get("latency_us", {})
+    parts = [f"{call} {statistics.median(row[2] for row in rows) / 1e3:.3f} ms" for call, rows in rounds.items()]
+    probe = [f"launch {record['probe_us']:.1f} us"] if "probe_us" in record else []
+    breaks = [f"{count} graph breaks in {mode}" for mode, count in record.get("graph_breaks", {}).items()]
+    return f"{name}: {', '.join([*parts, *probe, *breaks])}"
 
 
-def _fill_cache(
-    todo: Sequence[Case], device: str, variables: Mapping[str, str], settings: Settings, end: float
-) -> dict[str, dict[str, float]]:
-    """Compiles cases in parallel until `end`; contended seconds by case key and mode."""
-    seconds: dict[str, dict[str, float]] = {}
-    jobs = [(case, device, settings.modes) for case in todo]
-    for (case, *_), outcome in in_parallel(warm, jobs, settings.processes, end, compiling(device, variables)):
-        if isinstance(outcome, BaseException):
-            print(f"compile failed: {case_key(case)}: {type(outcome).__name__}: {outcome}"[:200], flush=True)
-        else:
-            seconds[case_key(case)] = outcome
-    return seconds
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", type=Path, help="JSON list of cases")
+    parser.add_argument("out", type=Path, help="records, JSON lines")
+    parser.add_argument("--device", nargs="+", default=("cuda",), help="cpu, cuda or cuda:N; several with --times")
+    parser.add_argument("--seconds", type=float, default=560, help="time budget")
+    parser.add_argument("--modes", nargs="*", choices=MODES, default=tuple(MODES), help="of torch.compile")
+    parser.add_argument("--retry", action="store_true", help="measure cases again that failed")
+    parser.add_argument("--times", type=int, default=0, help="measure each case in so many processes of its own")
+    parser.add_argument("--compile-times", action="store_true", help="cold and warm compile times, not latencies")
+    parser.add_argument("--processes", type=int, default=default_processes(), help="that compile or prepare at once")
+    parser.add_argument("--compile-share", type=float, default=0.45, help="share of the time for filling the cache")
+    parser.add_argument("--cases-at-once", type=int, default=60, help="cases to take, without --times")
+    parser.add_argument("--no-device", action="store_true", help="leave device times out")
+    parser.add_argument("--cold", type=int, default=0, help="also cold compile times of so many cases, the first ones")
+    parser.add_argument("--held", type=int, default=24, help="processes prepared before measuring begins")
+    parser.add_argument("--launch-us", type=float, help="keep no record of a host that needs longer for a launch")
+    parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)
+    return parser
 
 
-def cold_compile(case: Case, device: str) -> float:
-    """Seconds of the first compiled call with empty caches, this process alone on the machine."""
-    import torch
-    from torch._inductor.utils import fresh_cache
-
-    torch._dynamo.reset()
-    module, x = build(case, device)
-    with fresh_cache(), torch.no_grad():
-        start = time.perf_counter()
-        torch.compile(module)(x)
-        synchronize(device)
-        return time.perf_counter() - start
-
-
-def check_environment(out: Path, here: Mapping[str, str]) -> None:
-    """Makes sure that `out` holds numbers of this environment only; records it if the file is new.
-
-    Raises:
-        DatasetError: it does not, or nobody can tell.
-    """
-    path = out.with_suffix(".env.json")
-    if not path.exists():
-        if out.exists():
-            raise DatasetError(f"{out}: nothing says what it was taken on ({path.name} is missing); use a new file")
-        write_whole(path, json.dumps(dict(here), indent=2, sort_keys=True) + "\n")
-        return
-    try:
-        begun = json.loads(path.read_text())
-        changed = differences(begun, here)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise DatasetError(f"{path}: not an environment: {error}") from error
-    if changed:
-        raise DatasetError(f"{out}: begun in another environment: {changed}; use a new file")
-
-
-def count_records(path: Path) -> Counter[str]:
-    """How often each case stands in a file of records, by its key; a torn last line is passed over."""
-    counts: Counter[str] = Counter()
-    for line in path.read_text().splitlines() if path.exists() else []:
-        try:
-            counts[case_key(json.loads(line))] += 1
-        except (ValueError, KeyError, TypeError):
-            continue
-    return counts
-
-
-def done_keys(path: Path) -> set[str]:
-    """Keys of the cases that a file of records holds."""
-    return set(count_records(path))
-
-
-def append(path: Path, row: Mapping[str, Any]) -> None:
-    """Adds one JSON line; a torn line that a killed process left is ended first."""
-    with path.open("ab+") as file:
-        if file.tell() > 0:
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":
-                file.write(b"\n")
-        file.write(json.dumps(row).encode() + b"\n")
+def _settings(args: argparse.Namespace) -> WholeModelSettings:
+    shared = SharedProcessSettings(args.compile_share, args.processes, args.cases_at_once, args.no_device, args.cold)
+    own = None
+    if args.times or args.compile_times:
+        own = OwnProcessSettings(max(1, args.times), args.processes, args.held, launch_us=args.launch_us)
+    elif len(args.device) > 1:
+        raise RequestError("several devices are used by processes of their own only; give --times")
+    devices, modes = tuple(args.device), tuple(args.modes)
+    return WholeModelSettings(devices, args.seconds, modes, args.compile_times, args.retry, shared, own)
 
 
 def main() -> None:
-    """Measures the cases of a JSON file within a number of seconds."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", type=Path)
-    parser.add_argument("out", type=Path, help="records, JSON lines")
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--seconds", type=float, default=560)
-    parser.add_argument("--compile-share", type=float, default=0.45)
-    parser.add_argument("--processes", type=int, default=default_processes())
-    parser.add_argument("--cases-at-once", type=int, default=60)
-    parser.add_argument("--no-device", action="store_true", help="leave device times out")
-    parser.add_argument("--modes", nargs="+", choices=MODES, default=tuple(MODES), help="of torch.compile")
-    parser.add_argument("--cold", type=int, default=0, help="cold compile times of so many cases, the first ones")
-    parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)
+    """Measure the cases of a JSON file."""
+    parser = _parser()
     args = parser.parse_args()
     if args.parent is not None:
         die_with_parent(args.parent)
-    make_cpu_deterministic(args.device)
-    options = {key: value for key, value in vars(args).items() if key not in ("cases", "out", "parent")}
-    options["modes"] = tuple(args.modes)
+    make_cpu_deterministic(args.device[0])
     try:
-        collect(json.loads(args.cases.read_text()), args.out, Settings(**options))
+        collect(json.loads(args.cases.read_text()), args.out, _settings(args))
     except (CostmodelError, OSError, ValueError) as error:
         parser.error(str(error))
 

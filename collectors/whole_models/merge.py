@@ -1,18 +1,12 @@
-"""Datasets of one kind of hardware, measured in several runs or on several of its devices at once -> one dataset.
+"""Merge datasets of one kind of hardware that were measured in several runs or on several devices.
 
-    python -m collectors.whole_models.merge units.parquet gpu0.parquet gpu1.parquet -o units.parquet
-    python -m collectors.whole_models.merge models.jsonl again.jsonl -o models.jsonl
-    python -m collectors.whole_models.merge again.jsonl process1.jsonl process2.jsonl --every-process -o again.jsonl
-
-A later file's row takes the place of an earlier one's for the same case, unless only the earlier one is to be trusted.
-Whole models are kept by environment, for hosts differ, and by process where records name it
-(`collectors.whole_models.by_process`); or as every process measured them, one process a file, to tell how far processes
-differ.
+A later file's row replaces an earlier one's for the same case, unless only the earlier one is trusted. Whole models are
+kept by environment, as hosts differ, and by process where records name it (`--times` of
+`collectors.whole_models.collect`); or as every process measured them, one process a file.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from collectors.workloads.cases import write_whole
 from collectors.workloads.model_cases import case_key
-from costmodel.errors import CostmodelError, DatasetError
+from costmodel.errors import DatasetError
 from costmodel.training.dataset import ALIGNED, TRUSTED, read_frame, write_frame
 
 if TYPE_CHECKING:
@@ -29,20 +23,20 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 ISSUED = "24 calls among others, for a host that launches in 7 us"
-"""What host times of calls are quantiles of (`costmodel.measurement.timers.issue_time`)."""
+"""Samples that host times are quantiles of (`costmodel.measurement.timers.issue_time`)."""
 CASE, ORIGIN = ["key", "unit"], ["source", "position"]
-"""Columns: what was measured, and where it is from."""
+"""Columns that identify a case, and columns of its origin."""
 SAME = ("device", "capability", "torch", "cuda", "cudnn", "triton", "method")
-"""What must not differ between runs that are merged; host and driver may, and are kept in `environments`."""
+"""Environment fields that merged runs must share; host and driver may differ, and are kept in `environments`."""
 SAME_CPU = ("host_cpu", "threads", "vectors", "freed_memory", "denormals")
-"""Likewise where the host is the device."""
+"""Fields that runs on a CPU must share too."""
 
 
 def merge_units(paths: Sequence[Path], out: Path) -> int:
-    """Merges exported ledgers; how many cases there are then.
+    """Merge datasets of units; returns the number of cases.
 
     Raises:
-        DatasetError: a file is no dataset, or is of other hardware or software than the first.
+        DatasetError: a file is not a dataset, or has other hardware or software than the first.
     """
     import pandas as pd
 
@@ -75,22 +69,22 @@ def merge_units(paths: Sequence[Path], out: Path) -> int:
 
 
 def _origins(rows: pd.DataFrame) -> pd.DataFrame:
-    """Where each row's case was first taken from: a model, if it is known from one, even if it was also drawn by lot.
+    """First origin of each row's case: a model, if one has it, even if the case was also drawn at random.
 
-    What is left out with a family of models is told by that, so measuring a case again must not change it.
+    Cross-validation holds out the cases of a family by this, so measuring a case again must not change it.
     """
     first = rows.sort_values("position", key=lambda place: place.isna(), kind="stable").drop_duplicates(CASE)
     return rows[CASE].merge(first[CASE + ORIGIN], on=CASE, how="left")[ORIGIN]
 
 
 def merge_models(paths: Sequence[Path], out: Path, every_process: bool = False) -> int:
-    """Merges records of whole models; how many there are then. The first file's first line may be a header.
+    """Merge records of whole models; returns their number. The first file's first line may be a header.
 
-    Each record's `environment` is the number of what it was taken on in the header's `environments`. Where every
-    process's record is kept, its `process` counts on from file to file.
+    Each record's `environment` is its index in the header's `environments`. If every process's record is kept, its
+    `process` counts on from file to file.
 
     Raises:
-        DatasetError: a file cannot be read, or was taken on other hardware or software than the first.
+        DatasetError: a file cannot be read, or has other hardware or software than the first.
     """
     header: dict[str, Any] = {}
     records: dict[tuple[object, ...], dict[str, Any]] = {}
@@ -118,17 +112,17 @@ def merge_models(paths: Sequence[Path], out: Path, every_process: bool = False) 
 
 
 def _which(record: Mapping[str, Any]) -> tuple[object, ...]:
-    """What a later record takes the place of: the same case there, and of the same process, where it names one.
+    """Key of records that replace each other: same case and environment, and same process if a record names it.
 
-    Processes are numbered within a session, and within what it measured.
+    Processes are numbered within a session and the set of calls it measured.
     """
     case = case_key({**record, "model": record["model"].removeprefix("tv:")})
     of = (record["process"], record.get("session"), *record.get("latency_us", ())) if "process" in record else ()
-    return case, record.get("environment", 0), *of
+    return case, record.get("mode"), record.get("environment", 0), *of
 
 
 def _environments_of(path: Path, lines: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """What a file of records was taken on, by the numbers in its records: its header's, or the file beside it."""
+    """Environments of a file of records, by their numbers in it: from its header, or from the file beside it."""
     beside = path.with_suffix(".env.json")
     if lines and "schema" in lines[0]:
         return list(lines[0]["environments"] if "environments" in lines[0] else [lines[0]["environment"]])
@@ -136,10 +130,10 @@ def _environments_of(path: Path, lines: Sequence[Mapping[str, Any]]) -> list[dic
 
 
 def check_same(path: Path, first: Mapping[str, str], found: Mapping[str, str]) -> None:
-    """Makes sure that two runs may be merged.
+    """Check that two runs can be merged.
 
     Raises:
-        DatasetError: they were not taken on the same kind of device with the same software.
+        DatasetError: they have different hardware or software.
     """
     known = {"method": "1"}
     for name in (*SAME, *(SAME_CPU if first.get("device") == "cpu" else ())):
@@ -157,24 +151,3 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 def _distinct(environments: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     return [one for index, one in enumerate(environments) if one not in environments[:index]]
-
-
-def main() -> None:
-    """Merges datasets of units (`.parquet`) or of whole models (`.jsonl`)."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", type=Path, nargs="+")
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--every-process", action="store_true", help="keep what every process measured, one a file")
-    args = parser.parse_args()
-    try:
-        if args.files[0].suffix == ".parquet":
-            found = merge_units(args.files, args.output)
-        else:
-            found = merge_models(args.files, args.output, args.every_process)
-        print(f"{found} cases in {args.output}")
-    except CostmodelError as error:
-        parser.error(str(error))
-
-
-if __name__ == "__main__":
-    main()

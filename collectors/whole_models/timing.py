@@ -1,172 +1,78 @@
-"""One whole model: built with real weights on a device, and timed eager and in torch.compile's modes, in turn."""
+"""Time a whole model, eager and compiled calls in turn, with the host's speed watched or recorded."""
 
 from __future__ import annotations
 
-import inspect
-import time
+import statistics
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 from collectors.processes.host_noise import HostWatch, watch_host
-from collectors.workloads.model_cases import Case
-from costmodel.errors import MeasurementError, RequestError
-
-if TYPE_CHECKING:
-    import torch
+from collectors.whole_models.built_model import BuiltModel, Call, build
+from collectors.whole_models.compilation import MODES, compile_mode, modes_on
+from collectors.whole_models.records import Record
+from collectors.workloads.model_cases import WholeModelCase
+from costmodel.calibration.measured_model import EAGER_ALONE, PROBES
 
 Found = TypeVar("Found")
-Call = Callable[[], Any]
-
-MODES: Mapping[str, str | None] = {"default": None, "reduce-overhead": "reduce-overhead"}
 INTERLEAVED, CPU_INTERLEAVED = 2, 3
+"""Rounds of eager and compiled calls in turn."""
 CPU_SECONDS, CPU_LEAST = 0.3, 5
-"""How long a round on a CPU is, and of how many calls at least."""
-
-
-def modes_on(device: str, wanted: Collection[str] = tuple(MODES)) -> Mapping[str, str | None]:
-    """The modes among those wanted that differ on a device: CUDA graphs are for CUDA."""
-    chosen = {mode: option for mode, option in MODES.items() if mode in wanted}
-    return chosen if device.startswith("cuda") else {"default": None}
-
-
-def synchronize(device: str) -> None:
-    """Waits until the device has nothing to do."""
-    import torch
-
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
-
-
-def build(case: Case, device: str) -> tuple[torch.nn.Module, torch.Tensor]:
-    """The module (evaluation mode, random weights) and its input, on the device.
-
-    costmodel.zoo checks the request and says what the input is; the module is built anew, because the zoo's lies on
-    the meta device, where tables that a constructor computes (swin's position indices) are lost.
-
-    Raises:
-        RequestError: the model is unknown, is of neither torchvision nor timm, or takes several inputs.
-    """
-    import torch
-
-    from costmodel import zoo
-
-    spec = case["model"].removeprefix("tv:")  # as case files of old name torchvision's models
-    options = {"batch_size": case["batch_size"], "img_size": case.get("img_size"), "precision": case["precision"]}
-    inputs = zoo.load(spec, **options, channels_last=case["layout"] == "nhwc").inputs
-    if len(inputs) != 1 or not isinstance(inputs, tuple) or not isinstance(inputs[0], torch.Tensor):
-        raise RequestError(f"{spec} takes {len(inputs)} inputs; only models of one image batch are measured")
-    memory_format = torch.channels_last if case["layout"] == "nhwc" else torch.contiguous_format
-    module = _real_module(spec).eval().to(device, inputs[0].dtype)
-    module = module.to(memory_format=memory_format)  # type: ignore[call-overload]
-    x = torch.randn(inputs[0].shape, device=device, dtype=inputs[0].dtype)
-    return module, x.contiguous(memory_format=memory_format)
-
-
-def _real_module(spec: str) -> torch.nn.Module:
-    from costmodel.zoo import load_torchvision
-
-    source, colon, name = spec.partition(":")
-    models = load_torchvision().models  # timm imports torchvision, and may find it broken
-    module: torch.nn.Module
-    if source == "timm" and name:
-        import timm
-
-        module = timm.create_model(name, pretrained=False)
-    elif colon or spec.endswith(".pt2"):
-        raise RequestError(f"{spec}: only models of torchvision and timm can be measured")
-    else:
-        builder = models.get_model_builder(spec)
-        options = {key: None for key in ("weights", "weights_backbone") if key in inspect.signature(builder).parameters}
-        unset = {"init_weights": False} if spec in ("googlenet", "inception_v3") else {}
-        module = builder(**options, **unset)
-    return module
+"""Length of a round on a CPU, and its least number of calls."""
+HOST_CALLS = 15
+MOST_SAMPLES = 200
+"""Raw samples kept of a round, evenly spaced over it."""
 
 
 def measure_modes(
-    case: Case,
+    case: WholeModelCase,
     device: str,
     with_device: bool = True,
     modes: Collection[str] = tuple(MODES),
     watch: HostWatch | None = None,
-) -> dict[str, Any]:
-    """One case measured, eager and compiled in turn; latencies in microseconds, quantiles of raw samples.
+) -> Record:
+    """Build, compile and measure a case in this process, eager and compiled in turn; returns its record.
 
-    `unstable` in the record names modes in which the model was compiled again while it was timed, `graph_breaks` how
-    often each was cut: such a mode's speedup is not that of one compiled graph. `disturbed` names what was timed while
-    the host was busy with something else, in spite of several tries.
+    `unstable` in the record names modes that were compiled again while they were timed, `graph_breaks` the number of
+    breaks: the speedup of such a mode is not that of one compiled graph. `disturbed` names what was timed while other
+    processes slowed the host down, in spite of several tries.
 
     Args:
-        case: what is measured.
-        device: where.
-        with_device: whether device times are taken too.
-        modes: of torch.compile.
-        watch: of the host, which knows what is usual there; a new one by default.
+        case: the case.
+        device: `cpu`, `cuda` or `cuda:N`.
+        with_device: measure device times too.
+        modes: modes of torch.compile.
+        watch: watch of the host; a new one by default.
     """
     import torch
 
-    module, x = build(case, device)
-    record: dict[str, Any] = dict(case, input_shape=list(x.shape), latency_us={}, disturbed=[])
+    model = build(case, device)
+    record: Record = dict(case, input_shape=model.input_shape(), latency_us={}, disturbed=[])
     timer = _Timer(device, watch or watch_host(device), record)
     with torch.no_grad():
-        reference = first_tensor(module(x))
-        eager: Call = partial(module, x)
-        for mode, option in modes_on(device, modes).items():
-            compiled = compile_mode(module, x, mode, option, device, reference, record)
-            timer.time_mode(mode, eager, compiled, with_device and mode == "default")
+        reference = model.outputs(model.module)
+        for mode in modes_on(device, modes):
+            compiled = compile_mode(model, mode, device, reference, record)
+            timer.time_mode(mode, model.eager, compiled, with_device and mode == "default")
     if device.startswith("cuda"):
         record["probe_us"] = round(timer.watch.usual_us, 4)
     return record
 
 
-def compile_mode(
-    module: torch.nn.Module,
-    x: torch.Tensor,
-    mode: str,
-    option: str | None,
-    device: str,
-    reference: torch.Tensor,
-    record: dict[str, Any],
-) -> Call:
-    """The compiled call after its warm-up; what compiling took and how far off the result is go into `record`."""
-    import torch
-    from torch._dynamo.utils import counters
-
-    from costmodel.execution.inductor_compile import share_cache
-
-    share_cache()
-    torch._dynamo.reset()
-    counters.clear()
-    start = time.perf_counter()
-    compiled = partial(torch.compile(module, mode=option), x)
-    output = first_tensor(compiled()).clone()
-    for _ in range(2):
-        compiled()
-    synchronize(device)
-    record[f"{mode}_warm_compile_s"] = round(time.perf_counter() - start, 3)
-    error = (output - reference).float().norm() / reference.float().norm()
-    record[f"{mode}_error"] = error.item()
-    if breaks := sum(counters["graph_break"].values()):
-        record.setdefault("graph_breaks", {})[mode] = breaks
-    return compiled
-
-
 @dataclass(frozen=True, slots=True)
 class _Timer:
-    """Times calls of one case on a watched host, into its record."""
+    """Timer of calls on a watched host; results go into the record of a case."""
 
     device: str
     watch: HostWatch
-    record: dict[str, Any]
+    record: Record
 
     def time_mode(self, mode: str, eager: Call, compiled: Call, with_device: bool) -> None:
-        """A mode's call and the eager one in turn; then, on a GPU, what each takes of the host and of the device."""
-        from torch._dynamo.utils import counters
-
+        """Time a mode's call and the eager one in turn; then, on a GPU, host and device time of each."""
         from costmodel.measurement.timers import device_time, host_time
 
-        graphs = counters["stats"]["unique_graphs"]
+        graphs = _graphs()
         on_gpu = self.device.startswith("cuda")
         for _ in range(INTERLEAVED if on_gpu else CPU_INTERLEAVED):
             taken = self._undisturbed(mode, partial(self._round, eager, compiled))
@@ -177,8 +83,7 @@ class _Timer:
             self.record[f"{name}_host_us"] = host.quantiles_us()
             if with_device:
                 self.record[f"{name}_device_us"] = device_time(call, device=self.device).quantiles_us()
-        if counters["stats"]["unique_graphs"] != graphs:
-            self.record.setdefault("unstable", []).append(mode)
+        note_recompiled(self.record, mode, graphs)
 
     def _round(self, *calls: Call) -> list[list[float]]:
         """Latency of each call, in turn, as quantiles in microseconds."""
@@ -188,22 +93,96 @@ class _Timer:
         return [latency(call, seconds, least, self.device).quantiles_us() for call in calls]
 
     def _undisturbed(self, name: str, take: Callable[[], Found]) -> Found:
-        """What was taken while the host was quiet; if it never was, the record says so."""
+        """Measurement taken on a quiet host; if the host never was quiet, the record says so."""
         found, quiet = self.watch.measure(take)
         if not quiet and name not in self.record["disturbed"]:
             self.record["disturbed"].append(name)
         return found
 
 
-def first_tensor(output: Any) -> torch.Tensor:
-    """A model's result, or the first of several.
+def _graphs() -> int:
+    """Number of graphs that Dynamo has compiled."""
+    from torch._dynamo.utils import counters
 
-    Raises:
-        MeasurementError: it is no tensor.
+    return int(counters["stats"]["unique_graphs"])
+
+
+def note_recompiled(record: Record, mode: str, graphs: int) -> None:
+    """Name a mode `unstable` if Dynamo has compiled more graphs than before it was timed."""
+    if _graphs() != graphs:
+        record.setdefault("unstable", []).append(mode)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundSettings:
+    """Settings of rounds that a process of its own measures.
+
+    Attributes:
+        rounds: number of rounds.
+        seconds: length of each series of calls.
+        samples: keep raw samples too.
+        kernels: measure host and device times too.
     """
-    import torch
 
-    tensor = output[0] if isinstance(output, tuple) else output
-    if not isinstance(tensor, torch.Tensor):
-        raise MeasurementError(f"the model returns {type(output).__name__}, not a tensor: results cannot be compared")
-    return tensor
+    rounds: int = 8
+    seconds: float = 0.04
+    samples: bool = False
+    kernels: bool = False
+
+
+def measure_rounds(model: BuiltModel, compiled: Mapping[str, Call], device: str, settings: RoundSettings) -> Record:
+    """Measure rounds of a host probe and of each call, in a process in its turn; returns fields of a record.
+
+    Args:
+        model: the model.
+        compiled: compiled call of each mode; without any, eager calls are measured alone.
+        device: `cpu` or `cuda`.
+        settings: number and length of rounds.
+    """
+    from costmodel.measurement.timers import host_probe, latency
+
+    calls = {name: call for mode, one in compiled.items() for name, call in _beside(mode, model.eager, one).items()}
+    calls = calls or {EAGER_ALONE: model.eager}
+    graphs = _graphs() if compiled else 0
+    probes = [host_probe(device, seconds=0.15)]
+    found: Record = {"latency_us": {name: [] for name in calls}}
+    samples: dict[str, list[list[float]]] = {name: [] for name in calls}
+    for _ in range(settings.rounds):
+        for name, call in calls.items():
+            taken = latency(call, settings.seconds, CPU_LEAST, device)
+            found["latency_us"][name].append(taken.quantiles_us())
+            samples[name].append(_thinned(taken.samples_us))
+        probes.append(host_probe(device, seconds=0.0))
+    for mode in compiled:
+        note_recompiled(found, mode, graphs)
+    if settings.samples:
+        found["latency_samples"] = samples
+    found |= {PROBES: probes, "probe_us": statistics.median(probes)}
+    return found | (_host_and_device(model, compiled, device) if settings.kernels else {})
+
+
+def _beside(mode: str, eager: Call, compiled: Call) -> dict[str, Call]:
+    return {f"{EAGER_ALONE}/{mode}": eager, mode: compiled}
+
+
+def _thinned(samples_us: Collection[float]) -> list[float]:
+    step = max(1, -(-len(samples_us) // MOST_SAMPLES))
+    return [round(us, 2) for us in tuple(samples_us)[::step]]
+
+
+def _host_and_device(model: BuiltModel, compiled: Mapping[str, Call], device: str) -> Record:
+    """Host time of each call; on a GPU also device time of eager and `default`, where a CUDA graph can be captured."""
+    from costmodel.errors import MeasurementError
+    from costmodel.measurement.timers import device_time, host_time
+
+    calls = {"eager": model.eager, **compiled}
+    found: Record = {
+        f"{name}_host_us": host_time(call, HOST_CALLS, device).quantiles_us() for name, call in calls.items()
+    }
+    for name in ("eager", "default") if device.startswith("cuda") else ():
+        try:
+            if name in calls:
+                found[f"{name}_device_us"] = device_time(calls[name], device=device).quantiles_us()
+        except (MeasurementError, RuntimeError) as error:
+            return found | {"not_capturable": f"{type(error).__name__}: {error}".split("\n", 1)[0][:200]}
+    return found

@@ -1,1 +1,1 @@
-"""What to measure: operators, blocks and models, by workload name."""
+"""Cases to measure: operators, blocks and models, by workload name."""

@@ -11,7 +11,7 @@ Activation = Callable[[], nn.Module]
 
 
 class Scaled(nn.Module):
-    """x + scale * branch(x), the scale one number for each channel: along `axis`; without one, x + branch(x).
+    """x + scale * branch(x), with one scale per channel along `axis`; without a scale, x + branch(x).
 
     Touvron et al., "Going deeper with image transformers", ICCV 2021.
     """
@@ -23,39 +23,39 @@ class Scaled(nn.Module):
         self.scale = nn.Parameter(torch.ones(shape)) if has_scale else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of x's shape."""
+        """X -> a tensor of its shape."""
         made: Tensor = self.branch(x)
         return x + made if self.scale is None else x + self.scale * made
 
 
 class Pooled(nn.Module):
-    """What the mean of a window is beside its middle. Yu et al., "MetaFormer is actually what you need", CVPR 2022."""
+    """Mean of a window minus its centre. Yu et al., "MetaFormer is actually what you need", CVPR 2022."""
 
     def __init__(self) -> None:
         super().__init__()
         self.pool = nn.AvgPool2d(3, 1, 1, count_include_pad=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of x's shape."""
+        """X -> a tensor of its shape."""
         made: Tensor = self.pool(x)
         return made - x
 
 
 class Transposed(nn.Module):
-    """A module that sees (batch, width, tokens) of (batch, tokens, width). Tolstikhin et al., "MLP-Mixer", 2021."""
+    """A module applied with tokens and channels transposed. Tolstikhin et al., "MLP-Mixer", 2021."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
         self.inner = inner
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of x's shape."""
+        """X -> a tensor of its shape."""
         made: Tensor = self.inner(x.transpose(1, 2))
         return made.transpose(1, 2)
 
 
 class Attention(nn.Module):
-    """Attention of all tokens to all, from one linear layer. Dosovitskiy et al., "An image is worth ...", 2021."""
+    """Attention between all tokens. Dosovitskiy et al., "An image is worth 16x16 words", ICLR 2021."""
 
     def __init__(self, width: int, heads: int, has_bias: bool) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Attention(nn.Module):
 
 
 class Windows(nn.Module):
-    """Attention inside windows of a map whose channels are last, shifted by half a window or not, with a bias.
+    """Attention inside windows of a channels-last feature map, shifted by half a window or not, with a bias.
 
     Liu et al., "Swin transformer", ICCV 2021.
     """
@@ -107,7 +107,7 @@ class Windows(nn.Module):
 
 
 class Merge(nn.Module):
-    """Four neighbours of a map whose channels are last as one of twice the width. Liu et al., 2021, as above."""
+    """2x2 neighbours of a channels-last feature map merged into one of twice the width. Liu et al., 2021, as above."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class Merge(nn.Module):
 
 
 class Shuffle(nn.Module):
-    """Half of the channels convolved, joined with the other half, and the two dealt out in turn.
+    """Half of the channels convolved, concatenated with the other half, and the channels of both interleaved.
 
     Ma et al., "ShuffleNet V2", ECCV 2018.
     """
@@ -134,7 +134,7 @@ class Shuffle(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of x's shape, the channels even."""
+        """X with an even number of channels -> a tensor of its shape."""
         kept, changed = x.chunk(2, 1)
         joined = torch.cat((kept, self.branch(changed)), 1)
         batch, width, height, across = joined.shape
@@ -142,27 +142,27 @@ class Shuffle(nn.Module):
 
 
 class Gate(nn.Module):
-    """Every channel multiplied by what its mean tells. Hu et al., "Squeeze-and-excitation networks", CVPR 2018."""
+    """Channels multiplied by gates of their means. Hu et al., "Squeeze-and-excitation networks", CVPR 2018."""
 
     def __init__(self, width: int, middle: int, act: Activation, gate: Activation) -> None:
         super().__init__()
-        self.tell = nn.Sequential(nn.Conv2d(width, middle, 1), act(), nn.Conv2d(middle, width, 1), gate())
+        self.weigh = nn.Sequential(nn.Conv2d(width, middle, 1), act(), nn.Conv2d(middle, width, 1), gate())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of x's shape."""
-        made: Tensor = x * self.tell(x.mean((2, 3), keepdim=True))
+        """X -> a tensor of its shape."""
+        made: Tensor = x * self.weigh(x.mean((2, 3), keepdim=True))
         return made
 
 
 class Parallel(nn.Module):
-    """The sum of branches, and what follows it. Ding et al., "RepVGG", CVPR 2021."""
+    """Sum of branches, then an activation. Ding et al., "RepVGG", CVPR 2021."""
 
     def __init__(self, branches: list[nn.Module], act: Activation) -> None:
         super().__init__()
         self.branches, self.act = nn.ModuleList(branches), act()
 
     def forward(self, x: Tensor) -> Tensor:
-        """What each branch makes, summed."""
+        """X -> act(sum of branches)."""
         first, *rest = [branch(x) for branch in self.branches]
         for other in rest:
             first = first + other
@@ -171,7 +171,7 @@ class Parallel(nn.Module):
 
 
 class ChannelsLast(nn.Module):
-    """A module that sees a map with its channels moved last. Liu et al., "A ConvNet for the 2020s", CVPR 2022."""
+    """A module applied with channels moved last. Liu et al., "A ConvNet for the 2020s", CVPR 2022."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
@@ -186,13 +186,13 @@ class ChannelsLast(nn.Module):
 def convolved(
     width: int, out: int, act: Activation | None, kernel: int = 1, groups: int = 1, stride: int = 1
 ) -> list[nn.Module]:
-    """A convolution, its norm and its activation."""
+    """Convolution, batch norm and activation."""
     conv = nn.Conv2d(width, out, kernel, stride, kernel // 2, groups=groups, bias=False)
     return [conv, nn.BatchNorm2d(out), *([act()] if act else [])]
 
 
 def perceptron(width: int, ratio: float, act: Activation, by_convolution: bool = False) -> nn.Sequential:
-    """Two layers over the channels, with an activation between: linear ones, or convolutions of one pixel."""
+    """Two layers over the channels with an activation between: linear, or 1x1 convolutions."""
     middle = max(8, round(width * ratio))
     if by_convolution:
         return nn.Sequential(nn.Conv2d(width, middle, 1), act(), nn.Conv2d(middle, width, 1))

@@ -1,4 +1,4 @@
-"""What can be measured: a graph and how it is run."""
+"""Cases of units: a graph to measure and the way to run it."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from costmodel.errors import DatasetError
 from costmodel.ir import DTYPE_BYTES, Graph
 from costmodel.records import Count, Text, convert, parse_json, read_regular
 
-MOST_BYTES = 3 << 30
-"""Cases whose tensors take more are not measured."""
+MOST_TENSOR_BYTES = 3 << 30
+"""Size of all tensors of a case above which it is not measured."""
 
 Runner = Literal["aten", "inductor", "autotune"]
-MOST_BYTES = 1 << 30
-"""Size of the largest file of cases that is read."""
+MOST_FILE_BYTES = 1 << 30
+"""Size of the largest case file that is read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """One thing to measure.
+class UnitCase:
+    """One graph to measure and the way to run it.
 
     Attributes:
-        graph: the text of an `ir.Graph` with canonical names.
-        runner: `aten` (operator after operator), `inductor` (compiled as one graph) or `autotune` (likewise, Triton
+        graph: text of an `ir.Graph` with canonical names.
+        runner: `aten` (eager execution), `inductor` (compiled as one graph) or `autotune` (compiled, with Triton
             templates timed beside the library's kernels).
-        unit: cases of one unit run the same layer in different ways (eager, folded, fused); "" for a lone kernel.
-        way: which way of running the unit this is.
-        position: where in its model the unit lies, from 0 (input) to 1 (output); None for a synthetic one.
-        source: the model, or the workload, that it was taken from.
-        uses: how often the models at hand call it; 1 for a synthetic one.
+        unit: cases of one unit run the same operators in different ways (eager, folded, fused); "" for a single kernel.
+        way: name of the way of running the unit.
+        position: relative depth in the model, from 0 (input) to 1 (output); None for a synthetic unit.
+        source: model or workload that the unit comes from.
+        uses: number of calls in the models that units are taken from; 1 for a synthetic unit.
     """
 
     graph: str
@@ -50,17 +50,17 @@ class Case:
 
     @property
     def key(self) -> str:
-        """Identifies what is measured, whatever it was taken from."""
+        """Identifier of graph and runner, independent of the source."""
         return hashlib.sha256(f"{self.runner}\n{self.graph}".encode()).hexdigest()[:24]
 
     @property
     def compiled(self) -> bool:
-        """Whether it has to be compiled before it can be measured."""
+        """Whether Inductor has to compile it before it can be measured."""
         return self.runner != "aten"
 
 
 class CaseLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A `Case` as a line of a file."""
+    """A `UnitCase` as a line of a file."""
 
     graph: str
     runner: Runner
@@ -71,13 +71,13 @@ class CaseLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     uses: Count = 1
 
 
-def write_cases(path: Path, cases: Iterable[Case]) -> None:
-    """Writes cases as JSON lines; the file appears whole or not at all."""
+def write_cases(path: Path, cases: Iterable[UnitCase]) -> None:
+    """Write cases as JSON lines; the file appears whole or not at all."""
     write_whole(path, "".join(json.dumps(asdict(case)) + "\n" for case in cases))
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a file of a collection.
+    """Write a file whole or not at all.
 
     Raises:
         DatasetError: it cannot be written.
@@ -88,39 +88,39 @@ def write_whole(path: Path, text: str) -> None:
         raise DatasetError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def read_cases(path: Path) -> Iterator[Case]:
-    """The cases of a JSON-lines file.
+def read_cases(path: Path) -> Iterator[UnitCase]:
+    """Read the cases of a JSON-lines file.
 
     Raises:
-        DatasetError: the file cannot be read, or a line is not a case; the message says which.
+        DatasetError: the file cannot be read, or a line is not a case; the message has its number.
     """
     try:
-        content = read_regular(path, MOST_BYTES)
+        content = read_regular(path, MOST_FILE_BYTES)
     except OSError as error:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}") from error
     for number, line in enumerate(content.splitlines(), 1):
         try:
-            yield Case(**msgspec.structs.asdict(convert(parse_json(line), CaseLine)))
+            yield UnitCase(**msgspec.structs.asdict(convert(parse_json(line), CaseLine)))
         except ValueError as error:
             raise DatasetError(f"{path}:{number}: not a case: {error}") from error
 
 
-def draw_distinct(count: int, draw: Callable[[], Iterable[Case]]) -> list[Case]:
-    """So many different cases, in the order in which they are drawn first.
+def draw_distinct(count: int, draw: Callable[[], Iterable[UnitCase]]) -> list[UnitCase]:
+    """Draw a number of different cases, in the order of their first appearance.
 
     Args:
-        count: of cases.
-        draw: makes some cases, or none, at every call.
+        count: number of cases.
+        draw: returns some cases, or none, at every call.
     """
-    found: dict[str, Case] = {}
+    found: dict[str, UnitCase] = {}
     while len(found) < count:
         for case in draw():
             found.setdefault(case.key, case)
     return list(found.values())[:count]
 
 
-def distinct(cases: Iterable[Case]) -> list[Case]:
-    """The cases without those that measure the same as an earlier one; the members of a unit are all kept."""
+def distinct(cases: Iterable[UnitCase]) -> list[UnitCase]:
+    """Remove cases that measure the same as an earlier one; all members of a unit are kept."""
     seen: set[tuple[str, str]] = set()
     kept = []
     for case in cases:
@@ -132,11 +132,11 @@ def distinct(cases: Iterable[Case]) -> list[Case]:
 
 
 def size_bytes(graph: Graph) -> int:
-    """Bytes of every tensor of a graph together."""
+    """Size of all tensors of a graph together."""
     kinds = [value.type for value in graph.values] + [kind for op in graph.ops for kind in op.types]
     return sum(kind.numel * DTYPE_BYTES[kind.dtype] for kind in kinds)
 
 
 def lone_convolution(graph: Graph) -> bool:
-    """Whether a graph is one convolution and nothing else."""
+    """Whether a graph consists of one convolution."""
     return [op.base for op in graph.ops] == ["convolution"]

@@ -1,4 +1,4 @@
-"""The workloads of `costmodel collect`: which cases each of them is, for a device, in full and in a quick form."""
+"""Workloads of `costmodel collect`: the cases of each for a device, in full and in a quick form."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from collectors.workloads import (
     model_like_convolutions,
     single_operators,
 )
-from collectors.workloads.cases import Case, distinct, read_cases, size_bytes, write_cases, write_whole
+from collectors.workloads.cases import UnitCase, distinct, read_cases, size_bytes, write_cases, write_whole
 from collectors.workloads.from_models import harvest
-from collectors.workloads.model_cases import Case as ModelCase
+from collectors.workloads.model_cases import WholeModelCase
 from costmodel.errors import DatasetError, RequestError
 from costmodel.ir import HALF_PRECISION, operators, parse
 from costmodel.records import read_json
@@ -30,11 +30,11 @@ UNIT_WORKLOADS = ("conv", "matmul", "layer")
 WORKLOADS = (*UNIT_WORKLOADS, "models", "host")
 SEED = 11
 CONV_UNITS = 1500
-TYPICAL_CONVOLUTIONS = 8000
-TYPICAL_MAPS = 3000
+MODEL_LIKE_CONVOLUTIONS = 8000
+SINGLE_OPERATORS = 3000
 MATMUL_CASES = 500
-JOINED_BLOCKS = 60
-MIXED_PAIRS = 60
+CONCAT_BLOCKS = 60
+MIXING_PAIRS = 60
 TORCHVISION = (
     "alexnet", "vgg16", "vgg11_bn", "resnet18", "resnet50", "resnext50_32x4d", "wide_resnet50_2", "densenet121",
     "googlenet", "inception_v3", "squeezenet1_1", "mobilenet_v2", "mobilenet_v3_large", "mnasnet1_0",
@@ -48,40 +48,40 @@ TIMM = (
 )  # fmt: skip
 CPU_BATCHES = (1, 8)
 CPU_WORK, CPU_BYTES = 1 << 30, 256 << 20
-"""On a CPU, multiply-accumulates a thread and bytes of a unit at most: about 50 ms."""
+"""Largest multiply-accumulates per thread and bytes of a unit on a CPU: about 50 ms."""
 QUICK_MODELS = ("resnet18", "mobilenet_v3_small")
 QUICK_CASES = 6
 QUICK_WORK, QUICK_BYTES = 1 << 22, 4 << 20
-"""Multiply-accumulates and bytes of a quick unit at most."""
+"""Largest multiply-accumulates and bytes of a quick unit."""
 
 Spec = tuple[str, int, str, bool, int | None, str]
 """Model, batch size, precision, channels last, image size, device."""
 
 
-def unit_cases(workloads: Iterable[str], device: str, quick: bool, end: float) -> list[Case]:
-    """The cases of some workloads, mixed, so that a sweep that is cut short has some of all; a unit's stay together.
+def unit_cases(workloads: Iterable[str], device: str, quick: bool, end: float) -> list[UnitCase]:
+    """Cases of workloads, shuffled so that a sweep that is cut short has some of each; cases of a unit stay together.
 
     Args:
-        workloads: of UNIT_WORKLOADS.
-        device: where they will be measured.
-        quick: few and tiny ones.
+        workloads: names in UNIT_WORKLOADS.
+        device: device that will measure them.
+        quick: take few and tiny cases.
         end: monotonic seconds; capturing models stops there.
     """
     makers = {"conv": _conv, "matmul": _matmul}
-    cases: list[Case] = []
+    cases: list[UnitCase] = []
     for name in workloads:
         cases += _layer(device, quick, end) if name == "layer" else makers[name](device, quick)
     if device == "cpu":
         cases = [case for case in cases if fits_cpu(case)]
-    units: dict[tuple[str, str], list[Case]] = {}
+    units: dict[tuple[str, str], list[UnitCase]] = {}
     for case in distinct(cases):
         units.setdefault((case.unit, "" if case.unit else case.key), []).append(case)
     order = list(units.values())
-    random.Random(SEED).shuffle(order)  # noqa: S311 - repeatable is what it should be
+    random.Random(SEED).shuffle(order)  # noqa: S311 - repeatable on purpose
     return [case for unit in order for case in unit]
 
 
-def _conv(device: str, quick: bool) -> list[Case]:
+def _conv(device: str, quick: bool) -> list[UnitCase]:
     units: Sequence[convolution_space.ConvUnit] = convolution_space.sample(CONV_UNITS, SEED)
     if quick:
         units = [unit for unit in units if unit.work <= QUICK_WORK and 4 * unit.elements <= QUICK_BYTES][
@@ -92,14 +92,14 @@ def _conv(device: str, quick: bool) -> list[Case]:
         if quick:
             return cases
         alone = [case for unit in units for case in convolution_space.kernel_cases(unit)]
-        return cases + alone + model_like_convolutions.sample(TYPICAL_CONVOLUTIONS, SEED)
+        return cases + alone + model_like_convolutions.sample(MODEL_LIKE_CONVOLUTIONS, SEED)
     on_cpu = [replace(unit, dtype="float32", batch=min(unit.batch, max(CPU_BATCHES))) for unit in units]
     graphs = [convolution_space.unit_graph(unit, "nchw", "nchw") for unit in on_cpu]
     return [replace(case, position=None) for graph in graphs for case in harvest(graph, "conv", device)]
 
 
-def fits_cpu(case: Case) -> bool:
-    """Whether a CPU with so many threads measures a case in a moment, in a precision that it has arithmetic for."""
+def fits_cpu(case: UnitCase) -> bool:
+    """Whether a CPU with torch's number of threads measures a case in about 50 ms, in a precision it computes in."""
     import torch
 
     graph = parse(case.graph)
@@ -108,26 +108,29 @@ def fits_cpu(case: Case) -> bool:
     return not half and work <= CPU_WORK * torch.get_num_threads() and size_bytes(graph) <= CPU_BYTES
 
 
-def _matmul(_device: str, quick: bool) -> list[Case]:
+def _matmul(_device: str, quick: bool) -> list[UnitCase]:
     cases = list(matmuls.sample(MATMUL_CASES, SEED))
     if not quick:
         return cases
     return [case for case in cases if size_bytes(parse(case.graph)) <= QUICK_BYTES][:QUICK_CASES]
 
 
-def _layer(device: str, quick: bool, end: float) -> list[Case]:
+def _layer(device: str, quick: bool, end: float) -> list[UnitCase]:
     specs = _quick_specs(device) if quick else _specs(device)
-    cases: list[Case] = []
+    cases: list[UnitCase] = []
     for _, outcome in in_parallel(capture_cases, specs, min(len(specs), default_processes()), end, ONE_THREAD):
         if not isinstance(outcome, BaseException):  # a model that cannot be captured here gives no cases
             cases += outcome
     uses = Counter(case.key for case in cases)
     if not quick:
-        cases += concat_blocks.sample(JOINED_BLOCKS, SEED, device)
+        cases += concat_blocks.sample(CONCAT_BLOCKS, SEED, device)
         if device.startswith("cuda"):
-            cases += [*mixing_blocks.sample(MIXED_PAIRS, SEED, device), *single_operators.sample(TYPICAL_MAPS, SEED)]
+            cases += [
+                *mixing_blocks.sample(MIXING_PAIRS, SEED, device),
+                *single_operators.sample(SINGLE_OPERATORS, SEED),
+            ]
     cases = [replace(case, uses=max(1, uses[case.key])) for case in distinct(cases)]
-    cases = sorted(cases, key=lambda case: case.key)  # in no order that the processes' speed decides
+    cases = sorted(cases, key=lambda case: case.key)  # an order that does not depend on the processes' speed
     if not quick:
         return cases
     kinds = ([case for case in cases if case.runner == runner] for runner in ("aten", "inductor"))
@@ -135,11 +138,11 @@ def _layer(device: str, quick: bool, end: float) -> list[Case]:
 
 
 def _specs(device: str) -> list[Spec]:
-    """Every model at batch 1 and 32 in float32, and at one more batch size and precision, chosen by lot.
+    """Every model at batch 1 and 32 in float32, and at one more batch size and precision, drawn at random.
 
-    On a CPU, at its own batch sizes in float32.
+    On a CPU, every model at CPU_BATCHES in float32.
     """
-    rng = random.Random(SEED)  # noqa: S311 - repeatable is what it should be
+    rng = random.Random(SEED)  # noqa: S311 - repeatable on purpose
     specs: list[Spec] = []
     for model in _models():
         batch, precision = rng.choice((8, 16, 64, 128)), rng.choice(("float32", "float16", "float16", "bfloat16"))
@@ -152,7 +155,7 @@ def _specs(device: str) -> list[Spec]:
 
 
 def _models() -> list[str]:
-    """The models to take layers from; timm's, if it is installed."""
+    """Models that layers are taken from, with those of timm if it is installed."""
     has_timm = importlib.util.find_spec("timm") is not None
     return [*TORCHVISION, *(f"timm:{name}" for name in TIMM if has_timm)]
 
@@ -161,8 +164,8 @@ def _quick_specs(device: str) -> list[Spec]:
     return [(model, 1, "float32", False, 64, device) for model in QUICK_MODELS[:1]]
 
 
-def capture_cases(spec: Spec) -> list[Case]:
-    """The cases of one model, captured on the meta device."""
+def capture_cases(spec: Spec) -> list[UnitCase]:
+    """Cases of one model, captured on the meta device."""
     from costmodel.capture.trace import capture
     from costmodel.zoo import load
 
@@ -172,10 +175,10 @@ def capture_cases(spec: Spec) -> list[Case]:
     return list(harvest(capture(loaded.module, loaded.inputs, model), source, device))
 
 
-def model_cases(device: str, quick: bool) -> list[ModelCase]:
-    """Whole models to measure: torchvision's at batch 1 and 32, or one tiny one.
+def model_cases(device: str, quick: bool) -> list[WholeModelCase]:
+    """Whole models to measure: torchvision's at batch 1 and 32, or a tiny one for a quick run.
 
-    On a CPU at its own batch sizes, timm's too, each model first at one of them, so that what is cut short has both.
+    On a CPU, also timm's, at CPU_BATCHES; each model comes first at one of them, so that a run that is cut has both.
     """
     same = {"precision": "float32", "layout": "nchw"}
     if quick:
@@ -190,24 +193,24 @@ def model_cases(device: str, quick: bool) -> list[ModelCase]:
     ]
 
 
-def remembered(path: Path, request: Mapping[str, object]) -> list[Case] | None:
-    """The cases that an earlier run made for the same request; None if it did not."""
+def remembered(path: Path, request: Mapping[str, object]) -> list[UnitCase] | None:
+    """Cases that an earlier run stored for the same request; None if there are none."""
     try:
         if read_json(path.with_suffix(".json")) != request:
             return None
         return list(read_cases(path))
     except (OSError, ValueError, DatasetError):
-        return None  # damaged, or not there: they are made anew
+        return None  # damaged or missing: they are made anew
 
 
-def remember(path: Path, request: Mapping[str, object], cases: Sequence[Case]) -> None:
-    """Keeps the cases of a request, so that resuming need not make them anew."""
+def remember(path: Path, request: Mapping[str, object], cases: Sequence[UnitCase]) -> None:
+    """Store the cases of a request, so that resuming need not make them anew."""
     write_cases(path, cases)
     write_whole(path.with_suffix(".json"), json.dumps(request))
 
 
 def check(names: Iterable[str]) -> tuple[str, ...]:
-    """The workloads of those names, each once; all of single units if there are none.
+    """Check names of workloads and remove repetitions; without names, all workloads of units.
 
     Raises:
         RequestError: there is no such workload.

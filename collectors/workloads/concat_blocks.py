@@ -1,7 +1,7 @@
-"""Blocks whose branches are joined by concatenation, of random widths: dense blocks, parallel branches, split stages.
+"""Blocks of random widths whose branches are concatenated: dense blocks, parallel branches, split stages.
 
-Few families of models are built of each kind, and no two with the same widths: without these, what a concatenation
-fuses with and is copied into would be learnt from one or two families.
+Each kind occurs in few families of models, so without these blocks the fusion and copies of a concatenation would be
+learnt from one or two families.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from collectors.workloads.cases import Case
+from collectors.workloads.cases import UnitCase
 from collectors.workloads.from_models import harvest
 from costmodel.capture.trace import capture
 
 ACTIVATIONS: tuple[Callable[[], nn.Module], ...] = (nn.ReLU, nn.ReLU, nn.SiLU, nn.Hardswish, nn.GELU)
 MOST_ELEMENTS = 1 << 25
-"""Of a block's widest tensor."""
+"""Largest size of a block's widest tensor."""
 
 
 class DenseBlock(nn.Module):
-    """Layers that each read all results before them, normalised first, and then a transition to half the size.
+    """Layers that each read the concatenated results of all earlier ones, then a transition to half the size.
 
     Huang et al., "Densely connected convolutional networks", CVPR 2017.
     """
@@ -49,7 +49,7 @@ class DenseBlock(nn.Module):
 
 
 class Branches(nn.Module):
-    """Chains of convolutions on one input, joined. Szegedy et al., "Going deeper with convolutions", CVPR 2015."""
+    """Parallel chains of convolutions, concatenated. Szegedy et al., "Going deeper with convolutions", CVPR 2015."""
 
     def __init__(self, width: int, chains: list[list[int]], act: Callable[[], nn.Module]) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Branches(nn.Module):
 
 
 class SplitStage(nn.Module):
-    """Half of the channels go through a chain whose every result is kept, and all are joined by a 1x1 convolution.
+    """Split of the channels: a chain over one half, whose results are all concatenated before a 1x1 convolution.
 
     Wang et al., "CSPNet", 2020, and "Designing network design strategies through gradient path analysis", 2022.
     """
@@ -91,16 +91,16 @@ def chain(width: int, widths: list[int], act: Callable[[], nn.Module], kernel: i
     return nn.Sequential(*parts)
 
 
-def sample(count: int, seed: int, device: str = "cuda", dtype: torch.dtype | None = None) -> Iterator[Case]:
-    """The kernels of `count` blocks drawn repeatably, eager and compiled.
+def sample(count: int, seed: int, device: str = "cuda", dtype: torch.dtype | None = None) -> Iterator[UnitCase]:
+    """Kernels of `count` random blocks, eager and compiled.
 
     Args:
-        count: of blocks.
-        seed: of the lots.
-        device: where they will be measured.
-        dtype: of all; by lot, mostly float32, if it is None.
+        count: number of blocks.
+        seed: random seed.
+        device: device that will measure them.
+        dtype: element type of all; if None, drawn at random, mostly float32.
     """
-    rng = random.Random(seed)  # noqa: S311 - repeatable is what it should be
+    rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
     made = 0
     while made < count:
         width, size = _width(rng, 16, 512), rng.choice((7, 8, 14, 14, 20, 28, 28, 56))
@@ -127,7 +127,7 @@ def _block(rng: random.Random, width: int) -> nn.Module:
 
 
 def _width(rng: random.Random, least: int, most: int) -> int:
-    """Log-uniform, a multiple of 4 or 8."""
+    """Draw a width log-uniformly, a multiple of 4 or 8."""
     step = rng.choice((4, 8, 8))
     raw: float = least * (most / least) ** rng.random()
     return max(least, round(raw / step) * step)

@@ -1,7 +1,7 @@
-"""Convolution units: a convolution with batch norm, an activation and a residual addition, run in every way.
+"""Convolution units: a convolution with batch norm, activation and residual addition, in every way of running it.
 
 Parameters are drawn from ranges that cover vision models (kernel 1-11, stride, padding, dilation, groups and
-depthwise, 1-4096 channels, 1-512 pixels, batch 1-256), log-uniformly, and kept where the tensors are of sane size.
+depthwise, 1-4096 channels, 1-512 pixels, batch 1-256), log-uniformly, within limits on the size of tensors.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from collectors.workloads.cases import Case, Runner
+from collectors.workloads.cases import Runner, UnitCase
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType, Value
 
 MOST_ELEMENTS = 1 << 27
@@ -24,10 +24,10 @@ Outline = Literal["square", "wide", "tall"]
 
 @dataclass(frozen=True, slots=True)
 class ConvUnit:
-    """A convolution layer and what follows it. Sizes in elements; `size` is the height and the width of the input.
+    """A convolution and the operators fused into it. Sizes in elements; `size` is the height and width of the input.
 
-    A `wide` kernel is one high and `kernel` wide, a `tall` one the other way round, and such a layer pads along the
-    kernel's length alone.
+    A `wide` kernel has height 1 and width `kernel`, a `tall` one the reverse; padding then applies along the kernel's
+    length only.
     """
 
     batch: int
@@ -56,7 +56,7 @@ class ConvUnit:
         return self._along(self.padding, 0)
 
     def _along(self, length: int, across: int) -> tuple[int, int]:
-        """Height and width where the kernel has a length, and where it has none."""
+        """(height, width) with `length` along the kernel, and `across` in a dimension where the kernel is 1."""
         return (across if self.outline == "wide" else length, across if self.outline == "tall" else length)
 
     @property
@@ -70,7 +70,7 @@ class ConvUnit:
 
     @property
     def elements(self) -> int:
-        """Of the input or of the output, whichever has more."""
+        """Number of elements of the larger of input and output."""
         return self.batch * max(self.in_channels * self.size**2, self.out_channels * math.prod(self.out_shape))
 
     @property
@@ -86,13 +86,13 @@ class ConvUnit:
 
 
 def _fields(unit: ConvUnit) -> tuple[int | str | bool, ...]:
-    """What tells the unit from others; that a kernel is square goes without saying."""
+    """Fields that identify the unit; `outline` only if the kernel is not square."""
     named = {name: getattr(unit, name) for name in unit.__dataclass_fields__}
     return tuple(value for name, value in named.items() if (name, value) != ("outline", "square"))
 
 
-def unit_cases(unit: ConvUnit, source: str = "conv", position: float | None = None) -> Iterator[Case]:
-    """The unit in each way: eager in both layouts, Inductor, Inductor on folded weights, cuDNN's fused kernel."""
+def unit_cases(unit: ConvUnit, source: str = "conv", position: float | None = None) -> Iterator[UnitCase]:
+    """Cases of a unit in each way: eager in both layouts, Inductor, Inductor with folded weights, cuDNN fused."""
     folded = replace(unit, batch_norm=False)
     ways: list[tuple[str, Runner, Graph]] = [
         ("eager", "aten", unit_graph(unit, "nchw", "nchw")),
@@ -103,22 +103,22 @@ def unit_cases(unit: ConvUnit, source: str = "conv", position: float | None = No
     if unit.activation:
         ways.append(("cudnn", "aten", fused_graph(folded)))
     for way, runner, graph in ways:
-        yield Case(str(graph), runner, unit.name, way, position, source)
+        yield UnitCase(str(graph), runner, unit.name, way, position, source)
 
 
-def kernel_cases(unit: ConvUnit) -> Iterator[Case]:
-    """The unit's convolution as lone kernels: as eager runs it in both layouts, and cuDNN's fused one.
+def kernel_cases(unit: ConvUnit) -> Iterator[UnitCase]:
+    """Cases of a unit's convolution as single kernels: eager in both layouts, and cuDNN's fused kernel.
 
-    Training reads lone kernels; of the cases of a whole unit, it reads only cuDNN's.
+    Training reads single kernels; of the cases of a whole unit it reads only cuDNN's.
     """
     for layout in ("nchw", "nhwc"):
-        yield Case(str(bare_graph(unit, layout)), "aten", source="conv")
+        yield UnitCase(str(bare_graph(unit, layout)), "aten", source="conv")
     if unit.activation:
-        yield Case(str(fused_graph(replace(unit, batch_norm=False))), "aten", source="conv")
+        yield UnitCase(str(fused_graph(replace(unit, batch_norm=False))), "aten", source="conv")
 
 
 def bare_graph(unit: ConvUnit, layout: str) -> Graph:
-    """The unit's convolution alone, its input and weights in one layout; without batch norm it has a bias."""
+    """Graph of the unit's convolution, input and weights in one layout; with a bias if there is no batch norm."""
     whole = unit_graph(replace(unit, residual=False, activation=False), layout, layout)
     names = {ref.name for ref in whole.ops[0].refs()}
     values = tuple(value for value in whole.values if value.name in names)
@@ -126,7 +126,7 @@ def bare_graph(unit: ConvUnit, layout: str) -> Graph:
 
 
 def unit_graph(unit: ConvUnit, layout: str, weight_layout: str) -> Graph:
-    """The unit as ATen operators; without batch norm the convolution has a bias."""
+    """Graph of the unit as ATen operators; the convolution has a bias if there is no batch norm."""
     result = TensorType(unit.dtype, (unit.batch, unit.out_channels, *unit.out_shape), layout)
     values, convolution = _convolution(unit, layout, weight_layout, result)
     made = [convolution]
@@ -183,12 +183,12 @@ def _convolution(unit: ConvUnit, layout: str, weight_layout: str, result: Tensor
 
 
 def _layout_of(shape: tuple[int, ...], layout: str) -> str:
-    """Strides say nothing of a layout where channels or pixels are single."""
+    """Layout of a weight: strides do not distinguish layouts with one channel or one pixel."""
     return "nchw" if shape[1] == 1 or shape[2] * shape[3] == 1 else layout
 
 
 def fused_graph(unit: ConvUnit) -> Graph:
-    """The fused convolution, bias, optional addition and ReLU of cuDNN, channels last."""
+    """Graph of cuDNN's fused convolution + bias + optional addition + ReLU, channels last."""
     result = TensorType(unit.dtype, (unit.batch, unit.out_channels, *unit.out_shape), "nhwc")
     values, convolution = _convolution(unit, "nhwc", "nhwc", result)
     geometry = tuple((key, convolution.arg(key)) for key in ("stride", "padding", "dilation", "groups"))
@@ -208,8 +208,8 @@ def fused_graph(unit: ConvUnit) -> Graph:
 
 
 def sample(count: int, seed: int) -> list[ConvUnit]:
-    """`count` units drawn from the ranges, repeatably."""
-    rng = random.Random(seed)  # noqa: S311 - repeatable is what it should be
+    """Random units within the limits of size and work."""
+    rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
     units: list[ConvUnit] = []
     while len(units) < count:
         unit = _draw(rng)
@@ -221,7 +221,7 @@ def sample(count: int, seed: int) -> list[ConvUnit]:
 def _draw(rng: random.Random) -> ConvUnit:
     kernel = rng.choices((1, 3, 5, 7, 2, 4, 9, 11), (40, 35, 6, 5, 3, 3, 3, 3))[0]
     channels = [_channels(rng), _channels(rng)]
-    style = rng.choices(("dense", "depthwise", "grouped"), (60, 15, 25))[0]  # grouped ones are predicted worst
+    style = rng.choices(("dense", "depthwise", "grouped"), (60, 15, 25))[0]  # grouped convolutions are predicted worst
     groups = 1
     if style == "depthwise":
         channels[1] = groups = channels[0]
@@ -251,14 +251,14 @@ def _draw(rng: random.Random) -> ConvUnit:
 
 
 def _channels(rng: random.Random) -> int:
-    """Log-uniform from 1 to 4096; mostly a multiple of 8, as in models."""
+    """Draw a number of channels log-uniformly from 1 to 4096; mostly a multiple of 8, as in models."""
     raw = 2 ** rng.uniform(0, 12)
     step = rng.choices((8, 16, 64, 1), (35, 25, 25, 15))[0]
     return max(step, round(raw / step) * step)
 
 
 def _size(rng: random.Random) -> int:
-    """1 to 512 pixels; often one of the sizes that halving 224 gives."""
+    """Draw a size from 1 to 512; often one that halving 224 gives."""
     if rng.random() < 0.6:
         return rng.choice((7, 14, 28, 56, 112, 224))
     return max(1, round(2 ** rng.uniform(0, 9)))

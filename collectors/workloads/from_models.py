@@ -1,10 +1,10 @@
-"""Cases from real models: every kernel of their eager and compiled forward passes, each once."""
+"""Cases from models: the kernels of their eager and compiled forward passes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from collectors.workloads.cases import Case, Runner
+from collectors.workloads.cases import Runner, UnitCase
 from costmodel.inductor.pipeline import compiled_kernels
 from costmodel.ir import Graph, operators
 from costmodel.ir.op_table import Role
@@ -12,20 +12,20 @@ from costmodel.kernels.eager_dispatch import eager_kernels
 from costmodel.kernels.kernel import Kernel
 
 
-def harvest(graph: Graph, source: str, device: str = "cuda") -> Iterator[Case]:
-    """The cases of one model: single operators as eager runs them, library calls and fused groups as Inductor does.
+def harvest(graph: Graph, source: str, device: str = "cuda") -> Iterator[UnitCase]:
+    """Cases of one model: the kernels of eager execution, and the library calls and fused kernels of torch.compile.
 
     Args:
-        graph: the captured model.
-        source: what the cases say they were taken from.
-        device: where they will be measured; a CPU has no cuDNN.
+        graph: captured model.
+        source: `source` of the cases.
+        device: device that will measure them; a CPU has no cuDNN.
     """
     on_cpu = device == "cpu"
     yield from _cases(graph, (*eager_kernels(graph, on_cpu), *compiled_kernels(graph, on_cpu)), source)
 
 
-def _cases(graph: Graph, kernels: Iterable[Kernel], source: str) -> Iterator[Case]:
-    """Kernels of a graph as cases, those that are worth measuring, at their positions."""
+def _cases(graph: Graph, kernels: Iterable[Kernel], source: str) -> Iterator[UnitCase]:
+    """Kernels of a graph that are worth measuring, as cases with their relative depth."""
     order = {op.name: index for index, op in enumerate(graph.ops)}
     span = max(1, len(graph.ops) - 1)
     position = 0.0
@@ -34,10 +34,10 @@ def _cases(graph: Graph, kernels: Iterable[Kernel], source: str) -> Iterator[Cas
         position = round(places[0] / span, 3) if places else position
         if worth_measuring(kernel):
             runner: Runner = "inductor" if kernel.backend == "triton" else "aten"
-            yield Case(str(kernel.graph), runner, position=position, source=source)
+            yield UnitCase(str(kernel.graph), runner, position=position, source=source)
 
 
 def worth_measuring(kernel: Kernel) -> bool:
-    """Not for a kernel that makes nothing of nothing, or that writes into a place that only its model has."""
+    """Whether a kernel has inputs, does more than views and creation, and does not write into a tensor of its model."""
     roles = {operators.lookup(op).role for op in kernel.graph.ops}
     return bool(kernel.graph.values) and Role.JOINED not in roles and not roles <= {Role.VIEW, Role.SOURCE}

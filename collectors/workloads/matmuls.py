@@ -1,4 +1,4 @@
-"""Matrix products: linear layers and batched products, sizes drawn log-uniformly."""
+"""Matmuls: linear layers and batched matmuls, sizes drawn log-uniformly."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Iterator
 
-from collectors.workloads.cases import Case
+from collectors.workloads.cases import UnitCase
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
 
 MOST_WORK = 1 << 38
@@ -36,9 +36,9 @@ def batched_graph(batch: int, rows: int, inner: int, columns: int, dtype: str) -
     return Graph("", values, (Op("0", "bmm", (("self", Ref("a0")), ("mat2", Ref("a1"))), (result,)),), (Ref("0"),))
 
 
-def sample(count: int, seed: int) -> Iterator[Case]:
-    """`count` cases drawn repeatably: two thirds linear, one third batched, and some the last layers of a model."""
-    rng = random.Random(seed)  # noqa: S311 - repeatable is what it should be
+def sample(count: int, seed: int) -> Iterator[UnitCase]:
+    """Random cases: two thirds linear, one third batched, and some that are classifiers of a model."""
+    rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
     made = 0
     while made < count:
         dtype = rng.choices(("float32", "float16", "bfloat16"), (50, 35, 15))[0]
@@ -56,24 +56,24 @@ def sample(count: int, seed: int) -> Iterator[Case]:
         else:
             graph = batched_graph(batch, min(rows, 4096), min(inner, 1024), min(columns, 4096), dtype)
         made += 1
-        yield Case(str(graph), "aten", source="matmul")
+        yield UnitCase(str(graph), "aten", source="matmul")
 
 
 TOKENS = (1, 49, 50, 64, 196, 197, 256, 784, 1024, 3136)
-"""What a model makes of an image, as many in each."""
+"""Numbers of tokens that models make of an image, equally likely."""
 MIXED_TOKENS = 0.08
-"""So many widths are numbers of tokens, as where a layer mixes tokens and not channels."""
+"""Share of widths that are numbers of tokens, as in layers that mix tokens instead of channels."""
 CLASSIFIERS = 0.1
-"""So many products are of a classifier, which has a row an image and may be as wide as a feature map is large."""
+"""Share of matmuls of a classifier, which has one row per image and may be as wide as a feature map has elements."""
 IMAGES = (1, 1, 8, 16, 32, 32, 64, 128)
 CLASSES = (1000, 1000, 1000, 4096, 10, 100, 512, 1280, 2048, 21841)
-"""What comes out of such a layer: classes, or features where another follows."""
+"""Outputs of a classifier: classes, or features if another layer follows."""
 WIDEST = 1 << 15
-"""Elements of a feature map that a classifier takes, at most."""
+"""Largest number of elements of a feature map that a classifier takes."""
 
 
 def _classifier(rng: random.Random) -> tuple[int, int, int]:
-    """Rows, inner size and columns of a product that ends a model."""
+    """Rows, inner size and columns of a classifier's matmul."""
     inner = 2 ** rng.uniform(7, math.log2(WIDEST))
     return rng.choice(IMAGES), max(64, round(inner / 64) * 64), rng.choice(CLASSES)
 

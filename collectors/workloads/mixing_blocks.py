@@ -1,9 +1,9 @@
-"""Blocks of vision models of random widths, for what torch.compile fuses in them: norms, gates, shuffles, windows.
+"""Pairs of blocks of random widths that mix tokens or channels, for the kernels that torch.compile fuses in them.
 
-Models that fuse a kind of kernel are of few families, so that without one of them little is left to learn the kind
-from: GroupNorm over one group is poolformer's, shifted windows are swin's, shuffled channels shufflenet's. Here each
-kind of block is built of widths, sizes and parts drawn by lot (`collectors/workloads/block_parts.py`). Two of a kind
-follow each other behind a convolution, so that what lies between blocks is fused, and lies in memory, as in a model.
+A kind of fused kernel occurs in few families of models, so holding out one leaves little to learn the kind from:
+GroupNorm over one group is poolformer's, shifted windows are swin's, shuffled channels shufflenet's. Here each kind of
+block has random widths, sizes and parts (`collectors/workloads/block_parts.py`). Two blocks of a kind follow a
+convolution, so that fusion between blocks, and memory layout, are as in a model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from collectors.workloads.block_parts import (
     convolved,
     perceptron,
 )
-from collectors.workloads.cases import Case
+from collectors.workloads.cases import UnitCase
 from collectors.workloads.from_models import harvest
 from collectors.workloads.model_like_convolutions import IMAGES, map_width
 from collectors.workloads.single_operators import Apply
@@ -38,29 +38,29 @@ from costmodel.capture.trace import capture
 from costmodel.errors import CostmodelError
 
 MOST_ELEMENTS = (1 << 25) // 3
-"""Of a block's input; a layer's widest tensors hold some three times as many."""
+"""Largest size of a block's input; the widest tensors of its layers have some three times as many elements."""
 ACTIVATIONS: tuple[Activation, ...] = (nn.ReLU, nn.ReLU, nn.SiLU, nn.GELU, nn.Hardswish, nn.ReLU6)
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """What a block reads and makes: a map of so many channels, square, and what follows its convolutions."""
+    """Square feature map that a block reads and writes, and the activation after its convolutions."""
 
     width: int
     size: int
     act: Activation
 
 
-def sample(count: int, seed: int, device: str = "cuda", dtype: torch.dtype | None = None) -> Iterator[Case]:
-    """The kernels of `count` pairs of blocks drawn repeatably, eager and compiled.
+def sample(count: int, seed: int, device: str = "cuda", dtype: torch.dtype | None = None) -> Iterator[UnitCase]:
+    """Kernels of `count` random pairs of blocks, eager and compiled.
 
     Args:
-        count: of pairs.
-        seed: of the lots.
-        device: where they will be measured.
-        dtype: of all; by lot, mostly float16, if it is None.
+        count: number of pairs.
+        seed: random seed.
+        device: device that will measure them.
+        dtype: element type of all; if None, drawn at random, mostly float16.
     """
-    rng = random.Random(seed)  # noqa: S311 - repeatable is what it should be
+    rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
     made = 0
     while made < count:
         halvings = rng.choices((2, 3, 4, 5), (25, 27, 30, 18))[0]
@@ -75,14 +75,14 @@ def sample(count: int, seed: int, device: str = "cuda", dtype: torch.dtype | Non
             inputs = (torch.empty(batch, feature.width, size, size, dtype=precision),)
         try:
             graph = capture(pair, inputs, "block")
-        except CostmodelError:  # a window larger than its map, say
+        except CostmodelError:  # for example a window larger than its feature map
             continue
         made += 1
         yield from harvest(graph, "mixers", device)
 
 
 def _pair(rng: random.Random, feature: Feature) -> nn.Sequential:
-    """Two blocks of a kind behind a layer that makes their input."""
+    """Two blocks of a kind after a convolution that makes their input."""
     make = rng.choices(tuple(KINDS), tuple(KINDS.values()))[0]
     first = nn.Conv2d(feature.width, feature.width, rng.choice((1, 3)), padding="same", bias=rng.random() < 0.5)
     return nn.Sequential(first, *make(rng, feature))
@@ -156,7 +156,7 @@ def _shuffles(_rng: random.Random, feature: Feature) -> list[nn.Module]:
 
 
 def _gated(rng: random.Random, feature: Feature) -> list[nn.Module]:
-    """A wide depthwise convolution with a gate between two narrow layers."""
+    """Wide depthwise convolutions with a gate between two narrow layers."""
     width, wide = feature.width, round(feature.width * rng.choice((1, 3, 4, 6)))
     middle, gate = max(4, width // rng.choice((4, 8, 16))), rng.choice((nn.Sigmoid, nn.Sigmoid, nn.Hardsigmoid))
     blocks = []
@@ -212,7 +212,7 @@ def _modern(rng: random.Random, feature: Feature) -> list[nn.Module]:
 
 
 def _shrunk(rng: random.Random, feature: Feature) -> list[nn.Module]:
-    """Layers after which a map is half as large."""
+    """Layers that halve a feature map."""
     width, kernel = feature.width, rng.choice((3, 3, 2))
     pool = (nn.MaxPool2d, nn.AvgPool2d)[rng.random() < 0.4](kernel, 2, kernel // 2 if kernel == 3 else 0)
     wide = round(width * rng.choice((1, 1.5, 2)))
@@ -232,4 +232,4 @@ KINDS: Mapping[Callable[[random.Random, Feature], list[nn.Module]], int] = {
     _modern: 8,
     _shrunk: 5,
 }
-"""How many of a hundred pairs are of each kind."""
+"""Percentage of each kind among pairs."""

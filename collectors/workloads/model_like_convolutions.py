@@ -1,9 +1,8 @@
-"""Lone convolutions as vision models call them, though no model need have that very one.
+"""Random single convolutions with the shapes that vision models use.
 
-`collectors.workloads.convolution_space` draws every parameter by itself, so that little of what it draws looks like a
-layer. Here a feature map has the size that an image of a usual size has after some halvings, and the width that models
-give it there; what comes out is as wide, or a usual multiple. Kernels are drawn, not taken from models: a predictor
-that learns from them has still seen nothing of a family that it is to be tried on.
+`collectors.workloads.convolution_space` draws every parameter independently, so few of its units look like a layer.
+Here a feature map has the size of an image of a usual size after some halvings, and a width that models use there; the
+output is as wide, or a usual multiple. Kernels are drawn, not taken from models, so held-out families stay unseen.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from collectors.workloads.cases import Case, draw_distinct
+from collectors.workloads.cases import UnitCase, draw_distinct
 from collectors.workloads.convolution_space import LEAST_WORK, MOST_ELEMENTS, ConvUnit, Outline, bare_graph, fused_graph
 
 MOST_WORK = 1 << 37
-"""Multiply-accumulates at most: some 7 ms on an H200 in float32."""
+"""Largest number of multiply-accumulates: some 7 ms on an H200 in float32."""
 IMAGES = (224,) * 10 + (256,) * 4 + (288,) * 2 + (160, 192, 240, 299, 320, 384)
-"""Heights and widths of images, as often as models are made for them."""
+"""Heights and widths of images, weighted by how many models are made for them."""
 STEPS = {8: 32, 16: 23, 32: 13, 64: 18, 4: 10, 2: 4}
-"""Widths are multiples of these, as often of a hundred."""
+"""Widths are multiples of a key, with its value as percentage."""
 RATIOS = (1 / 6, 1 / 4, 1 / 4, 1 / 2, 1 / 2, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 6.0)
-"""Channels out over channels in of pointwise convolutions: bottlenecks and what undoes them."""
+"""Output over input channels of 1x1 convolutions: bottlenecks and their inverse."""
 STEMS = (
     (3, 2, 1),
     (3, 1, 1),
@@ -36,27 +35,27 @@ STEMS = (
     (5, 2, 2),
     (8, 8, 0),
 )
-"""Kernel, stride and padding of convolutions of images."""
+"""Kernel, stride and padding of convolutions on images."""
 OUTLINES: tuple[Outline, ...] = ("wide", "tall")
 DEPTHWISE_OBLONG = 0.2
-"""So many kernels that are not square are depthwise."""
+"""Share of depthwise convolutions among those whose kernel is not square."""
 GROUP_WIDTHS = (4, 8, 8, 16, 16, 24, 32, 40, 48, 56, 64, 72, 88, 112, 120, 168)
 
 
-def sample(count: int, seed: int, dtype: str | None = None) -> list[Case]:
-    """`count` different kernels, repeatably: single convolutions in both layouts, and cuDNN's fused ones.
+def sample(count: int, seed: int, dtype: str | None = None) -> list[UnitCase]:
+    """Different random kernels: single convolutions in both layouts, and cuDNN's fused ones.
 
     Args:
-        count: of cases.
-        seed: of the lots.
-        dtype: of all of them; by lot, mostly float32, if it is None.
+        count: number of cases.
+        seed: random seed.
+        dtype: element type of all; if None, drawn at random, mostly float32.
     """
-    rng = random.Random(seed)  # noqa: S311 - repeatable is what it should be
+    rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
     return draw_distinct(count, lambda: _drawn(rng, dtype))
 
 
-def _drawn(rng: random.Random, dtype: str | None) -> list[Case]:
-    """One kernel; none if it is too large, too small or impossible."""
+def _drawn(rng: random.Random, dtype: str | None) -> list[UnitCase]:
+    """One random kernel; none if it is too large, too small or impossible."""
     unit = _draw(rng)
     unit = replace(unit, dtype=dtype or unit.dtype)
     if min(unit.out_shape) < 1 or unit.elements > MOST_ELEMENTS or not LEAST_WORK <= unit.work <= MOST_WORK:
@@ -64,11 +63,11 @@ def _drawn(rng: random.Random, dtype: str | None) -> list[Case]:
     return [_case(unit, rng)]
 
 
-def _case(unit: ConvUnit, rng: random.Random) -> Case:
-    """The unit in one way by lot: as a compiled model calls it, as an eager one does, or with what follows fused."""
+def _case(unit: ConvUnit, rng: random.Random) -> UnitCase:
+    """The unit in a random way: as a compiled model calls it, as eager execution does, or cuDNN's fused kernel."""
     way = rng.choices(("nhwc", "nchw", "fused"), (50, 40, 10))[0]
     graph = fused_graph(replace(unit, batch_norm=False)) if way == "fused" else bare_graph(unit, way)
-    return Case(str(graph), "aten", source="conv")
+    return UnitCase(str(graph), "aten", source="conv")
 
 
 def _draw(rng: random.Random) -> ConvUnit:
@@ -93,7 +92,7 @@ def _plain(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
 
 
 def _narrowing(rng: random.Random, layer: ConvUnit, _halvings: int) -> ConvUnit:
-    """What a dense block's layer adds: few channels of many."""
+    """Layer of a dense block: few output channels of many."""
     return replace(layer, out_channels=max(4, 4 * round(layer.in_channels * rng.uniform(1 / 16, 1 / 2) / 4)))
 
 
@@ -131,7 +130,7 @@ def _large(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
 
 
 def _oblong(rng: random.Random, layer: ConvUnit, halvings: int) -> ConvUnit:
-    """A row or a column of weights, of which two make a large kernel."""
+    """Kernel of one row or one column, two of which stand for a large kernel."""
     length, outline = rng.choices((7, 3, 5, 11, 21), (50, 30, 8, 8, 4))[0], rng.choice(OUTLINES)
     there = replace(layer, kernel=length, padding=length // 2, outline=outline)
     if rng.random() < DEPTHWISE_OBLONG:
@@ -165,11 +164,11 @@ KINDS: Mapping[Callable[[random.Random, ConvUnit, int], ConvUnit], int] = {
     _patch: 4,
     _stem: 4,
 }
-"""What makes each kind of a 3x3 layer that is as wide out as in, and how many of a hundred are of it."""
+"""Percentage of each kind, which is a function of a 3x3 layer that keeps the number of channels."""
 
 
 def map_width(rng: random.Random, halvings: int) -> int:
-    """Channels of a feature map that has been halved so often: log-uniform over what models have there."""
+    """Draw the channels of a feature map after some halvings, log-uniformly over the range of models."""
     least, most = max(8, 4 << halvings), 64 << max(1, halvings)
     raw = least * math.pow(most / least, rng.random())
     step = rng.choices(tuple(STEPS), tuple(STEPS.values()))[0]

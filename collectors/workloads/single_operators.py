@@ -1,8 +1,8 @@
-"""Lone operators on feature maps and tokens, as vision models call them in eager execution, of no model.
+"""Random single operators on feature maps and tokens, as eager execution of vision models calls them.
 
-Most that eager execution runs beside convolutions and products moves memory: norms, sums, joins, pools. Of each kind a
-few families of models make most kernels, so that leaving out a family leaves little to learn a kind from. Here sizes
-and widths are those that `collectors.workloads.model_like_convolutions` gives feature maps.
+Most operators beside convolutions and matmuls move memory: norms, additions, concatenations, pooling. A few families of
+models have most kernels of a kind, so holding out a family leaves little to learn the kind from. Sizes and widths here
+are those of `collectors.workloads.model_like_convolutions`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from collectors.workloads.cases import Case, draw_distinct
+from collectors.workloads.cases import UnitCase, draw_distinct
 from collectors.workloads.model_like_convolutions import IMAGES, map_width
 from costmodel.capture.trace import capture
 from costmodel.errors import CostmodelError
 from costmodel.kernels.eager_dispatch import eager_kernels
 
 MOST_ELEMENTS, LEAST_ELEMENTS = 1 << 28, 1 << 9
-"""Of an input."""
+"""Limits on the number of elements of an input."""
 ACTIVATIONS: tuple[Callable[[], nn.Module], ...] = (
     nn.ReLU, nn.ReLU, nn.SiLU, nn.GELU, nn.ReLU6, nn.Hardswish, nn.Sigmoid,
 )  # fmt: skip
@@ -28,7 +28,7 @@ Shape = tuple[int, ...]
 Drawn = tuple[nn.Module, tuple[Shape, ...]]
 """A module, and the shapes of its inputs."""
 Draw = Callable[[random.Random, Shape], Drawn]
-"""From the shape of a feature map, (batch, channels, height, width)."""
+"""Draws an operator for the shape of a feature map, (batch, channels, height, width)."""
 
 
 class Apply(nn.Module):
@@ -39,24 +39,24 @@ class Apply(nn.Module):
         self.function = function
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """What the function makes of the inputs."""
+        """Call the function on the inputs."""
         return self.function(*inputs)
 
 
-def sample(count: int, seed: int, dtype: torch.dtype | None = None) -> list[Case]:
-    """`count` different kernels, repeatably, float32 and float16.
+def sample(count: int, seed: int, dtype: torch.dtype | None = None) -> list[UnitCase]:
+    """Different random kernels in float32 and float16.
 
     Args:
-        count: of cases.
-        seed: of the lots.
-        dtype: of all of them; by lot, mostly float32, if it is None.
+        count: number of cases.
+        seed: random seed.
+        dtype: element type of all; if None, drawn at random, mostly float32.
     """
-    rng = random.Random(seed)  # noqa: S311 - repeatable is what it should be
+    rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
     return draw_distinct(count, lambda: _drawn(rng, dtype))
 
 
-def _drawn(rng: random.Random, precision: torch.dtype | None) -> list[Case]:
-    """The kernels of one draw; none if it is too large, too small or impossible."""
+def _drawn(rng: random.Random, precision: torch.dtype | None) -> list[UnitCase]:
+    """Kernels of one draw; none if it is too large, too small or impossible."""
     draw = rng.choices(tuple(KINDS), tuple(KINDS.values()))[0]
     halvings = rng.choices((1, 2, 3, 4, 5), (14, 25, 25, 22, 14))[0]
     size = -(-rng.choice(IMAGES) >> halvings)
@@ -71,9 +71,9 @@ def _drawn(rng: random.Random, precision: torch.dtype | None) -> list[Case]:
         return []
     try:
         graph = capture(module.eval().to(dtype), tuple(inputs), "map")
-    except CostmodelError:  # a pool larger than what it is given, say
+    except CostmodelError:  # for example a pooling window larger than its input
         return []
-    return [Case(str(kernel.graph), "aten", source="map") for kernel in eager_kernels(graph)]
+    return [UnitCase(str(kernel.graph), "aten", source="map") for kernel in eager_kernels(graph)]
 
 
 def _batch_norm(_rng: random.Random, shape: Shape) -> Drawn:
@@ -88,7 +88,7 @@ def _group_norm(rng: random.Random, shape: Shape) -> Drawn:
 def _layer_norm(rng: random.Random, shape: Shape) -> Drawn:
     batch, channels, height, across = shape
     norm = nn.LayerNorm(channels, device="meta")
-    if rng.random() < 0.4:  # of a feature map whose channels are moved last
+    if rng.random() < 0.4:  # on a feature map with channels moved last
         return nn.Sequential(Apply(lambda x: x.permute(0, 2, 3, 1)), norm), (shape,)
     return norm, ((batch, height * across + rng.choice((0, 0, 1)), channels),)
 
@@ -125,7 +125,7 @@ def _pool(rng: random.Random, shape: Shape) -> Drawn:
 
 
 def _resize(rng: random.Random, shape: Shape) -> Drawn:
-    """To the size that a head is made for, often that which the map has; or to a multiple, as decoders do."""
+    """Resize to the size that a head takes, often that of the feature map; or to a multiple, as decoders do."""
     if rng.random() < 0.5:
         return nn.AdaptiveAvgPool2d(rng.choice((shape[2], shape[2], 7, 6, 14))), (shape,)
     way = rng.choice(("nearest", "bilinear"))
@@ -146,7 +146,7 @@ def _softmax(rng: random.Random, shape: Shape) -> Drawn:
 
 
 def _attention(rng: random.Random, shape: Shape) -> Drawn:
-    """Queries, keys and values as one linear layer makes them, of windows or of all tokens; or keys of fewer tokens."""
+    """Attention on the output of one linear layer, of windows or of all tokens; or with keys of fewer tokens."""
     wide, heads = rng.choices((32, 64, 16, 24, 48), (45, 35, 8, 6, 6))[0], rng.choice((1, 2, 3, 4, 5, 6, 8, 12, 16))
     tokens = rng.choice((49, 64, 196, 197, 196, 197, 50, 144, 256, 577, 784))
     batch = shape[0] * rng.choice((1, 1, 1, 4, 16, 64) if tokens < 100 else (1, 1, 1, 1, 4))
@@ -182,7 +182,7 @@ def _copy(rng: random.Random, shape: Shape) -> Drawn:
 
 
 def _window(rng: random.Random, shape: Shape) -> Drawn:
-    """A map whose channels are last, rolled, cut into windows or put together from them."""
+    """Channels-last feature map rolled, split into windows, or assembled from them."""
     window, way = rng.choice((7, 7, 8, 4, 12)), rng.choice(("roll", "cut", "cut and roll", "join", "join and roll"))
     across = max(1, round(shape[2] / window))
     batch, size, width = shape[0], across * window, shape[1]
@@ -202,7 +202,7 @@ def _window(rng: random.Random, shape: Shape) -> Drawn:
 
 
 def _corners(_rng: random.Random, shape: Shape) -> Drawn:
-    """Every other pixel of a map whose channels are last, joined with its neighbours."""
+    """Channels-last feature map with 2x2 neighbours concatenated into channels."""
     whole = (shape[0], shape[2] // 2 * 2, shape[3] // 2 * 2, shape[1])
     return Apply(lambda x: torch.cat([x[:, a::2, b::2] for b in (0, 1) for a in (0, 1)], -1)), (whole,)
 
@@ -224,4 +224,4 @@ KINDS: Mapping[Draw, int] = {
     _corners: 2,
     _resize: 3,
 }
-"""How often each kind is drawn."""
+"""Weight of each kind."""

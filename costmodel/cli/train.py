@@ -1,4 +1,4 @@
-"""`costmodel train`: a dataset -> a trained profile, with scores beside the baselines'."""
+"""`costmodel train`: dataset -> trained profile, with its scores and those of baselines."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.collect import check_form
+from costmodel.cli.collect_checks import check_form
 from costmodel.cli.output import note, opened
 from costmodel.errors import DatasetError, RequestError
 
 HardwareName = Annotated[str, typer.Option("--hardware", metavar="NAME", help="Name of the profile to train.")]
-Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes that validate in parallel.")]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of parallel processes.")]
 Thorough = Annotated[
-    bool, typer.Option("--thorough", help="Train longer and score on every measured model, as for profiles that ship.")
+    bool, typer.Option("--thorough", help="Train longer and score on every measured model, as for shipped profiles.")
 ]
 Directory = Annotated[
     Path | None,
-    typer.Option("--directory", help="Where the dataset lies and the profile goes; default: the user's profiles."),
+    typer.Option("--directory", help="Directory of the dataset and the profile; default: the user's profiles."),
 ]
 
 
@@ -32,7 +32,7 @@ def train(
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
-    """Train the profile NAME from its dataset (units.parquet, or what `costmodel collect` left) and score it."""
+    """Train the profile NAME from its dataset (units.parquet, or the ledger of `costmodel collect`) and score it."""
     from costmodel.calibration.make_profile import make_profile
     from costmodel.profiles.profile import shipped_directory, user_directory
     from costmodel.training.kernel_models import THOROUGH, TrainingSettings
@@ -52,7 +52,7 @@ def train(
 
 
 def _export(place: Path) -> None:
-    """Turns a sweep's ledger into the dataset."""
+    """Export a sweep's ledger as the dataset."""
     ledger = place / "ledger.sqlite"
     if not ledger.exists():
         raise DatasetError(f"{place}: no dataset there; run `costmodel collect --hardware {place.name}` first")

@@ -1,4 +1,4 @@
-"""`costmodel collect`: what it refuses, a whole collection on the CPU, an interruption; and whole models."""
+"""`costmodel collect`: refused requests, a whole collection on the CPU, an interruption; and whole models."""
 
 from __future__ import annotations
 
@@ -22,14 +22,18 @@ import costmodel.profiles.profile
 from collectors.sweep import sweep
 from collectors.sweep.export import export
 from collectors.sweep.ledger import Ledger
-from collectors.sweep.supervisor import Progress
-from collectors.whole_models import collect, timing
-from collectors.whole_models.timing import build, measure_modes
+from collectors.sweep.settings import Progress
+from collectors.whole_models import collect, compilation, records, shared_process, timing
+from collectors.whole_models.built_model import BuiltModel, build
+from collectors.whole_models.collect import WholeModelSettings
+from collectors.whole_models.shared_process import SharedProcessSettings
+from collectors.whole_models.timing import measure_modes
 from collectors.workloads import catalog
 from collectors.workloads.model_cases import case_key
 from costmodel.cli import main
-from costmodel.cli.collect import _bar, _describe, check_name, parse_duration
-from costmodel.errors import DatasetError, MeasurementError, RequestError
+from costmodel.cli.collect_checks import check_name, parse_duration
+from costmodel.cli.progress_bar import describe, progress_bar
+from costmodel.errors import CostmodelError, DatasetError, MeasurementError, RequestError
 from costmodel.training.dataset import read_frame
 
 ROOT = Path(costmodel.__file__).parent.parent
@@ -38,7 +42,7 @@ NO_COMPILER = pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor n
 COLLECT = """
 import sys
 from pathlib import Path
-import costmodel.hardware
+import costmodel.profiles.profile
 costmodel.profiles.profile.user_directory = lambda: Path(sys.argv[1])
 from costmodel.cli import main
 if __name__ == "__main__":
@@ -163,7 +167,7 @@ def test_an_interruption_ends_with_130_and_leaves_the_ledger_whole(tmp_path: Pat
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "Traceback" not in err
-    assert err.splitlines()[-1] == "costmodel: interrupted; what was measured is kept, and the same command goes on"
+    assert err.splitlines()[-1] == "costmodel: interrupted; measurements so far are kept, and the same command resumes"
     assert ended(ledger)
     with Ledger(ledger) as whole:
         assert whole._started() == []
@@ -178,15 +182,15 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch):
     progress = Progress("measuring", done=30, total=90, seconds=60.0, units=20)
     for stream, quiet, shown in ((Terminal(), False, True), (Terminal(), True, False), (io.StringIO(), False, False)):
         monkeypatch.setattr(sys, "stderr", stream)
-        with _bar(quiet) as report:
+        with progress_bar(quiet) as report:
             report(progress)
         assert ("measuring 30/90 cases, 20 units/min, 02:00 left |" in stream.getvalue()) == shown
         assert bool(stream.getvalue()) == shown
 
 
-def test_progress_in_rounds_tells_the_time_left_of_the_budget():
+def test_progress_in_rounds_shows_the_time_left_of_the_budget():
     progress = Progress("measuring", done=30, total=90, seconds=60.0, units=20, round=2, budget_left=754.0)
-    assert _describe(progress) == "round 2: measuring 30/90 cases, 20 units/min, 12:34 left"
+    assert describe(progress) == "round 2: measuring 30/90 cases, 20 units/min, 12:34 left"
 
 
 def test_a_budget_too_small_for_anything_measures_nothing(home: Path, capsys: pytest.CaptureFixture[str]):
@@ -220,7 +224,7 @@ CASE: dict[str, Any] = {"model": "resnet18", "batch_size": 1, "precision": "floa
 @NO_COMPILER
 @pytest.mark.filterwarnings("ignore")  # of torch's own compiler
 def test_a_model_is_timed_in_turn_and_a_graph_break_is_named(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(timing, "build", lambda _case, _device: (Tiny().eval(), torch.randn(4, 8)))
+    monkeypatch.setattr(timing, "build", lambda _case, _device: BuiltModel(Tiny().eval(), (torch.randn(4, 8),)))
     record = measure_modes(CASE, "cpu")
     assert set(record["latency_us"]) == {"eager/default", "default"}
     assert all(len(rounds) == 3 for rounds in record["latency_us"].values())
@@ -234,14 +238,15 @@ def test_a_model_is_timed_in_turn_and_a_graph_break_is_named(monkeypatch: pytest
 
 
 def test_modes_are_those_wanted_and_a_cpu_has_one():
-    assert list(timing.modes_on("cuda:1")) == ["default", "reduce-overhead"]
-    assert timing.modes_on("cuda", ("reduce-overhead",)) == {"reduce-overhead": "reduce-overhead"}
-    assert timing.modes_on("cpu", ("reduce-overhead",)) == {"default": None}
+    assert list(compilation.modes_on("cuda:1")) == ["default", "reduce-overhead"]
+    assert compilation.modes_on("cuda", ("reduce-overhead",)) == {"reduce-overhead": "reduce-overhead"}
+    assert compilation.modes_on("cpu", ("reduce-overhead",)) == {"default": None}
 
 
 @pytest.mark.parametrize("name", ["resnet18", "tv:resnet18"])
 def test_a_model_is_built_with_real_weights_as_the_case_says(name: str):
-    module, x = build({**CASE, "model": name, "layout": "nhwc", "precision": "bfloat16"}, "cpu")
+    model = build({**CASE, "model": name, "layout": "nhwc", "precision": "bfloat16"}, "cpu")
+    module, (x,) = model.module, model.arguments
     assert x.shape == (1, 3, 32, 32)
     assert x.is_contiguous(memory_format=torch.channels_last)
     weights = list(module.parameters())
@@ -252,10 +257,21 @@ def test_a_model_is_built_with_real_weights_as_the_case_says(name: str):
         assert torch.isfinite(module(x)).all()
 
 
-def test_other_models_are_refused(tmp_path: Path):
-    (tmp_path / "own.py").write_text("import torch\ndef model(): return torch.nn.Linear(224, 2)\n")
-    with pytest.raises(RequestError, match="only models of torchvision and timm"):
-        build({**CASE, "model": f"{tmp_path}/own.py:model", "img_size": None}, "cpu")
+@pytest.mark.parametrize("model", ["hf:vit", "model.pt2", "package.module:build"])
+def test_models_of_other_sources_are_refused(model: str):
+    with pytest.raises(CostmodelError):
+        build({**CASE, "model": model, "img_size": None}, "cpu")
+
+
+def test_a_model_of_a_file_is_built_by_its_callable_with_named_inputs(tmp_path: Path):
+    text = "import torch\ndef net(batch): return torch.nn.Linear(4, 2), {'input': torch.full((batch, 4), 3.0)}\n"
+    (tmp_path / "own.py").write_text(text)
+    model = build({**CASE, "model": f"{tmp_path}/own.py:net", "batch_size": 5}, "cpu")
+    assert model.input_shape() == [5, 4]
+    assert torch.equal(model.keywords["input"], torch.full((5, 4), 3.0))
+    assert model.eager().shape == (5, 2)
+    with pytest.raises(RequestError, match="there is no such file"):
+        build({**CASE, "model": f"{tmp_path}/none.py:net"}, "cpu")
 
 
 def test_keys_say_what_was_measured():
@@ -263,44 +279,45 @@ def test_keys_say_what_was_measured():
     assert case_key({**CASE, "img_size": None, "batch_size": 8}) == "resnet18@8 float32 nchw"
 
 
-def test_a_model_without_a_tensor_is_refused():
-    with pytest.raises(MeasurementError, match="returns dict, not a tensor"):
-        timing.first_tensor({})
+def test_a_model_that_returns_no_tensor_is_refused():
+    model = BuiltModel(Tiny().eval(), (torch.randn(4, 8),))
+    with pytest.raises(MeasurementError, match="returns no tensor"):
+        compilation.compile_mode(model, "default", "cpu", [], {})
 
 
 def test_records_of_another_environment_are_refused(tmp_path: Path):
     out = tmp_path / "models.jsonl"
-    collect.check_environment(out, {"torch": "2.11"})
-    collect.append(out, CASE)
-    collect.check_environment(out, {"torch": "2.11"})
+    records.check_environment(out, {"torch": "2.11"})
+    records.append(out, CASE)
+    records.check_environment(out, {"torch": "2.11"})
     with pytest.raises(DatasetError, match=r"torch was 2\.11 and is 2\.13"):
-        collect.check_environment(out, {"torch": "2.13"})
+        records.check_environment(out, {"torch": "2.13"})
     (tmp_path / "models.env.json").unlink()
-    with pytest.raises(DatasetError, match="nothing says what it was taken on"):
-        collect.check_environment(out, {"torch": "2.11"})
+    with pytest.raises(DatasetError, match="its environment is unknown"):
+        records.check_environment(out, {"torch": "2.11"})
     (tmp_path / "models.env.json").write_text("{")
     with pytest.raises(DatasetError, match="not an environment"):
-        collect.check_environment(out, {"torch": "2.11"})
+        records.check_environment(out, {"torch": "2.11"})
 
 
 def test_a_torn_last_line_is_passed_over_and_ended(tmp_path: Path):
     out = tmp_path / "models.jsonl"
     out.write_text(json.dumps(CASE) + "\n" + json.dumps({**CASE, "batch_size": 2})[:30])
-    assert collect.done_keys(out) == {case_key(CASE)}
-    collect.append(out, {**CASE, "batch_size": 3})
-    assert collect.done_keys(out) == {case_key(CASE), case_key({**CASE, "batch_size": 3})}
-    assert collect.done_keys(tmp_path / "none") == set()
+    assert records.done_keys(out) == {case_key(CASE)}
+    records.append(out, {**CASE, "batch_size": 3})
+    assert records.done_keys(out) == {case_key(CASE), case_key({**CASE, "batch_size": 3})}
+    assert records.done_keys(tmp_path / "none") == set()
 
 
 def test_a_model_that_fails_is_recorded_and_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def fail(*_args: object, **_options: object) -> None:
         raise RuntimeError("no such luck")
 
-    monkeypatch.setattr(collect, "_fill_cache", lambda todo, *_: {case_key(case): {} for case in todo})
-    monkeypatch.setattr(collect, "measure_modes", fail)
+    monkeypatch.setattr(shared_process, "_fill_cache", lambda todo, *_: {case_key(case): {} for case in todo})
+    monkeypatch.setattr(shared_process, "measure_modes", fail)
     out = tmp_path / "models.jsonl"
     for _ in range(2):
-        collect.collect([CASE], out, collect.Settings("cpu", 30.0))
+        collect.collect([CASE], out, WholeModelSettings(("cpu",), 30.0))
     (line,) = out.read_text().splitlines()
     assert json.loads(line)["error"] == "RuntimeError: no such luck"
 
@@ -309,14 +326,17 @@ def test_of_the_first_cases_the_compile_time_with_an_empty_cache_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     cases = [{**CASE, "batch_size": batch} for batch in (1, 2, 3)]
-    monkeypatch.setattr(collect, "_fill_cache", lambda todo, *_: {case_key(case): {"default": 9.0} for case in todo})
-    monkeypatch.setattr(collect, "measure_modes", lambda case, *_args, **_options: {**case, "latency_us": {}})
-    monkeypatch.setattr(collect, "cold_compile", lambda case, _device: 4.0 + case["batch_size"])
-    collect.collect(cases, tmp_path / "models.jsonl", collect.Settings("cpu", 30.0, cold=2))
-    records = [json.loads(line) for line in (tmp_path / "models.jsonl").read_text().splitlines()]
-    assert [record.get("cold_compile_s") for record in records] == [5.0, 6.0, None]
-    assert [record["contended_compile_s"] for record in records] == [{"default": 9.0}] * 3
-    assert len({record["session"] for record in records}) == 1
+    monkeypatch.setattr(
+        shared_process, "_fill_cache", lambda todo, *_: {case_key(case): {"default": 9.0} for case in todo}
+    )
+    monkeypatch.setattr(shared_process, "measure_modes", lambda case, *_args, **_options: {**case, "latency_us": {}})
+    monkeypatch.setattr(shared_process, "cold_compile", lambda case, _device: 4.0 + case["batch_size"])
+    settings = WholeModelSettings(("cpu",), 30.0, shared=SharedProcessSettings(cold=2))
+    collect.collect(cases, tmp_path / "models.jsonl", settings)
+    rows = [json.loads(line) for line in (tmp_path / "models.jsonl").read_text().splitlines()]
+    assert [row.get("cold_compile_s") for row in rows] == [5.0, 6.0, None]
+    assert [row["contended_compile_s"] for row in rows] == [{"default": 9.0}] * 3
+    assert len({row["session"] for row in rows}) == 1
 
 
 def test_the_sweep_as_a_program_refuses_in_one_line(

@@ -1,4 +1,4 @@
-"""Which kernels are measured next: likeness and order by hand and against plain greed, errors where they are, ranks."""
+"""Order of measuring: likeness and order by hand and against a plain greedy choice, expected errors, ranks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from collectors.sweep.acquisition import REACH, Values, expected_error, likeness, order, standardised, untold
+from collectors.sweep.acquisition import REACH, Values, expected_error, likeness, order, standardised, uncovered
 from collectors.sweep.candidates import Candidate, candidates, rank
 from collectors.workloads import convolution_space, matmuls
-from collectors.workloads.cases import Case
+from collectors.workloads.cases import UnitCase
 from costmodel.features import group_of
 from costmodel.training.dataset import units_frame
 from costmodel.training.tables import trusted
@@ -36,22 +36,22 @@ def test_likeness_falls_with_distance():
     assert line(7.0).toarray().tolist() == [[1.0]]
 
 
-def test_three_heaps_are_covered_by_three_choices_the_largest_first():
-    """Ten, five and one kernels, each heap of equals and far from the others: 10, then 5, then 1 are told of.
+def test_three_clusters_are_covered_by_three_choices_the_largest_first():
+    """Clusters of ten, five and one equal kernels, far apart: a choice covers 10, then 5, then 1.
 
-    By lot, three choices hit all three heaps in 6 x 10 x 5 x 1 of 16 x 15 x 14 cases, one in eleven.
+    At random, three choices hit all three clusters in 6 x 10 x 5 x 1 of 16 x 15 x 14 cases, one in eleven.
     """
     heaps = [0] * 10 + [1] * 5 + [2]
     like = line(*(1000.0 * heap for heap in heaps))
     chosen = order(like, np.ones(16), np.ones(16))
     assert [heaps[row] for row in chosen[:3]] == [0, 1, 2]
-    assert untold(like, np.array(chosen[:3])).sum() == pytest.approx(0.0, abs=1e-9)
+    assert uncovered(like, np.array(chosen[:3])).sum() == pytest.approx(0.0, abs=1e-9)
     rng = np.random.default_rng(0)
-    lots = [untold(like, rng.permutation(16)[:3]).sum() for _ in range(1000)]
-    assert np.mean([left < 1e-9 for left in lots]) == pytest.approx(300 / 3360, abs=0.03)
+    random_choices = [uncovered(like, rng.permutation(16)[:3]).sum() for _ in range(1000)]
+    assert np.mean([left < 1e-9 for left in random_choices]) == pytest.approx(300 / 3360, abs=0.03)
 
 
-def test_what_takes_long_waits_for_what_is_worth_more_a_second():
+def test_slow_kernels_wait_for_those_with_more_gain_per_second():
     apart = line(0.0, 1000.0, 2000.0)
     assert order(apart, np.array([1.0, 1.0, 1.0]), np.array([3.0, 1.0, 2.0])) == [1, 2, 0]
     assert order(apart, np.array([9.0, 1.0, 4.0]), np.array([3.0, 1.0, 2.0])) == [0, 2, 1]
@@ -70,7 +70,7 @@ def greedily(like: Values, error: Values, seconds: Values) -> list[float]:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 25), st.integers(0, 10**6))
-def test_the_order_is_that_of_plain_greed_and_takes_every_row_once(count: int, seed: int):
+def test_the_order_is_that_of_a_plain_greedy_choice_and_takes_every_row_once(count: int, seed: int):
     rng = np.random.default_rng(seed)
     like = likeness(rng.normal(0, 3, (count, 3)).astype(np.float32))
     error, seconds = rng.uniform(0.01, 1, count), rng.uniform(0.5, 3, count)
@@ -93,13 +93,13 @@ def test_the_region_that_is_predicted_worst_comes_first():
     right = places > 0
     assert error[right].mean() > 3 * error[~right].mean()
     assert np.abs(predicted[~right]).mean() < 0.3
-    left = error * untold(likeness(x), known)
+    left = error * uncovered(likeness(x), known)
     chosen = order(csr_array(np.eye(121)), error, np.ones(121))
     assert right[chosen[:40]].mean() > 0.9
     assert (left <= error).all()
 
 
-def pool(count: int = 12) -> list[Case]:
+def pool(count: int = 12) -> list[UnitCase]:
     units = convolution_space.sample(count, 3)
     lone = [case for unit in units for case in convolution_space.kernel_cases(unit)]
     return [*(case for unit in units for case in convolution_space.unit_cases(unit)), *lone, *matmuls.sample(count, 3)]
@@ -121,7 +121,7 @@ def test_units_stay_together_and_lone_kernels_alone():
     assert eager.kernel is None
 
 
-def test_what_a_candidate_is_said_to_teach_is_what_training_reads():
+def test_the_kernel_of_a_candidate_is_the_one_that_training_reads():
     of = candidates(pool())
     read = set(trusted(units_frame(measured(of)))["graph"])
     assert read == {str(one.kernel.graph) for one in of if one.kernel is not None}
@@ -138,8 +138,8 @@ def test_a_rank_has_every_candidate_once_and_is_the_same_again():
 
 
 @pytest.mark.parametrize("count", [25, 40])
-def test_what_was_measured_already_comes_late(count: int):
-    """All but 20 were measured, too few or enough for a committee: offered again, they tell of little."""
+def test_kernels_measured_already_come_late(count: int):
+    """All but 20 were measured, too few or enough for a committee: offered again, they cover little."""
     of = candidates(matmuls.sample(count + 20, 5))
     ranked = rank(of, measured(of[:count]), "cuda", SECONDS)
     before = rank(of, [], "cuda", SECONDS)
@@ -148,7 +148,7 @@ def test_what_was_measured_already_comes_late(count: int):
     assert sum(one.cases in new for one in before[:15]) < 12
 
 
-def test_what_models_use_often_comes_first():
+def test_kernels_that_models_call_often_come_first():
     """Twelve kernels far apart: the one that is called a thousand times is worth most."""
     cases = [replace(case, uses=1000 if index == 7 else 1) for index, case in enumerate(matmuls.sample(12, 5))]
     assert rank(candidates(cases), [], "cuda", SECONDS)[0].cases == (cases[7],)

@@ -12,7 +12,7 @@ import pytest
 from collectors.sweep.export import export
 from collectors.sweep.ledger import Ledger
 from collectors.workloads import catalog
-from collectors.workloads.cases import Case, distinct, read_cases, size_bytes, write_cases
+from collectors.workloads.cases import UnitCase, distinct, read_cases, size_bytes, write_cases
 from collectors.workloads.convolution_space import ConvUnit, kernel_cases, unit_cases
 from costmodel.errors import DatasetError, RequestError
 from costmodel.ir import parse
@@ -43,7 +43,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path):
 
 
 def test_the_same_case_is_kept_once_a_unit():
-    case = Case(RELU, "aten")
+    case = UnitCase(RELU, "aten")
     kept = distinct(
         [case, replace(case, source="elsewhere"), replace(case, unit="u"), replace(case, runner="inductor")]
     )
@@ -54,8 +54,8 @@ def test_a_ledger_becomes_a_dataset_with_its_environment(tmp_path: Path):
     case = next(unit_cases(UNIT, position=0.25))
     with Ledger(tmp_path / "ledger.sqlite", {"device": "test"}) as ledger:
         ledger.finish(case, "ok", {"device_us": [1, 2, 3, 4, 5], "host_us": [2, 3, 4, 5, 6], "copies": 3})
-        ledger.finish(Case(RELU, "aten"), "failed", {"error": "no"})
-        ledger.start(Case(RELU, "inductor"))
+        ledger.finish(UnitCase(RELU, "aten"), "failed", {"error": "no"})
+        ledger.start(UnitCase(RELU, "inductor"))
     assert export(tmp_path / "ledger.sqlite", tmp_path / "units.parquet") == 2
     frame, about = read_frame(tmp_path / "units.parquet")
     assert list(frame["status"]) == ["ok", "failed"]
@@ -112,21 +112,21 @@ def test_lone_convolutions_are_for_full_sweeps_and_all_there_is_on_a_cpu():
     ]
     least = 2 * catalog.CONV_UNITS
     assert [len(cases) > least for cases in alone] == [True, False, True]
-    assert len(alone[0]) > least + 0.9 * catalog.TYPICAL_CONVOLUTIONS
+    assert len(alone[0]) > least + 0.9 * catalog.MODEL_LIKE_CONVOLUTIONS
     assert alone[1] == []
     assert all(case.unit == "" for case in catalog.unit_cases(["conv"], "cpu", quick=False, end=0.0))
 
 
 def test_layers_say_how_often_models_call_them(monkeypatch: pytest.MonkeyPatch):
     """Two models share a kernel, one of them calls it twice: three uses, and the first to name it is its source."""
-    lone, shared = Case(RELU, "aten", source="a"), Case(RELU, "inductor", source="a")
+    lone, shared = UnitCase(RELU, "aten", source="a"), UnitCase(RELU, "inductor", source="a")
     outcomes = [(None, [lone, shared]), (None, [replace(shared, source="b")] * 2), (None, ValueError("no such model"))]
     monkeypatch.setattr(catalog, "in_parallel", lambda *_: outcomes)
-    blocks = [replace(shared, source="joins"), Case(RELU.replace("relu", "sigmoid"), "aten", source="joins")] * 2
-    monkeypatch.setattr(catalog.joins, "sample", lambda *_: blocks)
-    drawn, mixed = (Case(RELU.replace("relu", name), "aten", source="map") for name in ("silu", "gelu"))
-    monkeypatch.setattr(catalog.maps, "sample", lambda *_: [drawn])
-    monkeypatch.setattr(catalog.mixers, "sample", lambda *_: [replace(mixed, source="mixers")])
+    blocks = [replace(shared, source="joins"), UnitCase(RELU.replace("relu", "sigmoid"), "aten", source="joins")] * 2
+    monkeypatch.setattr(catalog.concat_blocks, "sample", lambda *_: blocks)
+    drawn, mixed = (UnitCase(RELU.replace("relu", name), "aten", source="map") for name in ("silu", "gelu"))
+    monkeypatch.setattr(catalog.single_operators, "sample", lambda *_: [drawn])
+    monkeypatch.setattr(catalog.mixing_blocks, "sample", lambda *_: [replace(mixed, source="mixers")])
     found = catalog.unit_cases(["layer"], "cuda", quick=False, end=0.0)
     assert sorted((case.runner, case.uses, case.source) for case in found) == [
         ("aten", 1, "a"),

@@ -1,4 +1,4 @@
-"""Blocks of random widths whose branches are joined: what they compute, and which kernels they give."""
+"""Blocks of random widths whose branches are concatenated: their results, and the kernels in them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_branches_and_split_stages_keep_the_size():
     assert concat_blocks.SplitStage(16, inner=8, links=2, act=nn.GELU).eval()(x).shape == x.shape
 
 
-def test_a_dense_block_joins_two_then_three_then_four_tensors():
+def test_a_dense_block_concatenates_two_then_three_then_four_tensors():
     with torch.device("meta"):
         block = concat_blocks.DenseBlock(16, growth=8, layers=3, bottleneck=0, act=nn.ReLU).eval()
         graph = capture(block, (torch.empty(1, 16, 8, 8),), "block")

@@ -1,6 +1,6 @@
-"""The sweep on a Dask cluster of local workers: faults made to happen, environments, addresses (reliability.md, 2-5).
+"""Sweeps on a Dask cluster of local workers: faults made to happen, environments, addresses.
 
-Workers and the processes that measure for them are real, and are really killed.
+Workers and their measuring processes are real, and are really killed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,16 +25,17 @@ import costmodel.profiles.profile
 from collectors.processes.environment import environment
 from collectors.sweep import dask_cluster
 from collectors.sweep.dask_cluster import cluster
-from collectors.sweep.dask_sweep import _agreed, _Sweep, distribute
+from collectors.sweep.dask_place import common_environment, dask_place
+from collectors.sweep.executor import _Measuring, sweep
 from collectors.sweep.ledger import Ledger
-from collectors.sweep.supervisor import Progress
-from collectors.sweep.sweep import Settings
-from collectors.workloads.cases import Case, write_cases
+from collectors.sweep.place import Outcome
+from collectors.sweep.settings import Progress, Report, SweepSettings
+from collectors.workloads.cases import UnitCase, write_cases
 from costmodel.cli import main
 from costmodel.errors import DatasetError, MeasurementError, RequestError
 
 ROOT = Path(costmodel.__file__).parent.parent
-SETTINGS = Settings("cpu", 400.0, hang_seconds=15.0)
+SETTINGS = SweepSettings("cpu", 400.0, hang_seconds=15.0)
 
 FAULTY_OPERATORS = """
 import os, signal, sys, time
@@ -72,29 +74,33 @@ if "collectors.sweep.measuring_process" in sys.orig_argv:
 COLLECT = """
 import sys
 from pathlib import Path
-import costmodel.hardware
-from collectors import workloads
-from collectors.cases import Case, read_cases
+import costmodel.profiles.profile
+from collectors.workloads import catalog
+from collectors.workloads.cases import read_cases
 costmodel.profiles.profile.user_directory = lambda: Path(sys.argv[1])
-workloads.unit_cases = lambda *_: list(read_cases(Path(sys.argv[1]) / "cases.jsonl"))
+catalog.unit_cases = lambda *_: list(read_cases(Path(sys.argv[1]) / "cases.jsonl"))
 from costmodel.cli import main
 if __name__ == "__main__":
     sys.exit(main(sys.argv[2:]))
 """
 
 
-def case_of(op: str, size: int = 64) -> Case:
+def case_of(op: str, size: int = 64) -> UnitCase:
     kind = f"float32[{size}]"
-    return Case(f"graph _ {{\n  input %a0: {kind}\n  %0 = {op}(self=%a0) : {kind}\n  return %0\n}}", "aten")
+    return UnitCase(f"graph _ {{\n  input %a0: {kind}\n  %0 = {op}(self=%a0) : {kind}\n  return %0\n}}", "aten")
 
 
-def product() -> Case:
-    """One that Inductor compiles without a C++ compiler: it calls ATen."""
+def matmul() -> UnitCase:
+    """A case that Inductor compiles without a C++ compiler: it calls ATen."""
     text = "graph _ {\n  input %a0: float32[8,8]\n  %0 = mm(self=%a0, mat2=%a0) : float32[8,8]\n  return %0\n}"
-    return Case(text, "inductor")
+    return UnitCase(text, "inductor")
 
 
-def unheard(_progress: Progress) -> None:
+def distribute(client: Client, cases: list[UnitCase], path: Path, settings: SweepSettings, report: Report) -> None:
+    sweep(cases, path, settings, report, partial(dask_place, client))
+
+
+def ignore(_progress: Progress) -> None:
     pass
 
 
@@ -108,7 +114,7 @@ def rows_of(path: Path) -> dict[str, dict[str, object]]:
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """Of a cluster of two workers, where the faulty operators are known."""
-    place = tmp_path_factory.mktemp("crew")
+    place = tmp_path_factory.mktemp("cluster")
     (place / "sitecustomize.py").write_text(FAULTY_OPERATORS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{place}{os.pathsep}{ROOT}")
@@ -142,7 +148,7 @@ class TestFaults:
         deadly, once = case_of("costmodel_kill_worker"), case_of("costmodel_kill_worker_once")
         good = [case_of("costmodel_slow", size) for size in range(1, 7)]
         before = set(client.run(os.getpid).values())
-        distribute(client, [*good[:2], deadly, once, *good[2:]], path, SETTINGS, unheard)
+        distribute(client, [*good[:2], deadly, once, *good[2:]], path, SETTINGS, ignore)
         rows = rows_of(path)
         assert {rows[case.key]["status"] for case in [*good, once]} <= {"ok", "noisy"}
         lost = rows[deadly.key]
@@ -174,26 +180,26 @@ class TestFaults:
     def test_what_has_ended_is_not_measured_again(self, client: Client, tmp_path: Path):
         path = tmp_path / "ledger.sqlite"
         client.wait_for_workers(2, timeout=60)
-        distribute(client, [case_of("relu", 1)], path, SETTINGS, unheard)
+        distribute(client, [case_of("relu", 1)], path, SETTINGS, ignore)
         first = rows_of(path)
-        distribute(client, [case_of("relu", 1), case_of("relu", 2)], path, SETTINGS, unheard)
+        distribute(client, [case_of("relu", 1), case_of("relu", 2)], path, SETTINGS, ignore)
         assert len(rows_of(path)) == 2
         assert rows_of(path) | first == rows_of(path)
 
     def test_nothing_is_begun_when_the_time_is_up(self, client: Client, tmp_path: Path):
         client.wait_for_workers(2, timeout=60)
-        distribute(client, [case_of("relu", 1)], tmp_path / "ledger.sqlite", Settings("cpu", 0.0), unheard)
+        distribute(client, [case_of("relu", 1)], tmp_path / "ledger.sqlite", SweepSettings("cpu", 0.0), ignore)
         assert not rows_of(tmp_path / "ledger.sqlite")
 
     def test_hosts_compile_before_anything_is_measured(self, client: Client, tmp_path: Path):
         client.wait_for_workers(2, timeout=60)
         phases: list[tuple[str, int, int]] = []
-        cases = [product(), case_of("relu", 64)]
+        cases = [matmul(), case_of("relu", 64)]
         distribute(
             client,
             cases,
             tmp_path / "ledger.sqlite",
-            Settings("cpu", 300.0),
+            SweepSettings("cpu", 300.0),
             lambda progress: phases.append((progress.phase, progress.done, progress.total)),
         )
         assert phases[0] == ("compiling", 1, 1)
@@ -203,14 +209,14 @@ class TestFaults:
 
 @pytest.mark.slow
 class TestEnvironments:
-    """Numbers of two environments are never mixed."""
+    """Measurements of two environments are never mixed."""
 
     def test_a_ledger_of_another_environment_is_refused(self, client: Client, tmp_path: Path):
         client.wait_for_workers(2, timeout=60)
         path = tmp_path / "ledger.sqlite"
         Ledger(path, {**environment("cpu"), "torch": "1.0"}).close()
         with pytest.raises(DatasetError, match=r"begun in another environment: .*torch was 1\.0"):
-            distribute(client, [case_of("relu", 1)], path, SETTINGS, unheard)
+            distribute(client, [case_of("relu", 1)], path, SETTINGS, ignore)
 
     def test_workers_that_differ_are_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(dask_cluster, "_devices", lambda *_: [{"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2"}])
@@ -218,41 +224,31 @@ class TestEnvironments:
             monkeypatch.delenv(name, raising=False)
         with (
             cluster("local", "cpu", 2) as client,
-            pytest.raises(DatasetError, match=r"cannot fill one ledger: threads was \d and is \d; give them one each"),
+            pytest.raises(DatasetError, match=r"cannot fill one ledger: threads was \d and is \d; use one ledger"),
         ):
-            distribute(client, [case_of("relu", 1)], tmp_path / "ledger.sqlite", SETTINGS, unheard)
+            distribute(client, [case_of("relu", 1)], tmp_path / "ledger.sqlite", SETTINGS, ignore)
         assert not (tmp_path / "ledger.sqlite").exists()
 
 
-class Ended:
-    """A future that has ended in something."""
-
-    def __init__(self, outcome: object) -> None:
-        self._outcome = outcome
-
-    def result(self) -> object:
-        return self._outcome
-
-
-def test_a_number_of_a_late_worker_of_another_environment_is_not_written(tmp_path: Path):
+def test_a_result_of_a_late_worker_of_another_environment_is_not_written(tmp_path: Path):
     about = {"environment": {"torch": "2"}, "place": "elsewhere GPU-7"}
     with Ledger(tmp_path / "ledger.sqlite", {"torch": "1"}) as ledger:
-        sweep = _Sweep(None, ledger, {}, 1, 0.0, unheard)
+        measuring = _Measuring(None, ledger, 1, 0.0, ignore)
         with pytest.raises(DatasetError, match=r"has joined \(elsewhere GPU-7\): torch was 1 and is 2"):
-            sweep._note(Ended(("ok", {}, about)), case_of("relu"))
+            measuring.note(case_of("relu"), Outcome("ok", {}, about))
         assert not ledger.finished()
 
 
 def test_two_workers_on_one_gpu_are_refused():
     here = {"environment": {"device": "H"}, "place": "host GPU-1"}
-    assert _agreed({"a": here, "b": {**here, "place": "host GPU-2"}}, "cuda") == {"device": "H"}
-    assert _agreed({"a": here, "b": here}, "cpu") == {"device": "H"}
+    assert common_environment({"a": here, "b": {**here, "place": "host GPU-2"}}, "cuda") == {"device": "H"}
+    assert common_environment({"a": here, "b": here}, "cpu") == {"device": "H"}
     with pytest.raises(RequestError, match="two workers share the GPU host GPU-1; start each with"):
-        _agreed({"a": here, "b": here}, "cuda")
+        common_environment({"a": here, "b": here}, "cuda")
 
 
 class TestCluster:
-    """One worker a device, chosen before torch is there; or the workers that a scheduler has."""
+    """One worker per device, pinned before torch is imported; or the workers of a scheduler."""
 
     @pytest.mark.slow
     def test_each_local_worker_is_pinned_and_has_not_imported_torch(self, monkeypatch: pytest.MonkeyPatch):
@@ -312,7 +308,7 @@ class TestCluster:
 @pytest.mark.slow
 def test_a_gpu_is_named_by_its_own_number(tmp_path: Path):
     with cluster("local", "cuda", 1) as client:
-        distribute(client, [case_of("relu")], tmp_path / "ledger.sqlite", Settings("cuda", 200.0), unheard)
+        distribute(client, [case_of("relu")], tmp_path / "ledger.sqlite", SweepSettings("cuda", 200.0), ignore)
     (row,) = rows_of(tmp_path / "ledger.sqlite").values()
     assert row["status"] in ("ok", "noisy")
     assert str(row["place"]).endswith(f" {torch.cuda.get_device_properties(0).uuid}")

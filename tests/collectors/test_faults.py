@@ -1,6 +1,6 @@
-"""Faults, made to happen on the CPU: what a sweep survives, and what a ledger refuses (reliability.md, rows 1-5, 7-10).
+"""Faults of cases and processes, made to happen on the CPU, that a sweep must survive.
 
-Workers are real processes. Operators that hang, crash or stall do so really: a `sitecustomize` on the workers' path
+Measuring processes are real. Operators that hang, crash or stall do so really: a `sitecustomize` on the processes' path
 adds them to ATen.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -21,12 +20,14 @@ import torch
 
 import costmodel
 from collectors.processes.environment import environment
-from collectors.sweep import worker
+from collectors.sweep import unit_timing
+from collectors.sweep.executor import locked, sweep
 from collectors.sweep.ledger import Ledger
-from collectors.sweep.supervisor import Progress, locked, supervise, waiting_worker
-from collectors.sweep.sweep import Settings, summary, sweep, tally
-from collectors.sweep.worker import attempt, measure_case
-from collectors.workloads.cases import Case, write_cases
+from collectors.sweep.measuring_process import MeasuringProcess
+from collectors.sweep.settings import Progress, SweepSettings
+from collectors.sweep.sweep import summary, tally
+from collectors.sweep.unit_timing import attempt, measure_case
+from collectors.workloads.cases import UnitCase, write_cases
 from costmodel.errors import DatasetError, MeasurementError
 from costmodel.measurement.timers import Measurement
 
@@ -56,16 +57,16 @@ for function in (crash, crash_once, hang, slow):
 """
 
 
-def case_of(op: str, size: int = 64, unit: str = "") -> Case:
+def case_of(op: str, size: int = 64, unit: str = "") -> UnitCase:
     kind = f"float32[{size}]"
-    return Case(f"graph _ {{\n  input %a0: {kind}\n  %0 = {op}(self=%a0) : {kind}\n  return %0\n}}", "aten", unit)
+    return UnitCase(f"graph _ {{\n  input %a0: {kind}\n  %0 = {op}(self=%a0) : {kind}\n  return %0\n}}", "aten", unit)
 
 
-def inductor_case(op: str) -> Case:
-    return Case(f"graph _ {{\n  input %a0: float32[64]\n  {op} : float32[64]\n  return %0\n}}", "inductor")
+def inductor_case(op: str) -> UnitCase:
+    return UnitCase(f"graph _ {{\n  input %a0: float32[64]\n  {op} : float32[64]\n  return %0\n}}", "inductor")
 
 
-def unheard(_progress: Progress) -> None:
+def ignore(_progress: Progress) -> None:
     pass
 
 
@@ -74,14 +75,14 @@ def ends(path: Path) -> list[str]:
         return [row["status"] for row in ledger.rows()]
 
 
-def row_of(path: Path, case: Case) -> dict[str, object]:
+def row_of(path: Path, case: UnitCase) -> dict[str, object]:
     with Ledger(path) as ledger:
         return next(row for row in ledger.rows() if row["key"] == case.key)
 
 
 @pytest.fixture
 def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Gives workers the faulty operators; the path of a ledger to be."""
+    """Gives measuring processes the faulty operators; returns the path of a new ledger."""
     site = tmp_path / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(FAULTY_OPERATORS)
@@ -90,8 +91,8 @@ def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "ledger.sqlite"
 
 
-class TestWorker:
-    """Rows 1, 2, 3: the case is recorded as what it was, and the rest goes on."""
+class TestMeasuringProcess:
+    """A fault is recorded for its case, and the sweep goes on."""
 
     @pytest.mark.slow
     def test_crashes_and_hangs_end_their_own_case_only(self, faulty: Path):
@@ -99,7 +100,7 @@ class TestWorker:
         once = case_of("costmodel_crash_once")
         cases = [case_of("relu"), crash, case_of("relu", 65), hang, once, case_of("relu", 66)]
         seen: list[Progress] = []
-        sweep(cases, faulty, Settings("cpu", 300.0, hang_seconds=7.0), seen.append)
+        sweep(cases, faulty, SweepSettings("cpu", 300.0, hang_seconds=7.0), seen.append)
         good = {row_of(faulty, case_of("relu", size))["status"] for size in (64, 65, 66)}
         assert good <= {"ok", "noisy"}
         crashed = row_of(faulty, crash)
@@ -107,7 +108,7 @@ class TestWorker:
         assert crashed["attempt"] == 2
         assert crashed["graph"] == crash.graph
         hung = row_of(faulty, hang)
-        assert (hung["status"], hung["error"]) == ("timeout", "ended nothing in 7 s, and was killed")
+        assert (hung["status"], hung["error"]) == ("timeout", "did not end in 7 s, and was killed")
         assert row_of(faulty, once)["status"] in ("ok", "noisy")
         last = seen[-1]
         assert (last.phase, last.done, last.total, last.units) == ("measuring", 6, 6, 6)
@@ -117,9 +118,9 @@ class TestWorker:
         assert "1 x killed by SIGSEGV" in summary(faulty, 1.0)
 
     @pytest.mark.slow
-    def test_a_case_that_takes_all_memory_is_recorded_and_the_worker_replaced(self, tmp_path: Path):
+    def test_a_case_that_takes_all_memory_is_recorded_and_the_process_replaced(self, tmp_path: Path):
         path = tmp_path / "ledger.sqlite"
-        sweep([greedy(), case_of("relu")], path, Settings("cpu", 120.0), unheard)
+        sweep([greedy(), case_of("relu")], path, SweepSettings("cpu", 120.0), ignore)
         assert row_of(path, greedy())["status"] == "oom"
         assert "can't allocate memory" in str(row_of(path, greedy())["error"])
         assert row_of(path, case_of("relu"))["status"] in ("ok", "noisy")
@@ -144,7 +145,7 @@ class TestWorker:
         def fail(*_given: object) -> None:
             raise error
 
-        monkeypatch.setattr("collectors.sweep.worker.measure_case", fail)
+        monkeypatch.setattr(unit_timing, "measure_case", fail)
         status, record, fit = attempt(case_of("relu"), "cuda")
         assert (status, fit) == ("failed", healthy)
         assert str(error) in record["error"]
@@ -155,21 +156,23 @@ class TestWorker:
         assert "no operator aten.no_such_operator" in record["error"]
 
     @pytest.mark.slow
-    def test_workers_that_cannot_start_end_the_sweep_with_their_last_words(
+    def test_processes_that_cannot_start_end_the_sweep_with_their_last_line(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         site = tmp_path / "site"
         site.mkdir()
         (site / "sitecustomize.py").write_text("import os; print('no luck today', flush=True); os._exit(9)")
         monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{ROOT}")
-        with pytest.raises(MeasurementError, match=r"before they measure anything \(exit status 9\): no luck today"):
-            sweep([case_of("relu")], tmp_path / "ledger.sqlite", Settings("cpu", 60.0), unheard)
+        with pytest.raises(
+            MeasurementError, match=r"ends before it is ready: exit status 9: no luck today; see .*ledger\.log"
+        ):
+            sweep([case_of("relu")], tmp_path / "ledger.sqlite", SweepSettings("cpu", 60.0), ignore)
 
 
-def greedy() -> Case:
+def greedy() -> UnitCase:
     """A graph that says it is small, and asks for a petabyte."""
     text = "graph _ {\n  input %a0: float32[4]\n  %0 = new_empty(self=%a0, size=[281474976710656]) : float32[4]\n"
-    return Case(text + "  return %0\n}", "aten")
+    return UnitCase(text + "  return %0\n}", "aten")
 
 
 def random_sleeper() -> Callable[[], object]:
@@ -186,15 +189,15 @@ def random_sleeper() -> Callable[[], object]:
 
 
 class TestResult:
-    """Rows 7 and 9: a number that is not to be trusted says so."""
+    """A time that is not to be trusted says so."""
 
     @pytest.mark.parametrize(("each", "status"), [(0, "ok"), (1000, "noisy")])
     def test_a_time_that_other_processes_stretch_is_noisy_however_even(
         self, monkeypatch: pytest.MonkeyPatch, each: int, status: str
     ):
         count = iter(range(0, 10**9, each) if each else iter(int, 1))
-        monkeypatch.setattr(worker, "interruptions", lambda: next(count))
-        monkeypatch.setattr(worker, "_time_on_cpu", lambda _: (Measurement((100.0, 101.0, 102.0)), 1))
+        monkeypatch.setattr(unit_timing, "interruptions", lambda: next(count))
+        monkeypatch.setattr(unit_timing, "_time_on_cpu", lambda _: (Measurement((100.0, 101.0, 102.0)), 1))
         found, record = measure_case(case_of("relu"), "cpu")
         assert found == status
         if each:
@@ -223,38 +226,33 @@ class TestResult:
 
     def test_a_clock_that_stands_still_is_refused(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(time, "perf_counter_ns", lambda: 5)
-        with pytest.raises(MeasurementError, match="no time pass"):
+        with pytest.raises(MeasurementError, match="clock did not advance"):
             measure_case(case_of("relu"), "cpu")
 
 
 SWEEP = """
 import sys, warnings
 from pathlib import Path
-from collectors.cases import read_cases
-from collectors.sweep import Settings, sweep
+from collectors.sweep.executor import sweep
+from collectors.sweep.settings import SweepSettings
+from collectors.workloads.cases import read_cases
 if __name__ == "__main__":
     path = Path(sys.argv[1])
-    sweep(list(read_cases(path / "cases.jsonl")), path / "ledger.sqlite", Settings("cpu", 200.0), lambda _: None)
+    sweep(list(read_cases(path / "cases.jsonl")), path / "ledger.sqlite", SweepSettings("cpu", 200.0), lambda _: None)
 """
 
 
-class TestSupervisor:
-    """Row 4: killed, and given again."""
+class TestExecutor:
+    """Sweeps killed, resumed, and kept apart."""
 
     @pytest.mark.slow
-    def test_a_killed_supervisor_takes_its_worker_along_and_resuming_loses_no_case(self, faulty: Path):
+    def test_a_killed_sweep_takes_its_process_along_and_resuming_loses_no_case(self, faulty: Path):
         cases = [case_of("costmodel_slow", size) for size in range(1, 8)]
         write_cases(faulty.parent / "cases.jsonl", cases)
-        supervisor = subprocess.Popen([sys.executable, "-c", SWEEP, str(faulty.parent)], cwd=ROOT)
-        try:
-            wait_until(lambda: faulty.exists() and len(ends(faulty)) >= 1)
-        finally:
-            supervisor.kill()
-            supervisor.wait()
-        wait_until(lambda: not workers_of(faulty))
+        kill_sweep_when(lambda: faulty.exists() and len(ends(faulty)) >= 1, faulty.parent)
         before = ends(faulty)
         assert 1 <= len(before) < len(cases)
-        sweep(cases, faulty, Settings("cpu", 120.0), unheard)
+        sweep(cases, faulty, SweepSettings("cpu", 120.0), ignore)
         with Ledger(faulty) as ledger:
             rows = list(ledger.rows())
         assert len(rows) == len({row["key"] for row in rows}) == len(cases)
@@ -262,38 +260,45 @@ class TestSupervisor:
 
     def test_two_sweeps_do_not_share_a_ledger(self, tmp_path: Path):
         with locked(tmp_path / "ledger.sqlite"), pytest.raises(DatasetError, match="another sweep is writing"):
-            sweep([case_of("relu")], tmp_path / "ledger.sqlite", Settings("cpu", 10.0), unheard)
+            sweep([case_of("relu")], tmp_path / "ledger.sqlite", SweepSettings("cpu", 10.0), ignore)
 
     def test_a_ledger_that_cannot_be_written_is_refused(self, tmp_path: Path):
         with pytest.raises(DatasetError, match="cannot be written"):
-            sweep([case_of("relu")], tmp_path / "none" / "ledger.sqlite", Settings("cpu", 10.0), unheard)
+            sweep([case_of("relu")], tmp_path / "none" / "ledger.sqlite", SweepSettings("cpu", 10.0), ignore)
 
     @pytest.mark.slow
-    def test_a_worker_that_has_waited_measures_what_comes(self, tmp_path: Path):
-        work, ledger = tmp_path / "work.jsonl", tmp_path / "ledger.sqlite"
-        end = time.monotonic() + 120
-        with waiting_worker(work, ledger, "cpu", end) as first:
-            with pytest.raises(subprocess.TimeoutExpired):
-                first.wait(3.0)
-            write_cases(work, [case_of("relu")])
-            supervise(work, 1, ledger, "cpu", end, unheard, first=first)
-            assert first.returncode == 0  # and no other has been started
-        (status,) = ends(ledger)
-        assert status in ("ok", "noisy")
+    def test_a_process_that_prepared_its_compiler_measures_and_ends_when_closed(self, tmp_path: Path):
+        process = MeasuringProcess("cpu", 60.0, tmp_path / "log", {"OMP_NUM_THREADS": "1"})
+        try:
+            process.prepare_compiler()
+            (pid,) = processes_measuring_for(os.getpid())
+            assert process.measure(case_of("relu")).status in ("ok", "noisy")
+            assert process.about()["environment"]["threads"] == "1"
+            assert processes_measuring_for(os.getpid()) == [pid]  # the same process did both
+        finally:
+            process.close()
+        assert not processes_measuring_for(os.getpid())
+        with pytest.raises(MeasurementError, match="closed"):
+            process.measure(case_of("relu"))
 
     @pytest.mark.slow
-    def test_a_worker_waits_no_longer_than_who_compiles(self, tmp_path: Path):
-        ledger = tmp_path / "ledger.sqlite"
-        waiting = waiting_worker(tmp_path / "work.jsonl", ledger, "cpu", time.monotonic() + 120)
-        with pytest.raises(KeyboardInterrupt), waiting as first:
-            raise KeyboardInterrupt
-        assert first.returncode == -signal.SIGKILL
+    def test_a_case_that_was_alone_when_sweeps_were_killed_is_given_up_after_two(self, faulty: Path):
+        """Whatever a case does to the machine, a resumed sweep gets past it."""
+        hang = case_of("costmodel_hang")
+        write_cases(faulty.parent / "cases.jsonl", [hang])
+        kill_sweep_when(lambda: started(faulty) == 1, faulty.parent)
+        kill_sweep_when(lambda: started(faulty) == 2, faulty.parent)
+        sweep([hang, case_of("relu")], faulty, SweepSettings("cpu", 120.0), ignore)
+        given_up = row_of(faulty, hang)
+        assert (given_up["status"], given_up["attempt"]) == ("crashed", 2)
+        assert given_up["error"] == "the sweep was killed while it was measured"
+        assert row_of(faulty, case_of("relu"))["status"] in ("ok", "noisy")
 
-    def test_nothing_left_to_do_starts_no_worker(self, tmp_path: Path):
+    def test_nothing_left_to_do_starts_no_process(self, tmp_path: Path):
         path = tmp_path / "ledger.sqlite"
         with Ledger(path, environment("cpu")) as ledger:
             ledger.finish(case_of("relu"), "ok", {})
-        sweep([case_of("relu")], path, Settings("cpu", 10.0), unheard)
+        sweep([case_of("relu")], path, SweepSettings("cpu", 10.0), ignore)
         assert ends(path) == ["ok"]
         assert not path.with_suffix(".log").exists()
 
@@ -312,13 +317,36 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.05)
 
 
-def workers_of(ledger: Path) -> list[int]:
+def kill_sweep_when(condition: Callable[[], bool], place: Path) -> None:
+    """Starts a sweep of the cases of a directory, kills it, and waits for the end of its measuring process."""
+    running = subprocess.Popen([sys.executable, "-c", SWEEP, str(place)], cwd=ROOT)
+    try:
+        wait_until(condition)
+    finally:
+        running.kill()
+        running.wait()
+    wait_until(lambda: not processes_measuring_for(running.pid))
+
+
+def started(path: Path) -> int:
+    """Number of the attempt that is under way; 0 if there is none."""
+    if not path.exists():
+        return 0
+    try:
+        with Ledger(path) as ledger:
+            return max((record["attempt"] for _, _, record in ledger._started()), default=0)
+    except DatasetError:  # being made
+        return 0
+
+
+def processes_measuring_for(parent: int) -> list[int]:
+    """Measuring processes that a process has started."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue
-        if str(ledger).encode() in words and b"collectors.sweep.worker" in words:
+        if b"collectors.sweep.measuring_process" in words and str(parent).encode() in words:
             found.append(int(path.parent.name))
     return found

@@ -1,4 +1,4 @@
-"""Measuring while a host is disturbed: by a host, a clock and a measurement that are made up."""
+"""Measuring on a disturbed host, with a simulated host, clock and measurement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SLOW, QUICK = 10.0, 6.0
 
 
 class Host:
-    """Whose launches take what `us` says at a time; time goes on by sleeping and by measuring."""
+    """Host whose launch time at a time is `us`; the clock advances by sleeping and measuring."""
 
     def __init__(self, busy: Iterable[tuple[float, float]] = ()) -> None:
         self.busy, self.now = tuple(busy), 0.0

@@ -1,4 +1,4 @@
-"""The ledger: what was written stays whole, and nothing foreign is mixed in (reliability.md, rows 4 and 5)."""
+"""Ledger: written rows stay intact, and other environments and files are refused."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import pytest
 import costmodel
 from collectors.processes.environment import differences, environment
 from collectors.sweep.ledger import Ledger
-from collectors.workloads.cases import Case
+from collectors.workloads.cases import UnitCase
 from costmodel.errors import DatasetError
 
 ROOT = Path(costmodel.__file__).parent.parent
 HERE = {"device": "test"}
 
 
-def case_of(op: str, size: int = 64, unit: str = "") -> Case:
+def case_of(op: str, size: int = 64, unit: str = "") -> UnitCase:
     kind = f"float32[{size}]"
-    return Case(f"graph _ {{\n  input %a0: {kind}\n  %0 = {op}(self=%a0) : {kind}\n  return %0\n}}", "aten", unit)
+    return UnitCase(f"graph _ {{\n  input %a0: {kind}\n  %0 = {op}(self=%a0) : {kind}\n  return %0\n}}", "aten", unit)
 
 
 def ends(path: Path) -> list[str]:
@@ -33,14 +33,14 @@ def ends(path: Path) -> list[str]:
 FILL = """
 import resource, signal, sys
 from pathlib import Path
-from collectors.cases import Case
-from collectors.ledger import Ledger
+from collectors.workloads.cases import UnitCase
+from collectors.sweep.ledger import Ledger
 from costmodel.errors import DatasetError
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 ledger = Ledger(Path(sys.argv[1]), {"device": "test"})
 try:
     for number in range(10_000):
-        ledger.finish(Case(f"graph {number}", "aten"), "ok", {"error": "x" * 500})
+        ledger.finish(UnitCase(f"graph {number}", "aten"), "ok", {"error": "x" * 500})
         print(number, flush=True)
 except DatasetError as error:
     print(error, file=sys.stderr)
@@ -49,7 +49,7 @@ except DatasetError as error:
 
 
 class TestLedger:
-    """Rows 4 and 5: what was written stays whole, and nothing foreign is mixed in."""
+    """Written rows stay intact, and other environments and files are refused."""
 
     @pytest.mark.slow
     def test_a_full_disk_is_named_and_loses_nothing_that_was_written(self, tmp_path: Path):
@@ -68,7 +68,7 @@ class TestLedger:
         path = tmp_path / "ledger.sqlite"
         with Ledger(path, HERE) as ledger:
             for number in range(200):
-                ledger.finish(Case(f"graph {number}", "aten"), "ok", {"error": "x" * 500})
+                ledger.finish(UnitCase(f"graph {number}", "aten"), "ok", {"error": "x" * 500})
         whole = path.read_bytes()
         for size in (50, len(whole) // 3, len(whole) - 5000):
             path.write_bytes(whole[:size])
@@ -97,7 +97,7 @@ class TestLedger:
         assert path.read_bytes() == before
 
     @pytest.mark.parametrize("record", ["[]", "null", "5", "{", None])
-    def test_a_damaged_record_is_told(self, tmp_path: Path, record: str | None):
+    def test_a_damaged_record_is_refused(self, tmp_path: Path, record: str | None):
         path = tmp_path / "ledger.sqlite"
         with Ledger(path, HERE) as ledger:
             ledger.finish(case_of("relu"), "ok", {})
@@ -135,42 +135,45 @@ class TestLedger:
             Ledger(tmp_path / "ledger.sqlite")
         assert not (tmp_path / "ledger.sqlite").exists()
 
-    def test_a_crashed_case_is_retried_once(self, tmp_path: Path):
+    @pytest.mark.parametrize("alone", [True, False])
+    def test_a_crashed_case_is_retried_once(self, alone: bool, tmp_path: Path):
         case = case_of("relu")
         with Ledger(tmp_path / "ledger.sqlite", HERE) as ledger:
-            ledger.start(case)
-            ledger.settle("crashed", "killed by SIGKILL")
+            if alone:
+                ledger.start(case)
+            assert not ledger.crash(case, {"error": "killed by SIGKILL"})
             assert ledger.finished() == set()
+            assert ledger.crashed_once() == {(case.key, "")}
             assert list(ledger.rows()) == []
-            ledger.start(case)
-            ledger.settle("crashed", "killed by SIGSEGV")
+            if alone:
+                ledger.start(case)
+            assert ledger.crash(case, {"error": "killed by SIGSEGV"})
             assert ledger.finished() == {(case.key, "")}
+            assert ledger.crashed_once() == set()
             (row,) = ledger.rows()
         assert (row["status"], row["error"], row["attempt"]) == ("crashed", "killed by SIGSEGV", 2)
 
-    def test_a_hang_is_not_retried_and_an_interruption_not_held_against_a_case(self, tmp_path: Path):
+    def test_a_killed_sweep_counts_against_the_case_that_ran_alone(self, tmp_path: Path):
+        case = case_of("relu")
+        with Ledger(tmp_path / "ledger.sqlite", HERE) as ledger:
+            for again in (True, False):
+                ledger.start(case)
+                ledger.end_started("the sweep was killed")
+                assert (ledger.crashed_once() == {(case.key, "")}) == again
+            (row,) = ledger.rows()
+        assert (row["status"], row["error"], row["attempt"]) == ("crashed", "the sweep was killed", 2)
+
+    def test_an_interruption_is_not_held_against_a_case(self, tmp_path: Path):
         case = case_of("relu")
         with Ledger(tmp_path / "ledger.sqlite", HERE) as ledger:
             ledger.start(case)
             ledger.forget_started()
             ledger.start(case)
-            ledger.settle("timeout", "ended nothing in 6 s, and was killed")
-            (row,) = ledger.rows()
-        assert (row["status"], row["attempt"]) == ("timeout", 1)
-
-    def test_every_write_is_seen_by_another_reader(self, tmp_path: Path):
-        path, case = tmp_path / "ledger.sqlite", case_of("relu", unit="u")
-        with Ledger(path, HERE) as ledger, Ledger(path) as reader:
-            assert reader.last_row() == 0
-            ledger.start(case)
-            first = reader.last_row()
-            assert reader.added_since(0) == [(first, case.key, "u", False)]
-            ledger.finish(case, "ok", {})
-            (row,) = reader.added_since(first)
-            assert row[1:] == (case.key, "u", True)
+            assert not ledger.crash(case, {"error": "killed by SIGKILL"})  # the first attempt
+            assert list(ledger.rows()) == []
 
 
-def test_the_environment_names_what_numbers_depend_on():
+def test_the_environment_names_all_that_times_depend_on():
     found = environment("cpu")
     assert set(found) >= {"python", "torch", "host_cpu", "cores", "device", "threads", "method"}
     assert json.loads(json.dumps(found)) == found

@@ -1,4 +1,4 @@
-"""Merging datasets: what replaces what, and what is never mixed."""
+"""Merging datasets: which row replaces which, and which files are never mixed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from collectors.whole_models.merge import main, merge_models, merge_units
+from collectors.whole_models.merge import merge_models, merge_units
 from costmodel.errors import DatasetError
 from costmodel.training.dataset import read_frame, units_frame, write_frame
 
@@ -38,7 +38,7 @@ def test_a_later_row_replaces_an_earlier_one_unless_only_that_is_to_be_trusted(t
     assert len(read_frame(first)[1]["environments"]) == 2
 
 
-def test_a_kernel_of_a_model_that_is_also_drawn_by_lot_stays_a_kernel_of_that_model(tmp_path):
+def test_a_kernel_of_a_model_that_is_also_drawn_at_random_stays_a_kernel_of_that_model(tmp_path):
     def table(name: str, *rows: tuple[str, str, float | None, float]) -> Path:
         records = [
             {"key": key, "unit": "", "status": "ok", "source": source, "position": place, "device_us": [us] * 5}
@@ -129,24 +129,20 @@ def test_sessions_number_their_processes_by_themselves(tmp_path):
     assert merge_models([tmp_path / "out.jsonl", files[1]], tmp_path / "again.jsonl") == 3
 
 
-def test_every_process_keeps_its_record_and_the_processes_count_on(tmp_path, capsys, monkeypatch):
+def test_every_process_keeps_its_record_and_the_processes_count_on(tmp_path):
     for name, cores, lines in (("a", "16", [1.0]), ("b", "32", [2.0]), ("c", "16", [3.0])):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(case("vgg11", latency) for latency in lines))
         (tmp_path / f"{name}.env.json").write_text(json.dumps(HERE | {"cores": cores}))
     both = tmp_path / "both.jsonl"
     assert merge_models([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], both, every_process=True) == 2
-    arguments = ["merge", str(both), str(tmp_path / "c.jsonl"), "--every-process", "-o", str(both)]
-    monkeypatch.setattr("sys.argv", arguments)
-    main()
-    assert capsys.readouterr().out == f"3 cases in {both}\n"
+    assert merge_models([both, tmp_path / "c.jsonl"], both, every_process=True) == 3
     _, *rows = map(json.loads, both.read_text().splitlines())
     found = [(row["process"], row["environment"], row["latency_us"]["default"][0][0]) for row in rows]
     assert found == [(1, 0, 1.0), (2, 1, 2.0), (3, 0, 3.0)]
 
 
-def test_the_command_says_in_one_line_what_is_wrong(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["merge", str(tmp_path / "none.parquet"), "-o", str(tmp_path / "out.parquet")])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 2
-    assert "none.parquet" in capsys.readouterr().err
+def test_compile_times_of_two_modes_are_two_records(tmp_path):
+    file = tmp_path / "compile.jsonl"
+    lines = [json.loads(case("vgg11", 1.0)) | {"mode": mode} for mode in ("default", "reduce-overhead", "default")]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    assert merge_models([file], tmp_path / "out.jsonl") == 2

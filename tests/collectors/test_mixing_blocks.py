@@ -1,4 +1,4 @@
-"""Blocks of random widths: what they compute, and which fused kernels they give."""
+"""Blocks of random widths: their results, and the fused kernels in them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_tokens_and_maps_keep_their_shape():
     assert block_parts.Merge(8)(x.permute(0, 2, 3, 1)).shape == (2, 3, 3, 16)
 
 
-def test_channels_are_dealt_out_in_turn():
+def test_channels_are_interleaved():
     block = block_parts.Shuffle(4, nn.Identity).eval()
     block.branch = nn.Identity()
     x = torch.arange(4.0).view(1, 4, 1, 1)

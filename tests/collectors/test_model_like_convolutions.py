@@ -1,4 +1,4 @@
-"""Convolutions drawn as models call them: sane, repeatable, of every kind, and none of a model."""
+"""Convolutions with the shapes of models: repeatable, of every kind, and predictable."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_layouts_and_precisions_are_those_of_models():
     cases = model_like_convolutions.sample(2000, seed=1)
     first = [parse(case.graph).values[0].type for case in cases]
     layouts = Counter(kind.layout for kind in first)
-    assert 0.35 < layouts["nchw"] / 2000 < 0.5  # 40 of a hundred, and those whose strides do not tell
+    assert 0.35 < layouts["nchw"] / 2000 < 0.5  # 40 of a hundred, and those whose strides do not show the layout
     dtypes = Counter(kind.dtype for kind in first)
     assert set(dtypes) == {"float32", "float16", "bfloat16"}
     assert 0.77 < dtypes["float32"] / 2000 < 0.83

@@ -1,4 +1,4 @@
-"""Parallel processes of a sweep: jobs that die or hang, names of ends, devices (reliability.md, rows 2 and 3)."""
+"""Parallel processes: jobs that die or hang, descriptions of exits, devices."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def give_up_on(number: int) -> int:
 
 
 class TestPool:
-    """Rows 2 and 3 while compiling: a job that dies or hangs takes no other along."""
+    """A job that dies or hangs ends no other job."""
 
     @pytest.mark.slow
     def test_jobs_that_die_or_hang_are_given_up_and_the_rest_is_done(self):

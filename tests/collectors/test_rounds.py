@@ -1,4 +1,4 @@
-"""Rounds of a sweep: they share a budget, go on where they were interrupted, and measure nothing twice."""
+"""Rounds of a sweep share a budget, resume where they were interrupted, and measure nothing twice."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from collectors.sweep import acquisition, rounds
 from collectors.sweep.candidates import candidates
 from collectors.sweep.ledger import Ledger
 from collectors.sweep.rounds import Watch, share, sweep_in_rounds, worth
-from collectors.sweep.supervisor import Progress, Report
-from collectors.sweep.sweep import Settings
+from collectors.sweep.settings import Progress, Report, SweepSettings
 from collectors.workloads import matmuls
-from collectors.workloads.cases import Case
+from collectors.workloads.cases import UnitCase
 from costmodel.training.kernel_models import TrainingSettings
 
 REQUEST = {"workloads": ["matmul"]}
@@ -25,12 +24,12 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.seconds_a_case, self.interrupted_after = 0.0, 2.0, -1
-        self.given: list[tuple[list[Case], float]] = []
-        self.ended: list[Case] = []
+        self.given: list[tuple[list[UnitCase], float]] = []
+        self.ended: list[UnitCase] = []
         monkeypatch.setattr(acquisition, "QUICK", TrainingSettings(hidden=(4,), epochs=2, ensemble=2))
         monkeypatch.setattr(rounds.time, "monotonic", lambda: self.now)
 
-    def sweep(self, cases: Sequence[Case], ledger_path: Path, settings: Settings, report: Report) -> None:
+    def sweep(self, cases: Sequence[UnitCase], ledger_path: Path, settings: SweepSettings, report: Report) -> None:
         self.given.append((list(cases), settings.seconds))
         begin = self.now
         with Ledger(ledger_path, {"device": "test"}) as ledger:
@@ -54,10 +53,10 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def collect(
-    directory: Path, cases: Sequence[Case], machine: Machine, seconds: float, seen: list[Progress] | None = None
+    directory: Path, cases: Sequence[UnitCase], machine: Machine, seconds: float, seen: list[Progress] | None = None
 ) -> None:
     report = (lambda _progress: None) if seen is None else seen.append
-    settings = Settings("cuda", seconds)
+    settings = SweepSettings("cuda", seconds)
     sweep_in_rounds(
         cases, directory / "ledger.sqlite", directory / "round.jsonl", REQUEST, settings, report, machine.sweep
     )
@@ -116,13 +115,13 @@ def test_an_interrupted_round_goes_on_with_the_same_choice(after: int, tmp_path:
     assert len(keys) == len(set(keys))
 
 
-def test_a_choice_for_another_request_is_not_gone_on_with(tmp_path: Path, machine: Machine):
+def test_a_choice_for_another_request_is_not_resumed(tmp_path: Path, machine: Machine):
     machine.interrupted_after = 10
     with pytest.raises(KeyboardInterrupt):
         collect(tmp_path, list(matmuls.sample(100, 2)), machine, 600)
     other = list(matmuls.sample(100, 9))
     ledger, choice = tmp_path / "ledger.sqlite", tmp_path / "round.jsonl"
-    sweep_in_rounds(other, ledger, choice, {"workloads": []}, Settings("cuda", 100), lambda _: None, machine.sweep)
+    sweep_in_rounds(other, ledger, choice, {"workloads": []}, SweepSettings("cuda", 100), lambda _: None, machine.sweep)
     assert {case.key for case in machine.given[-1][0]} <= {case.key for case in other}
 
 

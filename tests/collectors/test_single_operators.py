@@ -1,4 +1,4 @@
-"""Operators on feature maps drawn as models call them: sane, repeatable, of every kind, and none of a model."""
+"""Single operators with the shapes of models: repeatable, of every kind, and predictable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured: the graphs of cases, their numerics, the ranges they are drawn from, the dataset made of them."""
+"""Units: graphs of cases, their numerics, the ranges they are drawn from, the dataset made of them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch import nn
 from torch.nn import functional
 
 from collectors.processes.run_graph import argument_sets, make_tensor, relative_error
-from collectors.sweep.worker import estimate_us, measure_case, warm
+from collectors.sweep.unit_timing import estimate_us, measure_case, warm
 from collectors.workloads import convolution_space, matmuls
-from collectors.workloads.cases import Case, size_bytes
+from collectors.workloads.cases import UnitCase, size_bytes
 from collectors.workloads.convolution_space import ConvUnit, unit_cases, unit_graph
 from collectors.workloads.from_models import harvest
 from costmodel.capture.trace import capture
@@ -39,7 +39,7 @@ UNITS = [
 
 
 class Layer(nn.Module):
-    """The layer that a ConvUnit describes, as a model has it."""
+    """The layer that a ConvUnit describes, as a module."""
 
     def __init__(self, unit: ConvUnit) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Layer(nn.Module):
 
 
 def layer_with(unit: ConvUnit, given: dict[str, torch.Tensor]) -> Layer:
-    """The layer, holding the parameters that a graph was given."""
+    """Layer with the parameters that a graph was given."""
     layer = Layer(unit).eval()
     state = {"conv.weight": given["p0"]}
     if unit.batch_norm:
@@ -180,7 +180,7 @@ def test_sampled_convolutions_cover_every_kind():
 
 @given(st.integers(min_value=0, max_value=2**32))
 @settings(max_examples=25, deadline=None)
-def test_sampled_products_stay_within_reason(seed: int):
+def test_sampled_matmuls_stay_within_reason(seed: int):
     cases = list(matmuls.sample(8, seed))
     assert len(cases) == 8
     for case in cases:
@@ -190,7 +190,7 @@ def test_sampled_products_stay_within_reason(seed: int):
         assert max(value.type.numel for value in graph.values) <= 1 << 27
 
 
-def test_some_products_mix_tokens():
+def test_some_matmuls_mix_tokens():
     widths = [parse(case.graph).ops[-1].type.shape[-1] for case in matmuls.sample(400, 1)]
     mixed = sum(width in (49, 50, 196, 197) for width in widths)  # four of nine, of 8 in a hundred; seldom by chance
     assert 0.015 < mixed / 400 < 0.06
@@ -300,11 +300,11 @@ def test_sizes_and_estimates_by_hand():
 )
 def test_a_graph_that_computes_nothing_is_refused(text: str):
     with pytest.raises(MeasurementError, match="computes nothing"):
-        measure_case(Case(text, "aten"), "cpu")
+        measure_case(UnitCase(text, "aten"), "cpu")
 
 
 def test_a_case_is_measured_with_quantiles_in_order():
-    status, record = measure_case(Case(RELU, "aten"), "cpu")
+    status, record = measure_case(UnitCase(RELU, "aten"), "cpu")
     assert status in ("ok", "noisy")
     for name in ("device_us", "host_us"):
         assert len(record[name]) == 5
@@ -315,6 +315,6 @@ def test_a_case_is_measured_with_quantiles_in_order():
 
 def test_a_case_beyond_the_limit_is_not_begun():
     huge = RELU.replace("4096", str(1 << 40))
-    status, record = measure_case(Case(huge, "aten"), "cpu")
+    status, record = measure_case(UnitCase(huge, "aten"), "cpu")
     assert (status, record) == ("oom", {"error": "its tensors take more than 3 GiB"})
-    warm((Case(huge, "inductor"), "cpu"))
+    warm((UnitCase(huge, "inductor"), "cpu"))

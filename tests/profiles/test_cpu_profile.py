@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import costmodel.profiles.profile
-from collectors.workloads.cases import Case, distinct
+from collectors.workloads.cases import UnitCase, distinct
 from collectors.workloads.from_models import harvest
 from costmodel.calibration.make_profile import make_profile
 from costmodel.capture.trace import capture
@@ -43,7 +43,7 @@ def alone_us(kernel: Kernel) -> float:
     return 5.0 + slower * max(anchor_flops(kernel) / 1e5, traffic_bytes(kernel.graph) / 1e4)
 
 
-def unit_row(case: Case) -> dict[str, Any]:
+def unit_row(case: UnitCase) -> dict[str, Any]:
     us = alone_us(kernel_of(case.graph, case.runner))
     quantiles = [us * share for share in (0.98, 0.99, 1.0, 1.01, 1.02)]
     about = {"key": case.key, "graph": case.graph, "runner": case.runner, "source": case.source}

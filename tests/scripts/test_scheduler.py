@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from collectors.workloads.cases import Case
+from collectors.workloads.cases import UnitCase
 from tests.support.scripts import load_script
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def test_a_sweep_of_it(script: ModuleType, tmp_path: Path, monkeypatch: pytest.M
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):  # which it sets, for its workers
         monkeypatch.setenv(name, str(tmp_path))
     text = "graph _ {{\n  input %a0: float32[{0}]\n  %0 = relu(self=%a0) : float32[{0}]\n  return %0\n}}"
-    cases = [Case(text.format(size), "aten") for size in range(1, 5)]
+    cases = [UnitCase(text.format(size), "aten") for size in range(1, 5)]
     args = argparse.Namespace(device="cpu", seconds=200.0)
     found = script.run(cases, tmp_path / "ledger.sqlite", tmp_path / "caches", 2, args)
     assert (found["workers"], found["units"]) == (2, 4)

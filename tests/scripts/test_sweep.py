@@ -13,7 +13,7 @@ from sample import by_unit, conv_units, sample_units
 from torch._dynamo.utils import counters
 
 from collectors.sweep.ledger import Ledger
-from collectors.workloads.cases import Case
+from collectors.workloads.cases import UnitCase
 from costmodel.errors import MeasurementError, RequestError
 from tests.support.scripts import load_script
 
@@ -25,15 +25,15 @@ def script() -> ModuleType:
     return load_script("sweep")
 
 
-def case_of(size: int, runner: str = "aten", unit: str = "") -> Case:
+def case_of(size: int, runner: str = "aten", unit: str = "") -> UnitCase:
     kind = f"float32[{size}]"
-    return Case(f"graph _ {{\n  input %a0: {kind}\n  %0 = relu(self=%a0) : {kind}\n  return %0\n}}", runner, unit)
+    return UnitCase(f"graph _ {{\n  input %a0: {kind}\n  %0 = relu(self=%a0) : {kind}\n  return %0\n}}", runner, unit)
 
 
-def greedy() -> Case:
+def greedy() -> UnitCase:
     """A graph that says it is small, and asks for a petabyte: its process has to be replaced."""
     text = "graph _ {\n  input %a0: float32[4]\n  %0 = new_empty(self=%a0, size=[281474976710656]) : float32[4]\n"
-    return Case(text + "  return %0\n}", "aten")
+    return UnitCase(text + "  return %0\n}", "aten")
 
 
 class TestSample:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from throughput import apart, rate
 
-from collectors.workloads.cases import Case
+from collectors.workloads.cases import UnitCase
 
 
-def case_of(graph: str, runner: str = "aten", unit: str = "") -> Case:
-    return Case(graph, runner, unit)
+def case_of(graph: str, runner: str = "aten", unit: str = "") -> UnitCase:
+    return UnitCase(graph, runner, unit)
 
 
 def row(median_us: float, status: str = "ok") -> dict[str, object]:
