@@ -20,7 +20,7 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from nasty import nasty_names
+from nasty_names import nasty_names
 from sample_reports import KINDS, rendered, report
 from torch import nn
 
