@@ -21,11 +21,11 @@ from pathlib import Path
 
 import pandas as pd
 from markdown_tables import markdown_table, percent, replace_section
-from tqdm import tqdm
 
 from costmodel.calibration.evaluation import MODES, calibration_cases, evaluate_case, programs, score
 from costmodel.calibration.records import read_measured
 from costmodel.profiles.profile import Profile
+from costmodel.report.progress import tracked
 
 HEAD = ("mode", "models", "cases", "mean error", "median", "within 10 %", "constant")
 NAMES = ("mean_error", "median_error", "within_10", "constant_mean_error")
@@ -47,7 +47,7 @@ def predict_new(before: Path, records: Path) -> pd.DataFrame:
     known = {case.model for case in read_measured(before / "models.jsonl", slow=True)[0]}
     usual_us = card["host"]["probe_us"]
     rows = []
-    for case in tqdm([case for case in read_measured(records)[0] if case.model not in known], disable=None):
+    for case in tracked([case for case in read_measured(records)[0] if case.model not in known], "predicting case"):
         here = replace(case, host_speed=usual_us / case.probe_us if case.probe_us else 1.0)
         issued = programs(here)
         (predicted,) = calibration_cases([here], [issued], profile.predictor)

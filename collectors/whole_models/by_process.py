@@ -32,8 +32,6 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from rich.progress import track
-
 from collectors.processes.environment import environment
 from collectors.processes.process import pinned
 from collectors.processes.process_pool import ONE_THREAD
@@ -42,6 +40,7 @@ from collectors.whole_models.timing import MODES, build, compile_mode, first_ten
 from collectors.workloads.model_cases import Case, case_key
 from costmodel.calibration.record import EAGER_ALONE, PROBES
 from costmodel.errors import CostmodelError
+from costmodel.report.progress import tracked
 
 ROUNDS = 8
 LATENCY_SECONDS, LEAST_CALLS = 0.04, 5
@@ -95,7 +94,7 @@ def collect(cases: Sequence[Case], out: Path, settings: Settings) -> None:
     check_environment(out, environment(settings.devices[0]))
     session = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M")
     took, counts = 0.0, count_records(out)
-    for block in track(_blocks(cases, counts, settings), "blocks of processes"):
+    for block in tracked(_blocks(cases, counts, settings), "measuring block of processes"):
         start = time.monotonic()
         if start + took - begin > settings.seconds:
             break

@@ -199,27 +199,19 @@ def _collect_models(directory: Path, device: str, end: float, quick: bool, quiet
 
 @contextmanager
 def _bar(quiet: bool) -> Iterator[Callable[[Progress], None]]:
-    """Shows progress on standard error, if that is a terminal and somebody wants to see it."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda _progress: None
-        return
-    from tqdm import tqdm
+    """A progress bar on standard error, if that is a terminal and the user has not asked for quiet."""
+    from costmodel.report.progress import progress_bar
 
-    with tqdm(total=0, leave=False, bar_format="{desc} |{bar}|") as bar:
-
-        def report(progress: Progress) -> None:
-            bar.total, bar.n = progress.total, progress.done
-            bar.set_description_str(_describe(progress))
-
-        yield report
+    with progress_bar(quiet=quiet, has_estimate=False) as update:
+        yield lambda progress: update(progress.done, progress.total, _describe(progress))
 
 
 def _describe(progress: Progress) -> str:
     """`round 2: measuring 30/90 cases, 20 units/min, 02:00 left`, in rounds of the whole budget."""
-    from tqdm import tqdm
+    from costmodel.report.figures import duration
 
     left = progress.seconds_left if progress.budget_left is None else progress.budget_left
-    remaining = "" if left is None else f", {tqdm.format_interval(left)} left"
+    remaining = "" if left is None else f", {duration(left)} left"
     number = "" if progress.round is None else f"round {progress.round}: "
     done = f"{number}{progress.phase} {progress.done}/{progress.total} cases"
     return f"{done}, {progress.units_per_minute:.0f} units/min{remaining}"

@@ -19,7 +19,7 @@ from costmodel.report.figures import (
     whole,
 )
 from costmodel.report.prediction_document import TOP_LAYERS
-from costmodel.report.render import render_document
+from costmodel.report.renderers import render_document
 from costmodel.report.types import EAGER, SCHEMA, plain
 
 _MODE_COLUMNS = (

@@ -14,7 +14,7 @@ from costmodel.memory.checkpoint_regions import Regions
 from costmodel.memory.recompute import Recomputation
 from costmodel.report.document import Column, Document, Records, Row, Section, figures
 from costmodel.report.figures import counted, mebibytes, milliseconds
-from costmodel.report.render import render_document
+from costmodel.report.renderers import render_document
 from costmodel.report.types import Unsupported
 
 _PASS_COLUMNS = (
@@ -213,12 +213,12 @@ def _pass_rows(report: MemoryFigures) -> list[Row]:
     rows: list[Row] = []
     if (run := report.inference) is not None:
         workspaces = (run.workspace_bytes, run.convolution_workspace_bytes, run.convolution_allowance_bytes)
-        kept = (None, None, None)
-        rows.append(("inference", run.peak_bytes, run.peak_at, *state, *kept, *workspaces, run.graph_pool_bytes))
+        none = (None, None, None)
+        rows.append(("inference", run.peak_bytes, run.peak_at, *state, *none, *workspaces, run.graph_pool_bytes))
     if (step := report.training) is not None:
         kept = (step.gradient_bytes, step.optimizer_bytes, step.feature_map_bytes)
-        workspaces = (step.workspace_bytes, None, step.convolution_allowance_bytes)
-        rows.append(("training", step.peak_bytes, step.peak_at, *state, *kept, *workspaces, None))
+        ends = (step.workspace_bytes, None, step.convolution_allowance_bytes, None)
+        rows.append(("training", step.peak_bytes, step.peak_at, *state, *kept, *ends))
     return rows
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from costmodel.planning.plan import Plan
 from costmodel.report.document import Column, Document, Records, Section, Tone, figures
 from costmodel.report.figures import MEBIBYTE, NONE, counted, milliseconds, tenths, times
-from costmodel.report.render import render_document
+from costmodel.report.renderers import render_document
 
 _LATENCY_COLUMNS = (
     Column("mode", keeps_width=True),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from costmodel import checks
 from costmodel.checks import checked
-from costmodel.report.render import FORMATS, render_documents
+from costmodel.report.renderers import FORMATS, render_documents
 from costmodel.report.types import LayerPrediction, ModePrediction, Reason, Report, Unsupported
 
 LAYERS = ("top", "all", "none")

@@ -74,6 +74,13 @@ def ratio_interval(bounds: Interval) -> str:
     return _joined(*map(number, bounds))
 
 
+def duration(seconds: float) -> str:
+    """A duration: `02:00`, or `1:02:00` from an hour on."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes:02}:{rest:02}"
+
+
 def counted(count: int, noun: str) -> str:
     """A count and its noun, in the plural unless there is one: `1 call`, `2 calls`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
