@@ -55,7 +55,6 @@ class _Command(TyperCommand):
 app = typer.Typer(
     name="costmodel",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -19,6 +19,7 @@ from costmodel.prediction.layers import Unit, group_units
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.hosts import resolve_host
 from costmodel.profiles.profile import Profile, load_profile, resolve_default
+from costmodel.report.figures import counted
 from costmodel.report.types import LayerPrediction, ModePrediction, Report, Unsupported
 from costmodel.timeline import gpu, host_counts, queue
 from costmodel.timeline.cost_tables import COSTS, CPU_COSTS
@@ -321,7 +322,7 @@ def _warnings(graph: Graph, estimates: Sequence[Estimate]) -> tuple[str, ...]:
         found.append(f"results whose size depends on data are counted at their largest: {', '.join(sizes)}")
     cuts = [item for item in graph.breaks if item.kind == "cut"]
     if cuts:
-        pieces = f"{len(cuts)} places, into {fragments_of(graph)} graphs or so"
+        pieces = f"{counted(len(cuts), 'place')}, into {fragments_of(graph)} graphs or so"
         found.append(f"torch.compile cuts the graph at {pieces}; what that costs beyond entering each is in no figure")
     if len(cuts) < len(graph.breaks):
         found.append("torch.compile breaks the graph where data decides; what that costs is in no figure")
