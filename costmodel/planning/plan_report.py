@@ -15,9 +15,9 @@ _LATENCY_COLUMNS = (
 _REGION_COLUMNS = (
     figures("region", str),
     Column("layer", keeps_width=True),
-    figures("operators", str),
+    figures("ops", str),
     Column("backend"),
-    figures("CUDA stream", str),
+    figures("stream", str),
     figures("us", tenths),
     Column("reason"),
 )

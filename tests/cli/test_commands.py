@@ -373,6 +373,21 @@ class TestProcess:
         assert err == ""
         assert process.returncode == 2
 
+    def test_a_shell_completes_commands_and_options(self) -> None:
+        for words, expected in (("costmodel pre", "predict"), ("costmodel predict --form", "--format")):
+            asked = {"_COSTMODEL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+            code = "import sys; sys.argv = ['costmodel']; from costmodel.cli import main; sys.exit(main())"
+            process = start("-c", code, env=os.environ | asked)
+            assert process.communicate() == (f"{expected}\n", "")
+            assert process.returncode == 0
+
+    @pytest.mark.parametrize(
+        "command", ["predict", "plan", "validate", "collect", "hardware", "train", "ir", "memory", ""]
+    )
+    def test_help(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main([*filter(None, [command]), "--help"]) == 0
+        assert f"Usage: costmodel {command}".rstrip() in capsys.readouterr().out
+
     def test_starting_imports_nothing_heavy(self) -> None:
         code = "import sys, costmodel, costmodel.cli; print(*{name.partition('.')[0] for name in sys.modules})"
         loaded = set(start("-c", code).communicate()[0].split())
