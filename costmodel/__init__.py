@@ -1,4 +1,4 @@
-"""Prediction of what torch.compile does to a vision model on a GPU, without running the model.
+"""Predict what torch.compile does to a vision model on a GPU, without running the model.
 
 Importing this package imports nothing else; a public name loads its module on first use.
 """
@@ -50,7 +50,7 @@ _EXPORTS = {
     "render": ("costmodel.report", "render"),
     "validate": ("costmodel.measurement.validation", "validate"),
 }
-"""Public name -> module and attribute."""
+"""Public name -> its module, and its name in the module."""
 
 __all__ = [
     "CheckpointPlan",
@@ -75,7 +75,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Loads a public name on its first use."""
+    """Load a public name on its first use."""
     if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, attribute = _EXPORTS[name]
@@ -90,10 +90,10 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """This package's type: a submodule does not take the place of the public function of the same name.
+    """Type of this package, in which no submodule replaces a public function of the same name.
 
-    Python binds a submodule in its package when it is imported, so after `from costmodel.predict import ...` the name
-    `costmodel.predict` would be the module, and a call of it an error.
+    Python binds an imported submodule as an attribute of its package: a submodule `costmodel.predict` would replace the
+    function `costmodel.predict`.
     """
 
     def __setattr__(self, name: str, value: object) -> None:

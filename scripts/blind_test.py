@@ -21,12 +21,12 @@ from pathlib import Path
 
 import pandas as pd
 from markdown_tables import markdown_table, percent, replace_section
-from tqdm import tqdm
 
 from costmodel.calibration.evaluation import calibration_cases, evaluate_case, traces_of
 from costmodel.calibration.models_file import read_measured
 from costmodel.calibration.scores import MODES, score
 from costmodel.profiles.profile import Profile
+from costmodel.report.progress import tracked
 
 HEAD = ("mode", "models", "cases", "mean error", "median", "within 10 %", "constant")
 NAMES = ("mean_error", "median_error", "within_10", "constant_mean_error")
@@ -48,7 +48,7 @@ def predict_new(before: Path, records: Path) -> pd.DataFrame:
     known = {case.model for case in read_measured(before / "models.jsonl", slow=True)[0]}
     usual_us = card["host"]["probe_us"]
     rows = []
-    for case in tqdm([case for case in read_measured(records)[0] if case.model not in known], disable=None):
+    for case in tracked([case for case in read_measured(records)[0] if case.model not in known], "predicting case"):
         here = replace(case, host_speed=usual_us / case.probe_us if case.probe_us else 1.0)
         issued = traces_of(here, profile.device)
         (predicted,) = calibration_cases([here], [issued], profile.predictor)

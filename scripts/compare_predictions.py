@@ -23,14 +23,15 @@ import statistics
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
+from rich.console import Console
+from rich.progress import Progress
 
 TORCHVISION = """alexnet vgg11_bn resnet18 resnet50 resnext50_32x4d wide_resnet50_2 densenet121 googlenet inception_v3
 squeezenet1_1 mobilenet_v2 mobilenet_v3_small mnasnet0_5 shufflenet_v2_x1_0 efficientnet_b0 regnet_y_400mf convnext_tiny
@@ -159,8 +160,9 @@ def predictions(checkout: Path, cases: Sequence[Case], cache: Path, jobs: int) -
     missing: queue.SimpleQueue[Case] = queue.SimpleQueue()
     for case in (case for case, path in paths.items() if not path.exists()):
         missing.put(case)
-    with tqdm(total=len(cases), initial=len(cases) - missing.qsize(), desc=checkout.name, unit="case") as bar:
-        drain = partial(_drain, checkout, missing, paths, bar)
+    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task(checkout.name, total=len(cases), completed=len(cases) - missing.qsize())
+        drain = partial(_drain, checkout, missing, paths, partial(progress.advance, task))
         threads = [threading.Thread(target=drain, daemon=True) for _ in range(jobs)]
         for thread in threads:
             thread.start()
@@ -169,13 +171,15 @@ def predictions(checkout: Path, cases: Sequence[Case], cache: Path, jobs: int) -
     return {case.name: _read_answer(path) for case, path in paths.items()}
 
 
-def _drain(checkout: Path, missing: queue.SimpleQueue[Case], paths: Mapping[Case, Path], bar: Any) -> None:
+def _drain(
+    checkout: Path, missing: queue.SimpleQueue[Case], paths: Mapping[Case, Path], advance: Callable[[], None]
+) -> None:
     worker = Worker(checkout)
     with contextlib.suppress(queue.Empty):
         while True:
             case = missing.get_nowait()
             worker.ask(case, paths[case])
-            bar.update()
+            advance()
     worker.close()
 
 

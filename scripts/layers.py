@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pandas as pd
 from markdown_tables import replace_section
-from rich.progress import track
+
+from costmodel.report.progress import tracked
 
 BEGIN, END = "<!-- layers: begin -->", "<!-- layers: end -->"
 CASES = (
@@ -75,7 +76,7 @@ def main() -> None:
     else:
         rows = pd.read_csv(args.output) if args.output.exists() else pd.DataFrame()
         known = set(zip(rows.get("model", ()), rows.get("batch_size", ()), strict=True))
-        for model, batch_size in track([case for case in CASES if case not in known], "models"):
+        for model, batch_size in tracked([case for case in CASES if case not in known], "measuring model"):
             rows = pd.concat([rows, measure(model, batch_size, args.device)], ignore_index=True)
             rows.round(2).to_csv(args.output, index=False)
     text = table(rows)

@@ -44,12 +44,12 @@ from plan_tables import (
     moves_markdown,
     others_markdown,
 )
-from tqdm import tqdm
 
 from collectors.processes.process_pool import ONE_THREAD, default_processes, in_parallel
 from costmodel.errors import CostmodelError
 from costmodel.planning.oracle import STRATEGIES
 from costmodel.planning.plan import Plan
+from costmodel.report.progress import tracked
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,8 @@ def main() -> None:
     known_keys = [record["case"] for record in records]
     if args.changed:
         cases_known = latest(records)
-        changed = [one["case"] for one in tqdm(cases_known, disable=None) if is_planned_otherwise(one, args.hardware)]
+        planning = tracked(cases_known, "planning case")
+        changed = [one["case"] for one in planning if is_planned_otherwise(one, args.hardware)]
         print(f"{len(changed)} of {len(cases_known)} cases would be planned otherwise: {changed}", flush=True)
         known_keys = [key for key in known_keys if key not in changed]
     todo = [case for case in cases if case.key not in known_keys and not args.no_measure]

@@ -6,11 +6,12 @@ python scripts/model_coverage.py torchvision timm hf --jobs 2 -o coverage.csv
 from __future__ import annotations
 
 import argparse
-import sys
+import itertools
 from pathlib import Path
 
 from coverage_survey import OK, SOURCES, TIMEOUT_SECONDS, names_of, one_of_each_family, survey, totals, write_table
-from tqdm import tqdm
+
+from costmodel.report.progress import progress_bar
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("models", nargs="+", metavar="MODEL", help=f"a source ({', '.join(SOURCES)}) or a model's spec")
@@ -25,8 +26,11 @@ def main(args: argparse.Namespace) -> None:
     """Surveys what was asked for, and prints what is not covered, and why."""
     specs = [spec for item in args.models for spec in (names_of(item) if item in SOURCES else (item,))]
     specs = list(one_of_each_family(specs)) if args.families else specs
-    with tqdm(total=len(specs), unit="model", disable=not sys.stderr.isatty()) as bar:
-        outcomes = survey(specs, args.output, args.jobs, args.timeout, lambda _: bar.update())
+    done = itertools.count(1)
+    with progress_bar() as update:
+        outcomes = survey(
+            specs, args.output, args.jobs, args.timeout, lambda _: update(next(done), len(specs), "surveying models")
+        )
     for outcome in outcomes:
         if outcome.status != OK:
             print(f"{outcome.status:12}{outcome.model}: {outcome.reason}")

@@ -1,4 +1,4 @@
-"""The command line: `costmodel predict densenet121`. One file a command; nothing heavy is imported before one runs."""
+"""Command line: `costmodel predict densenet121`. One file a command; heavy imports wait until a command runs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,31 @@ from costmodel.cli.predict import predict
 from costmodel.cli.run import DONE, run
 from costmodel.cli.train import train
 from costmodel.cli.validate import validate
+from costmodel.errors import RequestError
 from costmodel.files import without_temporary_directory
 
 
+def _takes_one_value(option: Any) -> bool:
+    """Whether of several values of an option only the last would count; a repeated flag changes nothing."""
+    is_list = option.multiple or option.nargs != 1
+    is_repeatable_flag = option.is_flag and not option.secondary_opts
+    return option.param_type_name == "option" and not is_list and not is_repeatable_flag
+
+
 class _Command(TyperCommand):
-    """A command whose standard output is kept for its result."""
+    """Command whose standard output is reserved for its result, and whose single-valued options may be given once."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command's arguments.
+
+        Raises:
+            RequestError: an option that takes one value is given twice, so that one value would be dropped.
+        """
+        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+        for option in given:
+            if given.count(option) > 1 and _takes_one_value(option):
+                raise RequestError(f"{max(option.opts, key=len)} is given {given.count(option)} times; give it once")
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         streams.set_apart()
@@ -36,7 +56,6 @@ class _Command(TyperCommand):
 app = typer.Typer(
     name="costmodel",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -69,18 +88,16 @@ def common(
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """What torch.compile will do to a vision model on a GPU, told without running it."""
+    """Predict what torch.compile does to a vision model on a GPU, without running the model."""
     if context.invoked_subcommand != "predict":
         gc.enable()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command line; its exit status.
-
-    0 is done, 1 a missed threshold that the user gave, 2 a wrong request, 130 an interruption.
+    """Run a command line, and return its exit status: 0 done, 1 a threshold missed, 2 a wrong request, 130 interrupted.
 
     Args:
-        arguments: None for the process's own, which are then all that the process is for.
+        arguments: None for the arguments of the process, which then serves this command only.
     """
     if arguments is None:
         return guarded(lambda: run_only(sys.argv[1:]))
@@ -91,12 +108,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_only(arguments: Sequence[str]) -> int:
-    """Runs a command line that is all that the process is for: its standard streams stay apart until it ends."""
-    gc.disable()  # a fifth of a prediction's time goes into what torch's import makes, and that stays
+    """Run a command line in a process that serves nothing else: its standard streams stay isolated until it ends."""
+    gc.disable()  # saves a fifth of a prediction's time: the objects that importing torch makes live to the end
     return _run(arguments)
 
 
 def _run(arguments: Sequence[str]) -> int:
     without_temporary_directory()
-    # --debug is an option of every command, and looked for here because a command may fail before it is parsed
+    # every command has --debug; it is looked for here, because a command may fail before its options are parsed
     return run(lambda: app(list(arguments), prog_name="costmodel", standalone_mode=False), debug="--debug" in arguments)

@@ -19,7 +19,7 @@ import typer
 from costmodel.cli import collect_checks as checks
 from costmodel.cli import options
 from costmodel.cli.output import note, opened
-from costmodel.cli.progress_bar import progress_bar
+from costmodel.cli.sweep_progress import sweep_progress
 from costmodel.errors import CostmodelError, MeasurementError
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _collect_units(
         raise MeasurementError("no unit could be generated in that time; give a larger --budget")
     choice = path.with_name(f"{path.stem}.round.jsonl")
     settings = SweepSettings(device, max(0.0, end - time.monotonic()))
-    with progress_bar(quiet) as report:
+    with sweep_progress(quiet) as report:
         sweep_in_rounds(cases, directory / "ledger.sqlite", choice, request, settings, report, sweep)
 
 

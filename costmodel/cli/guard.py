@@ -1,4 +1,4 @@
-"""A process that watches the one that runs a command, which a model's code may end as nothing in it can see."""
+"""Guard process of a command: reports an end that the command's process cannot report itself."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _RELAYED = frozenset({signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasatt
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """Runs a command in a forked process, and returns its exit status.
+    """Run a command in a forked process, and return its exit status.
 
-    Where that process ends before `command` returns (`os._exit`, a crash, a signal), a line says how, and the status is
-    that of a wrong request. What it does afterwards, as in exit handlers, leaves the status as it is. Elsewhere than on
-    Linux the command runs in this process.
+    If the process ends before `command` returns (`os._exit`, a crash, a signal), an error line says how it ended, and
+    the status is that of a wrong request. Exit handlers that run after the command cannot change the status. On systems
+    other than Linux the command runs in this process.
     """
     if sys.platform != "linux":
         return command()
-    status = mmap.mmap(-1, 1)  # shared with the child, and no descriptor that it could lose
+    status = mmap.mmap(-1, 1)  # shared with the child, without a descriptor that it could close
     status[0] = _UNFINISHED
     parent = os.getpid()
     watched = _RELAYED | {signal.SIGCHLD}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would take the child's end with it
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it were ignored, the child's exit status would be lost
     child = os.fork()
     if child == 0:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -43,7 +43,7 @@ def guarded(command: Callable[[], int]) -> int:
 
 
 def _run(command: Callable[[], int], status: mmap.mmap, parent: int) -> None:
-    """The child's part; leaves by SystemExit, as a process does whose main function has returned."""
+    """Run the command in the child; ends with SystemExit, so that exit handlers run."""
     from collectors.processes.process import die_with_parent
 
     die_with_parent(parent)
@@ -55,9 +55,9 @@ def _run(command: Callable[[], int], status: mmap.mmap, parent: int) -> None:
 
 
 def _wait(child: int, watched: frozenset[signal.Signals]) -> tuple[int, int]:
-    """The exit code of the child, or minus the signal that it died of; and the last signal that was passed on to it.
+    """Wait for the child: its exit code, or minus the signal that killed it; and the last signal relayed to it.
 
-    A terminal sends its signals to the child as well; those of other processes are passed on.
+    A terminal sends its signals to the child as well; signals of other processes are relayed.
     """
     relayed = 0
     while True:
@@ -73,7 +73,7 @@ def _wait(child: int, watched: frozenset[signal.Signals]) -> tuple[int, int]:
 
 
 def _end_by(number: int) -> None:
-    """Ends this process as its child ended: whoever sent the signal sees that it was heeded."""
+    """End this process by the signal that ended the child, so that the sender sees its effect."""
     signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
     os.kill(os.getpid(), number)

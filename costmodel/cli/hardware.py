@@ -1,68 +1,41 @@
-"""`costmodel hardware [NAME]`: the profiles there are; one profile's card."""
+"""`costmodel hardware [NAME]`: the available profiles, or the summary of one."""
 
 from __future__ import annotations
 
-import json
-from enum import StrEnum
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.output import opened
-from costmodel.report.escape import terminal
+from costmodel.cli.output import opened, render_result
+from costmodel.report.document import Column, Document, Records, Section
 
-
-class CardFormat(StrEnum):
-    """Forms of a list of profiles or of a card."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Profile whose card to show; default: list them.")]
-CardFormatOption = Annotated[CardFormat, typer.Option("--format", help="Form of the result.")]
+Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Profile to summarise; default: list all profiles.")]
 
 
 def hardware(
     name: Name = None,
-    format: CardFormatOption = CardFormat.TABLE,  # noqa: A002 - the name of the option
+    format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
     output: options.Output = None,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
-    """List the hardware profiles, or show the card of one: what was measured, on what, with what result."""
+    """List the hardware profiles, or summarise one: device, measurements, accuracy. JSON holds all of it."""
     from costmodel.profiles.profile import list_profiles, load_profile, resolve_default
+    from costmodel.profiles.summary import summary_document
 
     with opened(output) as write:
-        if name is not None:
-            card = dict(load_profile(name).card)
-            write(_json(card) if format is CardFormat.JSON else "\n".join(_lines(card)) + "\n")
-            return
-        default, reason = resolve_default()
-        names = list_profiles()
-        if format is CardFormat.JSON:
-            write(_json({"profiles": list(names), "default": default, "reason": reason}))
-            return
-        write("".join(f"{terminal(item)}{f'  (default: {reason})' if item == default else ''}\n" for item in names))
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, indent=2, allow_nan=False) + "\n"
-
-
-def _lines(value: object, indent: str = "") -> list[str]:
-    """JSON-like data as indented `key: value` lines."""
-    if isinstance(value, dict):
-        items = [(terminal(str(key)), item) for key, item in value.items()]
-    elif isinstance(value, list):
-        items = [("-", item) for item in value]
-    else:
-        return [f"{indent}{terminal(str(value))}"]
-    lines: list[str] = []
-    for key, item in items:
-        mark = key if key == "-" else f"{key}:"
-        if isinstance(item, dict | list) and item:
-            lines += [f"{indent}{mark}", *_lines(item, indent + "  ")]
+        if name is None:
+            document = _list_document(list_profiles(), *resolve_default())
         else:
-            lines.append(f"{indent}{mark} {'none' if item in ({}, [], None) else terminal(str(item))}")
-    return lines
+            document = summary_document(name, load_profile(name).card)
+        write(render_result(document, format, output))
+
+
+def _list_document(names: Sequence[str], default: str, reason: str) -> Document:
+    """The document of a list of profiles."""
+    rows = [(name, f"default: {reason}" if name == default else "") for name in names]
+    values = {"profiles": list(names), "default": default, "reason": reason}
+    records = Records(("profile", "default"), [{"profile": name, "default": name == default} for name in names])
+    sections = [Section("", (Column("profile", keeps_width=True), Column("")), rows)]
+    return Document("hardware", "hardware profiles", sections, values, records)

@@ -1,4 +1,4 @@
-"""`costmodel ir MODEL`: the lowered graph, its units, its stream tree and stream program, or a drawing."""
+"""`costmodel ir MODEL`: the captured graph, its units, its stream tree and StreamIt program, or a drawing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Form(StrEnum):
-    """What a graph can be shown as."""
+    """Forms of a graph."""
 
     IR = "ir"
     UNITS = "units"
@@ -33,11 +33,12 @@ As = Annotated[
     Form | None,
     typer.Option(
         "--as",
-        help="ir: operators, the default; units: what fuses; streams: units in series and parallel; streamit: source "
-        "text; dot, svg: a drawing, svg with each unit coloured by predicted speedup; json: all but the text.",
+        help="ir: operators (default); units: operators that fuse into one kernel; streams: units in series and "
+        "parallel; streamit: StreamIt source; dot, svg: a drawing, svg coloured by predicted speedup; json: graph and "
+        "units.",
     ),
 ]
-Units = Annotated[bool, typer.Option("--units", help="The same as --as units.")]
+Units = Annotated[bool, typer.Option("--units", help="Same as --as units.")]
 
 
 def ir(
@@ -53,12 +54,12 @@ def ir(
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
-    """Print the graph of ATen operators that one forward pass of MODEL issues, or what follows from it."""
+    """Print the graph of ATen operators of one forward pass of MODEL, or its units, streams or drawing."""
     if units and form not in (None, Form.UNITS):
         raise RequestError(f"--units and --as {form} exclude each other")
     wanted = Form.UNITS if units else form or Form.IR
     if hardware is not None and wanted is not Form.SVG:
-        raise RequestError(f"--hardware is for --as svg; --as {wanted} is the same on all")
+        raise RequestError(f"--hardware is for --as svg; --as {wanted} does not depend on it")
     with opened(output) as write:
         from costmodel.profiles.profile import load_profile
 
@@ -93,7 +94,7 @@ def _shown(graph: Graph, form: Form) -> str:
 
 
 def _streamit(graph: Graph) -> str:
-    """Source text, after what a pass takes and makes, and what shared results cost in it."""
+    """StreamIt source, after comments on its rates and the cost of shared results."""
     from costmodel.streamit import filters, lower, rates, streamit
     from costmodel.streamit.replicate import join_cost
 

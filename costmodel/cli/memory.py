@@ -1,4 +1,4 @@
-"""`costmodel memory MODEL`: where a model's memory goes, and what recomputing would save; nothing runs."""
+"""`costmodel memory MODEL`: peak memory of inference and training, and methods to lower it; nothing runs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.output import busy, choose_hardware, note, opened, running_user_code, terminal_width
+from costmodel.cli.output import choose_hardware, note, opened, render_result, running_user_code
 from costmodel.errors import RequestError
+from costmodel.report.progress import busy
 
 
 class OptimizerName(StrEnum):
-    """Optimisers whose state is counted."""
+    """Optimizers whose state is counted."""
 
     NONE = "none"
     SGD = "sgd"
@@ -22,7 +23,9 @@ class OptimizerName(StrEnum):
     ADAM = "adam"
 
 
-OptimizerOption = Annotated[OptimizerName, typer.Option("--optimizer", help="Whose state a training step holds.")]
+OptimizerOption = Annotated[
+    OptimizerName, typer.Option("--optimizer", help="Optimizer whose state a training step holds.")
+]
 Pass = Annotated[
     bool | None, typer.Option("--training/--inference", help="Only a training step, or only inference; default: both.")
 ]
@@ -46,15 +49,15 @@ def memory(
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
-    """Tell where MODEL's memory goes, in inference and in training, and what recomputing would save. Runs nothing."""
+    """Predict MODEL's peak memory in inference and training, and what saving fewer activations gains. Runs nothing."""
     if save_plan is not None and training is False:
-        raise RequestError("a checkpointing plan is about training; leave out --inference or --save-plan")
+        raise RequestError("a checkpointing plan needs the training step; leave out --inference or --save-plan")
     if save_plan is not None and output is not None and save_plan.resolve() == output.resolve():
         raise RequestError(f"both the report and the plan would go to {output}; give two files")
     with opened(output) as write, opened(save_plan) as save:
         from costmodel.memory.analysis import analyze_memory
         from costmodel.memory.checkpoint_plan import make_plan
-        from costmodel.memory.report import render_memory
+        from costmodel.memory.report import memory_document
         from costmodel.zoo import load
 
         hardware = choose_hardware(hardware, quiet)
@@ -62,7 +65,7 @@ def memory(
             loaded = load(
                 model, batch_size=batch_size, img_size=img_size, precision=precision.value, channels_last=channels_last
             )
-            with busy(f"analysing {model}", quiet):
+            with busy(f"analysing {model}", quiet=quiet):
                 report = analyze_memory(
                     loaded.module,
                     loaded.inputs,
@@ -73,10 +76,10 @@ def memory(
                 )
         if save_plan is not None and report.training is not None:
             save(make_plan(report.model, report.training.checkpointing).to_json())
-        write(render_memory(report, format.value, width=terminal_width(output)))
+        write(render_result(memory_document(report), format, output))
     if save_plan is not None:
         note(f"checkpointing plan: {save_plan}", quiet)
 
 
 _PASSES = {None: ("inference", "training"), True: ("training",), False: ("inference",)}
-"""What `--training/--inference` asks for."""
+"""Passes by the value of `--training/--inference`."""

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, said once."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Format(StrEnum):
 
 
 class Capture(StrEnum):
-    """Ways of getting at a model's graph."""
+    """Frontends that capture a model's graph."""
 
     RUN = "run"
     FX = "fx"
@@ -37,7 +37,7 @@ class Capture(StrEnum):
 
 
 class Layers(StrEnum):
-    """Which layers a report shows."""
+    """Choices of the layers that a report shows."""
 
     TOP = "top"
     ALL = "all"
@@ -60,28 +60,29 @@ Host = Annotated[
     typer.Option(
         "--host",
         metavar="NAME|SPEED",
-        help="What issues the kernels: a host that `collect host` measured, or a speed against the profile's own, as "
-        "0.8; default: the profile's own.",
+        help="CPU launch overhead: name of a host calibrated by `collect host`, or a speed relative to the profile's, "
+        "such as 0.8. Default: uncalibrated, the profile's median machine; intervals are then wider.",
     ),
 ]
 BatchSize = Annotated[int | None, typer.Option("-b", "--batch-size", help="Images in a forward pass; default: 1.")]
 ImgSize = Annotated[int | None, typer.Option("--img-size", help="Height and width; default: the model's own.")]
-PrecisionOption = Annotated[Precision, typer.Option("--precision", help="Type of parameters and inputs.")]
-ChannelsLast = Annotated[bool, typer.Option("--channels-last", help="Lay parameters and inputs out channels last.")]
+PrecisionOption = Annotated[Precision, typer.Option("--precision", help="Element type of parameters and inputs.")]
+ChannelsLast = Annotated[bool, typer.Option("--channels-last", help="Parameters and inputs in channels_last.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="Form of the result.")]
 LayersOption = Annotated[
     Layers | None,
     typer.Option("--layers", help="Layers shown; default: top (table, md), all (html), none (csv). JSON holds all."),
 ]
 Explain = Annotated[
-    bool, typer.Option("--explain", help="Also why: what bounds each mode, breaks, fall-backs, layers that lose.")
+    bool,
+    typer.Option("--explain", help="Also reasons: what bounds each mode, graph breaks, fallbacks, layers that lose."),
 ]
 CaptureOption = Annotated[
     Capture,
     typer.Option(
         "--capture",
-        help="The graph from a pass that is recorded, from FX or torch.export; dynamo: a recorded pass, with the "
-        "places where torch.compile would cut it.",
+        help="Capture by one recorded forward pass (run), by FX or torch.export, or by dynamo: a recorded pass with "
+        "the graph breaks and subgraphs of torch.compile.",
     ),
 ]
 Shapes = Annotated[
@@ -89,10 +90,10 @@ Shapes = Annotated[
     typer.Option(
         "--shapes",
         metavar="SHAPE,...",
-        help="Inputs that will follow, as 8x3x224x224,32x3x224x224: with --explain, how many variants are compiled.",
+        help="Further input shapes, such as 8x3x224x224,32x3x224x224: with --explain, how many variants are compiled.",
     ),
 ]
-Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Processes, if there are several models.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Number of processes, for several models.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the result to FILE.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing on standard error but errors.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but errors on standard error.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

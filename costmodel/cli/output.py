@@ -1,4 +1,4 @@
-"""Where results go: standard output, or a file that appears whole or not at all."""
+"""Targets of results: standard output, or a file that appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from costmodel.cli import streams
 from costmodel.errors import CostmodelError, RequestError, own_words
 from costmodel.files import check_writable, write_whole
-from costmodel.report.escape import terminal
+
+if TYPE_CHECKING:
+    from costmodel.report.document import Document
 
 MOST_FRAMES = 4_000
-"""Depth of calls while a model's code runs: a capture takes more frames for a module than a plain pass does."""
+"""Recursion limit while a model's code runs: capturing a module takes more frames than calling it."""
 _HANDLED = (signal.SIGINT, *([signal.SIGPIPE] if hasattr(signal, "SIGPIPE") else []))
-"""Signals that a command deals with in its own way: interrupts, closed pipes."""
+"""Signals that a command handles itself: interrupts, closed pipes."""
 
 Write = Callable[[str], None]
 _STDOUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
@@ -29,10 +31,10 @@ _STDOUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 @contextmanager
 def opened(path: Path | None) -> Iterator[Write]:
-    """A function that takes the result's text, whole, once.
+    """Provide a function that writes the whole text of the result, once.
 
-    A path means the directory of now, though that of the process may change within the block. One that cannot be
-    written is refused at once, before any work is done; the file appears when the block ends well.
+    A relative path is resolved at once, because a model's code may change the working directory. A path that cannot be
+    written is refused before any work is done. The file appears when the block ends without an error.
 
     Args:
         path: None for standard output.
@@ -50,13 +52,13 @@ def opened(path: Path | None) -> Iterator[Write]:
 
 
 def note(text: str, quiet: bool) -> None:
-    """A line on standard error, unless the user wants quiet."""
+    """Write a line to standard error, unless the user asked for quiet."""
     if not quiet:
         streams.say(f"costmodel: {text}")
 
 
 def abandon_stdout() -> None:
-    """The reader has gone: nothing more is written, and the interpreter's last flush must not complain."""
+    """Discard all further output after the reader has gone, so that the interpreter's last flush cannot fail."""
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
@@ -65,7 +67,7 @@ def _to_stdout(text: str) -> None:
     try:
         streams.write_result(text)
     except BrokenPipeError:
-        return  # the reader has what it wanted
+        return  # the reader needs no more
     except OSError as error:
         if error.errno == errno.EBADF:
             raise RequestError("standard output is closed; give -o FILE") from error
@@ -73,7 +75,7 @@ def _to_stdout(text: str) -> None:
 
 
 def _special(path: Path, given: Path) -> Write:
-    """A pipe or a device is written to directly: it cannot be replaced."""
+    """Write to a pipe or a device directly, since neither can be replaced."""
     if path.is_dir():
         raise RequestError(f"cannot write {given}: it is a directory")
 
@@ -107,7 +109,11 @@ def _refusing(path: Path) -> Iterator[None]:
 
 
 def choose_hardware(name: str | None, quiet: bool) -> str:
-    """The profile's name; refused here, before a model is built, if there is no such profile."""
+    """Name of the profile to predict for.
+
+    Raises:
+        UnknownHardwareError: there is no such profile; raised before a model is built.
+    """
     from costmodel.profiles.profile import list_profiles, load_profile, resolve_default
 
     if name is None:
@@ -120,9 +126,9 @@ def choose_hardware(name: str | None, quiet: bool) -> str:
 
 @contextmanager
 def running_user_code(model: str) -> Iterator[None]:
-    """Surroundings of whatever calls a model's own code: the process is afterwards as it was.
+    """Restore the process after a model's own code has run in the block.
 
-    A process that the code forked, and that comes back from it, ends here, so that there is one result.
+    A process that the code forked ends at the end of the block, so that there is one result.
 
     Raises:
         RequestError: the code ended with an exception that would end the process.
@@ -145,12 +151,12 @@ def running_user_code(model: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
-    """State of the process that a model's code may change; beside it, the standard streams.
+    """State of the process that a model's code may change, apart from the standard streams.
 
     Attributes:
-        directory: where relative paths start; None if it was removed.
-        depth: of calls, at most.
-        handlers: of the signals that a command deals with; None for one that is not Python's.
+        directory: the working directory; None if it was removed.
+        depth: the recursion limit.
+        handlers: handlers of the signals that a command handles itself; None for a handler that is not Python's.
     """
 
     directory: str | None
@@ -159,14 +165,14 @@ class _Surroundings:
 
     @classmethod
     def now(cls) -> _Surroundings:
-        """The state as it is."""
+        """The current state."""
         directory = None
         with suppress(OSError):
             directory = os.getcwd()
         return cls(directory, sys.getrecursionlimit(), tuple(map(signal.getsignal, _HANDLED)))
 
     def restore(self) -> None:
-        """Makes the state what it was; signals only in the main thread, which alone may."""
+        """Restore the state; signal handlers only in the main thread, as Python requires."""
         sys.setrecursionlimit(self.depth)
         streams.renew()
         if self.directory is not None:
@@ -179,19 +185,19 @@ class _Surroundings:
                 signal.signal(number, handler)
 
 
-@contextmanager
-def busy(what: str, quiet: bool) -> Iterator[None]:
-    """Says on standard error, if that is a terminal, what is being done for more than a moment."""
-    if quiet or sys.stderr is None or not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    with Console(stderr=True).status(Text(f"{terminal(what)} ...")):
-        yield
-
-
 def terminal_width(output: Path | None) -> int | None:
-    """Columns of the terminal that a table goes to; None where it goes to a file or a pipe."""
+    """Columns of the terminal that a table is written to; None for a file or a pipe."""
     return streams.result_columns() if output is None else None
+
+
+def use_color(width: int | None) -> bool:
+    """Whether a table may use terminal colours: only on a terminal, and not under NO_COLOR."""
+    return width is not None and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def render_result(document: Document, format: str, output: Path | None) -> str:  # noqa: A002 - the name of the option
+    """Render a command's result for the place that it is written to."""
+    from costmodel.report.renderers import render_document
+
+    width = terminal_width(output)
+    return render_document(document, format, width, color=use_color(width))

@@ -1,4 +1,4 @@
-"""`costmodel plan MODEL`: the oracle's choice, region by region; nothing runs."""
+"""`costmodel plan MODEL`: the oracle's choice of backends, region by region; nothing runs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.output import busy, choose_hardware, note, opened, running_user_code, terminal_width
+from costmodel.cli.output import choose_hardware, note, opened, render_result, running_user_code
 from costmodel.errors import RequestError
+from costmodel.report.progress import busy
 
 
 class StrategyName(StrEnum):
-    """Oracles that decide; all but the first are the study's, to compare with."""
+    """Oracles that choose the backends; all but the first are there for comparison."""
 
     EXACT = "exact"
     THEORETICAL = "theoretical"
@@ -24,21 +25,34 @@ class StrategyName(StrEnum):
     PUBLISHED = "published"
 
 
-StrategyOption = Annotated[StrategyName, typer.Option("--strategy", help="The oracle that decides.")]
+StrategyOption = Annotated[
+    StrategyName, typer.Option("--strategy", help="Oracle that chooses; all but exact are for comparison.")
+]
 CallsOption = Annotated[
     int | None,
     typer.Option(
-        "--calls", metavar="N", help="Least total time of so many calls, compiling included; else least latency."
+        "--calls", metavar="N", help="Minimise the total time of N calls and their compilation; default: the latency."
     ),
 ]
 MemoryLimitOption = Annotated[
     str | None,
     typer.Option(
-        "--memory-limit", metavar="SIZE", help="Least latency within so much memory, weights included: 512M, 2G."
+        "--memory-limit",
+        metavar="SIZE",
+        help="Minimise latency within this memory, weights included: 512M or 2G, in MiB and GiB.",
     ),
 ]
 PlanOutput = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="PLAN.json", help="Save the plan to a file.")
+    Path | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Save the plan to FILE and print the table; with --format, write the result to FILE in that form.",
+    ),
+]
+PlanFormat = Annotated[
+    options.Format | None, typer.Option("--format", help="Form of the result; default: table. JSON is the plan itself.")
 ]
 
 
@@ -52,24 +66,25 @@ def plan(
     strategy: StrategyOption = StrategyName.EXACT,
     calls: CallsOption = None,
     memory_limit: MemoryLimitOption = None,
-    format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
+    format: PlanFormat = None,  # noqa: A002 - the name of the option
     output: PlanOutput = None,
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
-    """Plan how MODEL should run: each region eager, by Inductor or by cuDNN, all in one CUDA graph. Runs nothing."""
+    """Plan how MODEL should run: each region by ATen, Inductor or cuDNN, all in one CUDA graph. Runs nothing."""
     limit = math.inf if memory_limit is None else parse_size(memory_limit)
     profile = choose_hardware(hardware, quiet)
     from costmodel.planning.api import plan as make_plan
-    from costmodel.planning.plan_report import render_plan
+    from costmodel.planning.plan_report import plan_document
     from costmodel.zoo import load
 
+    shown_at = None if format is None else output  # without --format FILE takes the plan, and the table is printed
     with opened(output) as save, opened(None) as write:
         with running_user_code(model):
             loaded = load(
                 model, batch_size=batch_size, img_size=img_size, precision=precision.value, channels_last=channels_last
             )
-            with busy(f"planning {model}", quiet):
+            with busy(f"planning {model}", quiet=quiet):
                 made = make_plan(
                     loaded.module,
                     loaded.inputs,
@@ -79,18 +94,20 @@ def plan(
                     calls=math.inf if calls is None else calls,
                     memory_limit=limit,
                 )
+        text = render_result(plan_document(made), format or options.Format.TABLE, shown_at)
         if output is not None:
-            save(made.to_json())
-        write(render_plan(made, format.value, terminal_width(None)))
+            save(text if shown_at is not None else made.to_json())
+        if shown_at is None:
+            write(text)
     if output is not None:
         note(f"plan: {output}", quiet)
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a size: a number and K, M or G, which are 2^10, 2^20 and 2^30 bytes.
+    """Bytes of a size: a number with K, M or G for KiB, MiB or GiB.
 
     Raises:
-        RequestError: it is none.
+        RequestError: the text is not a size.
     """
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([KMG])", text.strip().upper())
     size = int(float(match[1]) * 2 ** {"K": 10, "M": 20, "G": 30}[match[2]]) if match else 0

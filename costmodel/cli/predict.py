@@ -1,19 +1,18 @@
-"""`costmodel predict MODEL...`: what torch.compile would do; nothing runs."""
+"""`costmodel predict MODEL...`: latency in eager and compiled modes; nothing runs."""
 
 from __future__ import annotations
 
 import gc
 import math
 import re
-import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from costmodel.cli import options, streams
-from costmodel.cli.output import Write, choose_hardware, opened, running_user_code, terminal_width
+from costmodel.cli.output import Write, choose_hardware, opened, running_user_code, terminal_width, use_color
 from costmodel.cli.run import WRONG_REQUEST, complain, message_of, print_traceback
 from costmodel.errors import RequestError
 
@@ -41,9 +40,10 @@ def predict(
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Predict what torch.compile would do to each MODEL: latency, speedup, compile time. Runs nothing."""
+    """Predict latency, speedup and compile time of each MODEL under torch.compile. Runs nothing."""
     from costmodel.profiles.hosts import resolve_host
     from costmodel.profiles.profile import load_profile
+    from costmodel.report.progress import tracked
 
     if len(models) > 1:
         gc.enable()
@@ -53,10 +53,11 @@ def predict(
         profile = choose_hardware(hardware, quiet)
         reports: list[Report] = []
         failures: list[str] = []
-        resolve_host(host, load_profile(profile))  # refused once, not for every model
+        resolve_host(host, load_profile(profile))  # an unknown host is refused once, not for every model
         following = parse_shapes(shapes, explain)
         how = (profile, batch_size, img_size, precision.value, channels_last, explain, host, following, capture.value)
-        for found in _with_progress(_attempts(models, how, jobs, debug), len(models), quiet):
+        quiet_bar = quiet or len(models) == 1
+        for found in tracked(_attempts(models, how, jobs, debug), "predicting model", len(models), quiet=quiet_bar):
             if isinstance(found, str):
                 failures.append(found)
             else:
@@ -99,25 +100,25 @@ def _predict_one(
 
 
 def parse_shapes(text: str | None, explain: bool) -> tuple[tuple[int, ...], ...]:
-    """The shapes that `8x3x224x224,32x3x224x224` lists.
+    """Shapes listed as `8x3x224x224,32x3x224x224`.
 
     Raises:
-        RequestError: the text is no such list, or nobody asked what follows from it.
+        RequestError: the text is no such list, or --explain is absent.
     """
     if text is None:
         return ()
     if not explain:
-        raise RequestError("--shapes tells what recompiles, which --explain shows; give both")
+        raise RequestError("--shapes needs --explain, which shows the recompilations; give both")
     if not re.fullmatch(r"[1-9]\d{0,8}(x[1-9]\d{0,8})*(,[1-9]\d{0,8}(x[1-9]\d{0,8})*)*", text):
         raise RequestError(f"impossible shapes {text!r}; give sizes like 8x3x224x224,32x3x224x224")
     return tuple(tuple(map(int, shape.split("x"))) for shape in text.split(","))
 
 
 def _attempts(models: Sequence[str], how: tuple[Any, ...], jobs: int, debug: bool) -> Iterator[Report | str]:
-    """A report for each model in order, or what is wrong with it; in several processes, if asked for.
+    """A report for each model in order, or an error message; in several processes if `jobs` is above 1.
 
     Raises:
-        CostmodelError: the only model there is cannot be predicted.
+        CostmodelError: there is one model, and it cannot be predicted.
     """
     if len(models) == 1:
         yield _predict_one(models[0], *how)
@@ -128,35 +129,25 @@ def _attempts(models: Sequence[str], how: tuple[Any, ...], jobs: int, debug: boo
 
         numbered = [(index, spec, how, debug) for index, spec in enumerate(models)]
         done: dict[int, Report | str] = {}
-        told = 0
+        following = 0
         for (index, spec, *_), found in in_parallel(
             _attempt, numbered, min(jobs, len(models)), math.inf, {}, hang_seconds=math.inf
         ):
             done[index] = f"{spec}: {message_of(found)}" if isinstance(found, BaseException) else found
-            while told in done:  # in the order in which they were given
-                yield done.pop(told)
-                told += 1
+            while following in done:  # in the order of the arguments
+                yield done.pop(following)
+                following += 1
 
 
 def _attempt(job: tuple[int, str, tuple[Any, ...], bool]) -> Report | str:
     _, spec, how, debug = job
-    streams.set_apart()  # this process may be one of several
+    streams.set_apart()  # a worker process has streams of its own
     try:
         return _predict_one(spec, *how)
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with a model, the others are predicted
+    except Exception as error:  # noqa: BLE001 - one model's fault must not stop the others
         if debug:
             print_traceback()
         return f"{spec}: {message_of(error)}"
-
-
-def _with_progress(found: Iterator[Report | str], count: int, quiet: bool) -> Iterable[Report | str]:
-    """What is found, with a progress bar on standard error if there is much of it and it is a terminal."""
-    if count == 1 or quiet or not sys.stderr.isatty():
-        return found
-    from tqdm import tqdm
-
-    bar: Iterable[Report | str] = tqdm(found, total=count, unit="model", leave=False)
-    return bar
 
 
 def _write(
@@ -169,11 +160,4 @@ def _write(
     from costmodel.report import render
 
     width = terminal_width(output)
-    color = width is not None and _colorful()
-    write(render(reports, format.value, layers=layers and layers.value, width=width, color=color))
-
-
-def _colorful() -> bool:
-    import os
-
-    return "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    write(render(reports, format.value, layers=layers and layers.value, width=width, color=use_color(width)))

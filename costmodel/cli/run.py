@@ -1,4 +1,4 @@
-"""From what a command raises to one line on standard error and an exit status."""
+"""Errors of a command -> one line on standard error and an exit status."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ INTERRUPTED = 130
 
 
 def run(command: Callable[[], Any], debug: bool = False) -> int:
-    """Calls `command` and turns its end, whatever it is, into an exit status.
+    """Call `command`, and turn its result or error into an exit status.
 
     Args:
-        command: returns None or an exit status.
-        debug: print the traceback of an error before its line.
+        command: function that returns None or an exit status.
+        debug: whether the traceback of an error precedes its line.
     """
     try:
         status = command()
@@ -32,10 +32,10 @@ def run(command: Callable[[], Any], debug: bool = False) -> int:
         return status if isinstance(status, int) else DONE
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # of the help; the reader of a result is dealt with where it is written
+    except BrokenPipeError:  # raised by the help; results handle it where they are written
         abandon_stdout()
         return DONE
-    except SystemExit:  # how typer ends when the reader of its help has gone
+    except SystemExit:  # raised by typer when the reader of its help has gone
         return DONE
     except BaseException as error:  # noqa: BLE001 - the last place where anything can be caught
         if debug:
@@ -46,12 +46,12 @@ def run(command: Callable[[], Any], debug: bool = False) -> int:
 
 
 def complain(message: str) -> None:
-    """One line on standard error, under the program's name."""
+    """Write an error's line to standard error, with the program's name."""
     streams.say(f"costmodel: error: {message}")
 
 
 def print_traceback() -> None:
-    """The traceback of the error being handled, on standard error; none if the error itself prevents it."""
+    """Write the traceback of the error being handled to standard error; nothing if the error itself prevents it."""
     import traceback
 
     with suppress(Exception):
@@ -60,19 +60,19 @@ def print_traceback() -> None:
 
 
 def flush() -> None:
-    """Writes out what standard output still holds, so that a failure to do so is seen here."""
+    """Flush standard output, so that a failure is seen here."""
     if sys.stdout is not None and not sys.stdout.closed:
         sys.stdout.flush()
 
 
 def message_of(error: BaseException) -> str:
-    """What an error says to a user; of one that nobody raised on purpose, that it is a bug."""
+    """Message of an error for the user; an error that was not raised on purpose is reported as a bug."""
     if isinstance(error, CostmodelError):
         return str(error)
-    usage = getattr(error, "format_message", None)  # how typer's errors, of whatever release, say what was wrong
+    usage = getattr(error, "format_message", None)  # the message of typer's errors, in all its releases
     if callable(usage):
-        said = usage()  # empty where the error is that nothing was asked, and the help is already printed
-        return f"{said} (see {_command_path(error)} --help)" if said else ""
+        text = usage()  # empty after a command line without arguments, for which the help is printed
+        return f"{text} (see {_command_path(error)} --help)" if text else ""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     return f"this is a bug in costmodel: {own_words(error)} (--debug shows where)"

@@ -1,8 +1,8 @@
-"""Standard output and error of a command, kept apart from whatever a model's code does to the process's own.
+"""Standard streams of a command, isolated from what a model's code does to the process's streams.
 
-While a command runs, descriptor 1 leads to standard error: for Python, C code, threads, child processes and exit
-handlers alike. The result goes to a copy of the original descriptor, which no child process inherits and only the
-process that began the command writes to.
+While a command runs, descriptor 1 refers to standard error: for Python, C code, threads, child processes and exit
+handlers. The result is written to a copy of the original descriptor. No child process inherits the copy, and only the
+process that began the command writes to it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _USUAL_COLUMNS = 80
 
 
 class _Copy:
-    """A copy of a descriptor, used only as long as it leads where it did: others' code may close it and open a file."""
+    """Copy of a descriptor, used only while it refers to the same file: other code may close it and open another."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = os.dup(descriptor)
@@ -31,7 +31,7 @@ class _Copy:
         """The descriptor.
 
         Raises:
-            OSError: it is closed, or leads elsewhere.
+            OSError: it is closed, or refers to another file.
         """
         if not os.path.samestat(os.fstat(self._descriptor), self._file):
             raise _closed()
@@ -43,9 +43,9 @@ class _Copy:
 
 
 class Kept:
-    """A standard stream as it was when the command began, whatever becomes of `sys.stdout` and of its descriptor.
+    """Standard stream at the start of the command, independent of `sys.stdout` and of its descriptor.
 
-    A stream without a descriptor, as in a notebook or a test, is kept as the object that it is.
+    A stream without a descriptor, as in a notebook or a test, is kept as an object.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -58,10 +58,10 @@ class Kept:
                 self._copy = _Copy(stream.fileno())
 
     def write(self, text: str) -> None:
-        """Writes a text whole; nothing in a process that was forked from the one that began.
+        """Write a whole text; a process forked during the command writes nothing.
 
         Raises:
-            OSError: it cannot be written; EBADF if the stream is closed.
+            OSError: the text cannot be written; EBADF if the stream is closed.
         """
         if os.getpid() != self._process:
             return
@@ -75,7 +75,7 @@ class Kept:
             _write_all(self._copy.checked(), data)
 
     def columns(self) -> int | None:
-        """Width of the terminal that the stream goes to; None where it goes elsewhere."""
+        """Width of the terminal that the stream refers to; None for a file or a pipe."""
         with suppress(OSError):
             return self._terminal_columns()
         return None
@@ -89,7 +89,7 @@ class Kept:
         return os.get_terminal_size(self._copy.checked()).columns or _USUAL_COLUMNS
 
     def close(self) -> None:
-        """Closes the copy of the descriptor; nothing can be written from here on."""
+        """Close the copy of the descriptor; nothing can be written afterwards."""
         if self._copy is not None:
             self._copy.close()
         self._copy = self._stream = None
@@ -97,11 +97,11 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class _Process:
-    """Streams of this process as they were before the command.
+    """Streams of this process before the command.
 
     Attributes:
-        out: where the result goes.
-        err: where messages go.
+        out: stream of the result.
+        err: stream of the messages.
         objects: `sys.stdout` and `sys.stderr`.
         descriptors: copies of descriptors 1 and 2.
     """
@@ -116,7 +116,7 @@ _kept: _Process | None = None
 
 
 def set_apart() -> None:
-    """Keeps the streams for the command that begins, and gives the process others in their place."""
+    """Keep the streams for the command, and give the process other ones."""
     global _kept  # noqa: PLW0603 - a process has one standard output
     if _kept is not None:
         return
@@ -126,10 +126,10 @@ def set_apart() -> None:
 
 
 def renew() -> None:
-    """Gives the process working streams, which all lead to standard error, after code that may have spoilt them."""
+    """Give the process working streams, all to standard error, after code that may have closed or replaced them."""
     if _kept is None:
         return
-    with suppress(OSError):  # the copies may have been closed, too
+    with suppress(OSError):  # the copies may be closed, too
         for descriptor in (1, 2):
             os.dup2(_kept.descriptors[1].checked(), descriptor)
     _open_closed_descriptors()
@@ -139,7 +139,7 @@ def renew() -> None:
 
 
 def put_back() -> None:
-    """Gives the process its own streams again: where the command was called by a program that goes on."""
+    """Restore the process's own streams, for a program that goes on after the command."""
     global _kept
     if _kept is None:
         return
@@ -154,21 +154,21 @@ def put_back() -> None:
 
 
 def write_result(text: str) -> None:
-    """Writes to the command's standard output.
+    """Write to the command's standard output.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the text cannot be written.
     """
     (_kept.out if _kept else Kept(sys.stdout)).write(text)
 
 
 def result_columns() -> int | None:
-    """Width of the terminal that the command's standard output goes to; None where it goes elsewhere."""
+    """Width of the terminal of the command's standard output; None for a file or a pipe."""
     return (_kept.out if _kept else Kept(sys.stdout)).columns()
 
 
 def say(text: str) -> None:
-    """One line on the command's standard error, if anybody can still read it; control characters are escaped."""
+    """Write one line to the command's standard error, if it is still open; control characters are escaped."""
     line = terminal(" ".join(text.split())) + "\n"
     if _kept is None:
         with suppress(OSError, ValueError):
@@ -176,18 +176,18 @@ def say(text: str) -> None:
         return
     try:
         _kept.err.write(line)
-    except (OSError, ValueError):  # closed by others' code
+    except (OSError, ValueError):  # closed by other code
         with suppress(OSError):
             os.write(2, line.encode("utf-8", "backslashreplace"))
 
 
 def _open_closed_descriptors() -> None:
-    """Sees to it that no file that is opened later becomes a standard stream."""
+    """Open closed standard descriptors, so that no file opened later becomes a standard stream."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest that is free
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free descriptor
 
 
 def _stream(descriptor: int) -> TextIO:
@@ -213,7 +213,7 @@ def _closed() -> OSError:
 
 
 def _close_in_child() -> None:
-    """A forked process lets go of the result's descriptor, whose reader else would wait for its end."""
+    """Close the result's descriptor in a forked process, for whose end the reader would otherwise wait."""
     if _kept is not None:
         _kept.out.close()
         _kept.descriptors[0].close()

@@ -1,4 +1,4 @@
-"""`costmodel validate MODEL`: measured on this machine, beside what was predicted."""
+"""`costmodel validate MODEL`: predicted latencies beside latencies measured on this machine."""
 
 from __future__ import annotations
 
@@ -10,29 +10,35 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.output import choose_hardware, note, opened, running_user_code, terminal_width
+from costmodel.cli.output import choose_hardware, note, opened, render_result, running_user_code
 from costmodel.cli.run import MISSED
 from costmodel.errors import RequestError
 
 ModesOption = Annotated[
     list[str] | None,
-    typer.Option("--mode", metavar="MODE", help="A mode to measure, repeated for more; default and reduce-overhead."),
+    typer.Option(
+        "--mode",
+        metavar="MODE",
+        help="Mode to measure; repeat it for several. Without it: default and reduce-overhead.",
+    ),
 ]
 PlanOption = Annotated[
-    Path | None, typer.Option("--plan", metavar="PLAN.json", help="The plan to measure; default: one made now.")
+    Path | None, typer.Option("--plan", metavar="PLAN.json", help="Plan to measure; default: a new one.")
 ]
-NoPlan = Annotated[bool, typer.Option("--no-plan", help="Measure modes only.")]
-Device = Annotated[str, typer.Option("--device", help="cpu, cuda or cuda:N; default: the GPU if there is one.")]
+NoPlan = Annotated[bool, typer.Option("--no-plan", help="Measure the modes only.")]
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda or cuda:N; default: the GPU, if there is one.")]
 MaxError = Annotated[
-    float | None, typer.Option("--max-error", metavar="PCT", help="Exit with status 1 if a speedup is off by more.")
+    float | None,
+    typer.Option("--max-error", metavar="PCT", help="Exit with status 1 if a predicted speedup is off by more."),
 ]
 LayersOption = Annotated[
     options.Layers,
     typer.Option(
-        "--layers", help="Layers, eager and compiled, and the plan's regions to measure too; JSON holds all or none."
+        "--layers",
+        help="Also measure layers inside the eager and compiled model, and the plan's regions; JSON holds all or none.",
     ),
 ]
-Seconds = Annotated[float, typer.Option("--seconds", help="Of measuring each mode in each of seven rounds.")]
+Seconds = Annotated[float, typer.Option("--seconds", help="Seconds per mode in each of seven rounds.")]
 
 
 def validate(
@@ -54,20 +60,22 @@ def validate(
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
-    """Measure MODEL here, eager, compiled and as planned, in turn, and compare with what was predicted."""
+    """Measure MODEL on this machine in eager mode, compiled and as planned, and compare with the predictions."""
     if not 0 < seconds < math.inf:
         raise RequestError(f"--seconds must be above 0, not {seconds}")
     if max_error is not None and not 0 <= max_error < math.inf:
         raise RequestError(f"--max-error must be a percentage, not {max_error}")
     if no_plan and plan is not None:
         raise RequestError("--plan and --no-plan exclude each other; leave one out")
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # read when torch is imported; its profiler talks on standard error
+    os.environ.setdefault(
+        "KINETO_LOG_LEVEL", "6"
+    )  # torch's profiler reads it when torch is imported, and logs to standard error
     with opened(output) as write:
         profile = choose_hardware(hardware, quiet)
         from costmodel.measurement.cpu_determinism import make_cpu_deterministic
         from costmodel.measurement.validation import USUAL, resolve_device
         from costmodel.measurement.validation import validate as compare
-        from costmodel.measurement.validation_report import render_validation
+        from costmodel.measurement.validation_report import validation_document
         from costmodel.planning.api import plan as make_plan
         from costmodel.planning.plan import Plan
         from costmodel.profiles.profile import load_profile
@@ -75,7 +83,7 @@ def validate(
 
         place = resolve_device(device)
         if load_profile(profile).on_cpu:
-            make_cpu_deterministic(place.type)  # as its numbers were taken
+            make_cpu_deterministic(place.type)  # the profile was measured in this state
         given = Plan.load(plan) if plan is not None else None
         with running_user_code(model):
             loaded = load_real(
@@ -103,6 +111,6 @@ def validate(
                 seconds=seconds,
                 layers=layers is not options.Layers.NONE,
             )
-        write(render_validation(result, format.value, terminal_width(output), layers.value))
+        write(render_result(validation_document(result, layers.value), format, output))
     if max_error is not None and 100 * result.worst_error > max_error:
         raise typer.Exit(MISSED)

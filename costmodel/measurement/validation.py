@@ -31,6 +31,7 @@ from costmodel.planning.plan import Plan
 from costmodel.prediction.predict import predict
 from costmodel.profiles.hosts import speed_of
 from costmodel.profiles.profile import load_profile, resolve_default
+from costmodel.report.progress import tracked
 from costmodel.report.types import Report
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -245,9 +246,7 @@ def synchronize(device: torch.device) -> None:
 
 def _interleave(runs: Mapping[str, _Run], seconds: float, device: str) -> None:
     """Measure all runs in turn, round after round, so that drift of the machine affects all alike."""
-    from tqdm import tqdm
-
-    for _ in tqdm(range(ROUNDS), unit="round", leave=False, disable=None):
+    for _ in tracked(range(ROUNDS), "measuring: round"):
         for run in runs.values():
             if run.call is not None:
                 run.rounds_us.append(latency(run.call, seconds, device=device).median_us)

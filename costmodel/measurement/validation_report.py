@@ -1,34 +1,63 @@
-"""What `costmodel validate` says: frozen records whose fields are the keys of its JSON."""
+"""Validations as frozen records, whose fields are the keys of the JSON of `costmodel validate`, and as documents."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from costmodel.report.rows import NONE, TOP_LAYERS, interval, milliseconds, number, times
-from costmodel.report.sections import Section, Sheet, _render
-from costmodel.report.types import SCHEMA, plain
-
-_RESULT_COLUMNS = (
-    *("mode", "predicted ms", "measured ms", "interval", "error", "speedup", "interval"),
-    *("compile s", "peak MB", "output error", ""),
+from costmodel.report.document import Column, Document, Records, Row, Section, figures
+from costmodel.report.figures import (
+    MEBIBYTE,
+    milliseconds,
+    percent,
+    ratio_interval,
+    scientific,
+    tenths,
+    time_interval,
+    times,
+    whole,
 )
-_LAYER_COLUMNS = ("layer", "kind", "predicted us", "measured us", "error")
+from costmodel.report.prediction_document import TOP_LAYERS
+from costmodel.report.renderers import render_document
+from costmodel.report.types import EAGER, SCHEMA, plain
+
+_MODE_COLUMNS = (
+    Column("mode", keeps_width=True),
+    figures("predicted ms", milliseconds),
+    figures("measured ms", milliseconds),
+    figures("95 % interval", time_interval),
+    figures("error", percent),
+    figures("speedup", times),
+    figures("95 % interval", ratio_interval),
+    figures("compile s", tenths),
+    figures("peak MiB", whole),
+    figures("output error", scientific),
+    Column(""),
+)
+_LAYER_COLUMNS = (
+    Column("layer", keeps_width=True),
+    Column("kind"),
+    figures("predicted us", tenths),
+    figures("measured us", tenths),
+    figures("error", percent),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ModeResult:
-    """One way of running the model.
+    """One mode or plan, predicted and measured.
 
     Attributes:
-        predicted_ms: latency as predicted; None where nothing predicts it.
-        measured_ms: median of the rounds' medians, with the 95 % interval of a bootstrap over rounds.
-        speedup: eager over this one, round by round; its median and 95 % interval.
-        compile_s: what the first call took, Inductor's cache on disk as it was.
-        peak_mb: most memory that torch had allocated during a call; None on a CPU.
+        predicted_ms: predicted latency; None where there is no prediction.
+        measured_ms: median over rounds of each round's median latency; None where it was not measured.
+        low_ms, high_ms: 95 % bootstrap interval of the measured latency, over rounds.
+        speedup: eager latency over this latency, round by round: the median.
+        speedup_low, speedup_high: 95 % bootstrap interval of the speedup.
+        compile_s: duration of the first call, with Inductor's disk cache as it was.
+        peak_mb: peak of the memory that torch allocated during a call, in units of 10^6 bytes; None on a CPU.
         output_error: largest relative error of an output against eager's.
-        note: why it was not measured, or what is odd about it.
+        note: reason why the mode was not measured, or a remark.
     """
 
     predicted_ms: float | None
@@ -45,7 +74,7 @@ class ModeResult:
 
     @property
     def error(self) -> float | None:
-        """Predicted over measured latency, minus one."""
+        """Relative error of the predicted latency."""
         if self.predicted_ms is None or not self.measured_ms:
             return None
         return self.predicted_ms / self.measured_ms - 1
@@ -53,15 +82,15 @@ class ModeResult:
 
 @dataclass(frozen=True, slots=True)
 class LayerResult:
-    """One layer of a report, eager or compiled, or one region of a plan, predicted beside measured.
+    """One layer of a prediction, eager or compiled, or one region of a plan, predicted and measured.
 
     Attributes:
-        name: the module's, as in the report; of a region the first and the last one's.
-        kind: of the layer's main operator; of a region its backend.
-        predicted_us: time on the device; None where nothing predicts it.
-        measured_us: the same, of a layer inside the running model, on a CPU with what PyTorch takes to call its
-            operators, of a region alone. None where a pass called other operators than were captured, or where the
-            region cannot be measured.
+        name: name of the layer's module; of a region the first and the last module.
+        kind: kind of the layer's anchor operator; of a region the backend.
+        predicted_us: predicted device time; None where there is no prediction.
+        measured_us: device time: of a layer inside the running model, of a region alone; on a CPU it includes calling
+            the layer's operators. None where a pass called other operators than were captured, or where the region
+            cannot be measured.
     """
 
     name: str
@@ -71,21 +100,21 @@ class LayerResult:
 
     @property
     def error(self) -> float | None:
-        """Predicted over measured time, minus one."""
+        """Relative error of the predicted time."""
         return self.predicted_us / self.measured_us - 1 if self.predicted_us and self.measured_us else None
 
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """Predicted beside measured, for one model.
+    """Predicted and measured latency of one model.
 
     Attributes:
-        modes: and plans, by name.
-        replaced: layers of the plan's regions that computed something else, and so run eagerly.
-        host_speed: of the machine, against the profile's own.
-        layers: eager ones, inside the running model; none unless they were asked for, as those that follow.
-        compiled_layers: those of the default mode.
-        regions: of the plan, each alone.
+        modes: results of modes and of the plan, by name.
+        replaced: layers of the plan's regions whose outputs differed, so that they run eagerly.
+        host_speed: speed of this machine's host relative to the profile's.
+        layers: eager layers inside the running model; empty unless layers were asked for.
+        compiled_layers: layers of the mode `default`; empty unless layers were asked for.
+        regions: the plan's regions, each alone; empty unless layers were asked for.
     """
 
     model: str
@@ -102,8 +131,8 @@ class Validation:
 
     @property
     def worst_error(self) -> float:
-        """The largest error of a predicted speedup; 0 where none was both predicted and measured."""
-        eager = self.modes["eager"]
+        """Largest relative error of a predicted speedup; 0 if none was both predicted and measured."""
+        eager = self.modes[EAGER]
         errors = [
             abs(eager.predicted_ms / mode.predicted_ms / mode.speedup - 1)
             for mode in self.modes.values()
@@ -112,90 +141,87 @@ class Validation:
         return max(errors, default=0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """The comparison as JSON's types."""
+        """The validation in JSON's types."""
         found: dict[str, Any] = plain({"schema": SCHEMA, **asdict(self), "worst_error": self.worst_error})
         return found
 
 
 def render_validation(
     result: Validation,
-    format: str = "table",  # noqa: A002
+    format: str = "table",  # noqa: A002 - the name of the option
     width: int | None = None,
     layers: str = "all",
+    *,
+    color: bool = False,
 ) -> str:
-    """A validation: predicted beside measured, mode by mode, and layer by layer where they were measured.
+    """Render a validation as text that ends in a newline.
 
     Args:
-        result: what is shown.
+        result: the validation.
         format: one of FORMATS; CSV holds the modes.
         width: columns of the terminal, for `table`; None for no limit.
-        layers: `all` that were measured, or `top`, those that take most.
+        layers: `all` measured layers, or `top`: those that take longest.
+        color: whether `table` may use terminal colours.
 
     Raises:
         RequestError: unknown format.
     """
-    values = result.to_dict()
-    modes = [{"model": result.model, "mode": name, **found} for name, found in values["modes"].items()]
-    return _render(values, modes, validation_sheet(result, layers), format, width)
+    return render_document(validation_document(result, layers), format, width, color=color)
 
 
-def validation_sheet(result: Validation, layers: str = "all") -> Sheet:
-    """What a validation's reader is shown."""
-    cells = [
-        (
-            mode,
-            milliseconds(found.predicted_ms),
-            milliseconds(found.measured_ms),
-            interval(milliseconds(found.low_ms), milliseconds(found.high_ms)),
-            _percent(found.error),
-            times(found.speedup),
-            interval(number(found.speedup_low), number(found.speedup_high)),
-            number(found.compile_s, 1),
-            number(found.peak_mb, 0),
-            NONE if found.output_error is None else f"{found.output_error:.1e}",
-            found.note,
-        )
-        for mode, found in result.modes.items()
-    ]
+def validation_document(result: Validation, layers: str = "all") -> Document:
+    """The document of a validation: modes, then the layers that were measured."""
     shape = "x".join(map(str, result.input_shape))
     title = f"{result.model} on {result.device}, predicted for {result.hardware}: input {shape}, {result.precision}"
-    notes = [f"largest error of a predicted speedup: {result.worst_error:.1%}", *_wrong(result.replaced)]
-    if result.host_speed != 1.0:
-        notes.append(f"this host issues kernels at {result.host_speed:.2f} of the speed of the profile's own")
-    sections: list[Section] = [("predicted and measured", _RESULT_COLUMNS, cells)]
-    for name, found in (
-        ("regions of the plan, alone", result.regions),
+    worst = f"largest error of a predicted speedup: {result.worst_error:.1%}"
+    modes = Section("predicted and measured", _MODE_COLUMNS, [_mode_row(*item) for item in result.modes.items()], worst)
+    measured = (
+        ("regions of the plan, measured alone", result.regions),
         ("eager layers", result.layers),
         ("compiled layers", result.compiled_layers),
-    ):
-        shown = _longest(found, TOP_LAYERS if layers == "top" else len(found))
-        most = f": the {len(shown)} of {len(found)} that take most" if len(shown) < len(found) else ""
-        if found:
-            sections.append((name + most, _LAYER_COLUMNS, [_layer_row(layer) for layer in shown]))
-    return Sheet(title, sections, notes)
-
-
-def _longest(layers: Sequence[LayerResult], most: int) -> list[LayerResult]:
-    """Those that take most, in execution order."""
-    order = sorted(
-        range(len(layers)), key=lambda index: -(layers[index].measured_us or layers[index].predicted_us or 0.0)
     )
+    sections = [modes, *(_layer_section(title, found, layers) for title, found in measured if found)]
+    return Document(result.model, title, sections, result.to_dict(), _records(result), _notes(result))
+
+
+def _mode_row(mode: str, found: ModeResult) -> Row:
+    return (
+        mode,
+        found.predicted_ms,
+        found.measured_ms,
+        (found.low_ms, found.high_ms),
+        found.error,
+        found.speedup,
+        (found.speedup_low, found.speedup_high),
+        found.compile_s,
+        None if found.peak_mb is None else found.peak_mb * 1e6 / MEBIBYTE,
+        found.output_error,
+        found.note,
+    )
+
+
+def _layer_section(title: str, layers: Sequence[LayerResult], choice: str) -> Section:
+    shown = _longest(layers, TOP_LAYERS) if choice == "top" else layers
+    most = f": the {len(shown)} of {len(layers)} that take longest" if len(shown) < len(layers) else ""
+    rows = [(layer.name, layer.kind, layer.predicted_us, layer.measured_us, layer.error) for layer in shown]
+    return Section(title + most, _LAYER_COLUMNS, rows)
+
+
+def _longest(layers: Sequence[LayerResult], most: int) -> Sequence[LayerResult]:
+    """The `most` layers that take longest, in execution order."""
+    durations = [layer.measured_us or layer.predicted_us or 0.0 for layer in layers]
+    order = sorted(range(len(layers)), key=lambda index: -durations[index])
     return [layers[index] for index in sorted(order[:most])]
 
 
-def _layer_row(layer: LayerResult) -> tuple[str, ...]:
-    return (
-        layer.name,
-        layer.kind,
-        number(layer.predicted_us, 1),
-        number(layer.measured_us, 1),
-        _percent(layer.error),
-    )
+def _notes(result: Validation) -> list[str]:
+    notes = [f"runs eagerly, because its output differs from eager execution: {name}" for name in result.replaced]
+    if result.host_speed != 1.0:
+        notes.append(f"host calibrated by a probe: {times(result.host_speed)} the speed of the profile's host")
+    return notes
 
 
-def _wrong(names: Iterable[str]) -> list[str]:
-    return [f"computed something else, so run eagerly: {name}" for name in names]
-
-
-def _percent(share: float | None) -> str:
-    return NONE if share is None else f"{share:+.1%}"
+def _records(result: Validation) -> Records:
+    """Rows of the CSV: the modes."""
+    rows = [{"model": result.model, "mode": name, **asdict(found)} for name, found in result.modes.items()]
+    return Records(["model", "mode", *(field.name for field in fields(ModeResult))], rows)

@@ -1,4 +1,7 @@
-"""What `costmodel memory` says: frozen records whose fields are the keys of its JSON. Bytes, microseconds."""
+"""Memory reports as frozen records, whose fields are the keys of the JSON of `costmodel memory`, and as documents.
+
+Sizes of the records are in bytes, times in microseconds; documents show MiB and milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,36 @@ from typing import Any
 from costmodel.memory.alternatives import Alternative
 from costmodel.memory.checkpoint_regions import CheckpointedModules
 from costmodel.memory.recompute import Recomputation
-from costmodel.report import check_format
-from costmodel.report.rows import milliseconds, number
-from costmodel.report.sections import Section, Sheet, render_sheet
-from costmodel.report.to_csv import csv_text
-from costmodel.report.to_json import json_text
+from costmodel.report.document import Column, Document, Records, Row, Section, figures
+from costmodel.report.figures import counted, mebibytes, milliseconds
+from costmodel.report.renderers import render_document
 from costmodel.report.types import Unsupported
 
-_COLUMNS = (
-    *("", "peak MB", "peak at", "parameters", "buffers", "inputs", "gradients", "optimizer", "feature maps"),
-    *("cuBLAS", "cuDNN", "cuDNN at most", "graph pool"),
+_PASS_COLUMNS = (
+    Column("pass"),
+    figures("peak", mebibytes),
+    Column("peak at"),
+    figures("parameters", mebibytes),
+    figures("buffers", mebibytes),
+    figures("inputs", mebibytes),
+    figures("gradients", mebibytes),
+    figures("optimizer", mebibytes),
+    figures("saved activations", mebibytes),
+    figures("cuBLAS", mebibytes),
+    figures("cuDNN", mebibytes),
+    figures("cuDNN at most", mebibytes),
+    figures("graph pool", mebibytes),
 )
+_ACTIVATION_COLUMNS = (Column("operator"), figures("tensors", str), figures("MiB", mebibytes))
+_SAVING_COLUMNS = (
+    Column("method"),
+    figures("saves MiB", mebibytes),
+    figures("transfers MiB", mebibytes),
+    figures("busy ms", milliseconds),
+    figures("adds ms", milliseconds),
+)
+_ABOUT = ("model", "hardware", "batch_size", "input_shape", "precision", "layout")
+_STATE_KEYS = ("parameter_bytes", "buffer_bytes", "input_bytes")
 _PASS_KEYS = (
     *("peak_bytes", "peak_at", "workspace_bytes", "convolution_workspace_bytes", "convolution_allowance_bytes"),
     *("graph_pool_bytes", "gradient_bytes", "optimizer_bytes", "feature_map_bytes"),
@@ -32,7 +54,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class SavedActivations:
-    """What is kept for the backward pass of one kind: how many tensors, and their bytes."""
+    """Activations saved for the backward pass that one kind of operator made: number of tensors, and their bytes."""
 
     kind: str
     tensors: int
@@ -44,14 +66,14 @@ class Inference:
     """One forward pass without gradients.
 
     Attributes:
-        peak_bytes: what `torch.cuda.max_memory_allocated` would say: parameters, buffers, inputs, workspace and the
+        peak_bytes: prediction of `torch.cuda.max_memory_allocated`: parameters, buffers, inputs, workspaces and the
             largest set of tensors alive at once.
-        peak_at: the module that runs then.
-        workspace_bytes: cuBLAS's, part of the peak.
-        convolution_workspace_bytes: the most that cuDNN is predicted to take for a convolution; where the peak is one,
-            part of it.
-        convolution_allowance_bytes: the most that it may take, by the algorithm that it chooses.
-        graph_pool_bytes: the private pool of a CUDA graph of the pass.
+        peak_at: module that runs at the peak.
+        workspace_bytes: cuBLAS's workspace, part of the peak.
+        convolution_workspace_bytes: largest workspace that cuDNN is predicted to take for a convolution; part of the
+            peak if a convolution runs at the peak.
+        convolution_allowance_bytes: upper bound of cuDNN's workspace over its algorithms.
+        graph_pool_bytes: private pool of a CUDA graph of the pass.
     """
 
     peak_bytes: int
@@ -68,14 +90,15 @@ class Training:
 
     Attributes:
         peak_bytes, peak_at, workspace_bytes, convolution_allowance_bytes: as for inference.
-        gradient_bytes: of the trained parameters.
-        optimizer, optimizer_bytes: which one, and its state; part of the peak.
-        between_bytes: alive between the forward and the backward pass.
+        gradient_bytes: gradients of the trained parameters.
+        optimizer: name of the optimizer.
+        optimizer_bytes: state of the optimizer, part of the peak.
+        between_bytes: memory in use between the forward and the backward pass.
         forward_us: predicted device time of the forward pass.
-        feature_maps: by the kind of operator that made them.
-        recomputation: what could be computed again, tensor by tensor.
-        checkpointing: what `torch.utils.checkpoint` can do of it, module by module.
-        alternatives: offloading and encoding.
+        feature_maps: saved activations by the kind of operator that made them.
+        recomputation: tensors that could be recomputed instead of saved.
+        checkpointing: modules that `torch.utils.checkpoint` could recompute.
+        alternatives: offloading and compression.
     """
 
     peak_bytes: int
@@ -94,15 +117,17 @@ class Training:
 
     @property
     def feature_map_bytes(self) -> int:
-        """Bytes that are kept for the backward pass."""
+        """Bytes of the saved activations."""
         return sum(item.nbytes for item in self.feature_maps)
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryFigures:
-    """The memory of one model. A pass that was not asked for is None.
+    """Memory of one model.
 
     Attributes:
+        inference, training: None for a pass that was not asked for.
+        unsupported: operators without a rule; they are assumed to save their inputs and results.
         warnings: passes that need more memory than the device has, one line each.
     """
 
@@ -121,7 +146,7 @@ class MemoryFigures:
     warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The report in JSON's types, schema 1."""
+        """The report in JSON's types."""
         record = {"schema": SCHEMA, **dataclasses.asdict(self)}
         record["input_shape"] = list(self.input_shape)
         if self.training is not None:
@@ -144,7 +169,7 @@ def _recomputation(found: Recomputation) -> dict[str, Any]:
 
 
 class MemoryReport(MemoryFigures):
-    """The memory of one model, which prints itself as a table."""
+    """Memory of one model, which prints itself as a table."""
 
     __slots__ = ()
 
@@ -152,106 +177,99 @@ class MemoryReport(MemoryFigures):
         return render_memory(self).rstrip("\n")
 
 
-def render_memory(report: MemoryFigures, format: str = "table", *, width: int | None = None) -> str:  # noqa: A002
-    """A report as text that ends in a newline.
+def render_memory(
+    report: MemoryFigures,
+    format: str = "table",  # noqa: A002 - the name of the option
+    *,
+    width: int | None = None,
+    color: bool = False,
+) -> str:
+    """Render a memory report as text that ends in a newline.
 
     Args:
-        report: what `costmodel.analyze_memory` returned.
-        format: one of FORMATS.
+        report: result of `costmodel.analyze_memory`.
+        format: one of FORMATS; CSV holds a row a pass, sizes in bytes.
         width: columns of the terminal, for `table`; None for no limit.
+        color: whether `table` may use terminal colours.
 
     Raises:
         RequestError: unknown format.
     """
-    check_format(format)
-    if format == "json":
-        return json_text(report.to_dict())
-    if format == "csv":
-        return _to_csv(report)
-    return render_sheet(Sheet(headline(report), sections(report), notes(report)), format, width)
+    return render_document(memory_document(report), format, width, color=color)
 
 
-def headline(report: MemoryFigures) -> str:
-    """What was analysed, for which input."""
+def memory_document(report: MemoryFigures) -> Document:
+    """The document of a memory report."""
     shape = "x".join(map(str, report.input_shape))
     faults = "".join(f"{text}; " for text in report.warnings)
-    return f"memory of {report.model} on {report.hardware}: {faults}input {shape}, {report.precision}, {report.layout}"
+    about = f"{faults}input {shape}, {report.precision}, {report.layout}"
+    title = f"memory of {report.model} on {report.hardware}: {about}"
+    sections = [Section("memory in MiB", _PASS_COLUMNS, _pass_rows(report)), *_training_sections(report.training)]
+    return Document(report.model, title, sections, report.to_dict(), _records(report), _notes(report))
 
 
-def sections(report: MemoryFigures) -> list[Section]:
-    """The tables of a report."""
+def _pass_rows(report: MemoryFigures) -> list[Row]:
     state = (report.parameter_bytes, report.buffer_bytes, report.input_bytes)
-    rows: list[tuple[str, ...]] = []
+    rows: list[Row] = []
     if (run := report.inference) is not None:
-        sizes = (*map(megabytes, state), "-", "-", "-", megabytes(run.workspace_bytes))
-        of_cudnn = (run.convolution_workspace_bytes, run.convolution_allowance_bytes)
-        ends = tuple(map(megabytes, (*of_cudnn, run.graph_pool_bytes)))
-        rows.append(("inference", megabytes(run.peak_bytes), run.peak_at, *sizes, *ends))
+        workspaces = (run.workspace_bytes, run.convolution_workspace_bytes, run.convolution_allowance_bytes)
+        none = (None, None, None)
+        rows.append(("inference", run.peak_bytes, run.peak_at, *state, *none, *workspaces, run.graph_pool_bytes))
     if (step := report.training) is not None:
-        held = (step.gradient_bytes, step.optimizer_bytes, step.feature_map_bytes, step.workspace_bytes)
-        sizes = tuple(map(megabytes, (*state, *held)))
-        ends = ("-", megabytes(step.convolution_allowance_bytes), "-")
-        rows.append(("training", megabytes(step.peak_bytes), step.peak_at, *sizes, *ends))
-    found: list[Section] = [("where memory goes, MB", _COLUMNS, rows)]
-    return found if report.training is None else [*found, *_training_sections(report.training)]
+        kept = (step.gradient_bytes, step.optimizer_bytes, step.feature_map_bytes)
+        ends = (step.workspace_bytes, None, step.convolution_allowance_bytes, None)
+        rows.append(("training", step.peak_bytes, step.peak_at, *state, *kept, *ends))
+    return rows
 
 
-def _training_sections(step: Training) -> list[Section]:
-    kinds: list[tuple[str, ...]] = [
-        (item.kind, str(item.tensors), megabytes(item.nbytes)) for item in step.feature_maps
+def _training_sections(step: Training | None) -> list[Section]:
+    """Saved activations, and methods to save fewer; none without a training step."""
+    if step is None:
+        return []
+    activations = [(item.kind, item.tensors, item.nbytes) for item in step.feature_maps]
+    saved = mebibytes(step.feature_map_bytes)
+    forward = milliseconds(step.forward_us / 1e3)
+    title = f"methods to save less than {saved} MiB of activations; the forward pass takes {forward} ms"
+    return [
+        Section("saved activations by operator", _ACTIVATION_COLUMNS, activations),
+        Section(title, _SAVING_COLUMNS, _saving_rows(step)),
     ]
+
+
+def _saving_rows(step: Training) -> list[Row]:
     again, modules = step.recomputation, step.checkpointing
-    ways = [
-        _way(f"recompute {len(again.values)} tensors", again.saved_bytes, 0, again.added_us, again.added_us),
-        _way(
-            f"checkpoint {len(modules.modules)} modules",
-            modules.stashed_before - modules.stashed_after,
-            0,
-            modules.added_us,
-            modules.added_us,
-        ),
+    fewer = modules.stashed_before - modules.stashed_after
+    return [
+        _saving_row(f"recompute {counted(len(again.values), 'tensor')}", again.saved_bytes, 0, again.added_us),
+        _saving_row(f"checkpoint {counted(len(modules.modules), 'module')}", fewer, 0, modules.added_us),
         *(
-            _way(item.name, item.saved_bytes, item.moved_bytes, item.busy_us, item.added_us)
+            _saving_row(item.name, item.saved_bytes, item.moved_bytes, item.busy_us, item.added_us)
             for item in step.alternatives
         ),
     ]
-    title = f"ways to keep fewer of {megabytes(step.feature_map_bytes)} MB, beside a forward pass of"
-    return [
-        ("feature maps by what made them", ("operator", "tensors", "MB"), kinds),
-        (
-            f"{title} {milliseconds(step.forward_us / 1e3)} ms",
-            ("way", "saves MB", "over the bus MB", "busy ms", "adds ms"),
-            ways,
-        ),
-    ]
 
 
-def _way(name: str, saved: int, moved: int, busy_us: float, added_us: float) -> tuple[str, ...]:
-    moves = megabytes(moved) if moved else "-"
-    return (name, megabytes(saved), moves, milliseconds(busy_us / 1e3), milliseconds(added_us / 1e3))
+def _saving_row(name: str, saved: int, moved: int, busy_us: float, added_us: float | None = None) -> Row:
+    """A method's row; without `added_us` all of its busy time is added."""
+    added_us = busy_us if added_us is None else added_us
+    return (name, saved, moved or None, busy_us / 1e3, added_us / 1e3)
 
 
-def notes(report: MemoryFigures) -> list[str]:
-    """What the checkpointing plan names, then what could not be known."""
-    said = []
+def _notes(report: MemoryFigures) -> list[str]:
+    """Modules of the checkpointing plan, then operators without a rule."""
+    notes = []
     if report.training is not None and (modules := report.training.checkpointing.modules):
         more = len(modules) - _MODULES_SHOWN
         shown = ", ".join(modules[:_MODULES_SHOWN]) + (f" and {more} more" if more > 0 else "")
-        said.append(f"to checkpoint: {shown} (--save-plan FILE writes all)")
-    unknown = "taken to save its inputs and results"
-    return said + [f"operator {item.op} in {item.where or report.model}: {unknown}" for item in report.unsupported]
+        notes.append(f"modules to checkpoint: {shown} (--save-plan FILE writes all)")
+    assumed = "assumed to save its inputs and results"
+    return notes + [f"operator {item.op} in {item.where or report.model}: {assumed}" for item in report.unsupported]
 
 
-def megabytes(nbytes: int) -> str:
-    """Bytes in units of 10^6."""
-    return number(nbytes / 1e6, 1)
-
-
-def _to_csv(report: MemoryFigures) -> str:
-    """One row a pass; sizes in bytes."""
+def _records(report: MemoryFigures) -> Records:
+    """Rows of the CSV: the passes."""
     record = report.to_dict()
-    about = ("model", "hardware", "batch_size", "input_shape", "precision", "layout")
-    state = ("parameter_bytes", "buffer_bytes", "input_bytes")
-    shared = {key: record[key] for key in (*about, *state)} | {"input_shape": "x".join(map(str, report.input_shape))}
-    passes = (shared | {"pass": key} | record[key] for key in ("inference", "training") if record[key])
-    return csv_text([*about, "pass", *state, *_PASS_KEYS], passes)
+    shared = {key: record[key] for key in (*_ABOUT, *_STATE_KEYS)}
+    shared["input_shape"] = "x".join(map(str, report.input_shape))
+    rows = [shared | {"pass": key} | record[key] for key in ("inference", "training") if record[key]]
+    return Records([*_ABOUT, "pass", *_STATE_KEYS, *_PASS_KEYS], rows)

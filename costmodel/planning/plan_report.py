@@ -1,55 +1,81 @@
-"""Rendering of a plan: a table of its regions, and the same rows for files."""
+"""Plans as documents: predicted latency of the plan and of every mode, then the regions."""
 
 from __future__ import annotations
 
 from costmodel.planning.plan import Plan
-from costmodel.report.rows import NONE, milliseconds, number, times
-from costmodel.report.sections import Sheet, _render
+from costmodel.report.document import Column, Document, Records, Section, Tone, figures
+from costmodel.report.figures import MEBIBYTE, NONE, counted, milliseconds, tenths, times
+from costmodel.report.renderers import render_document
+
+_LATENCY_COLUMNS = (
+    Column("mode", keeps_width=True),
+    figures("latency ms", milliseconds, has_bar=True),
+    figures("relative to plan", times),
+)
+_REGION_COLUMNS = (
+    figures("region", str),
+    Column("layer", keeps_width=True),
+    figures("ops", str),
+    Column("backend"),
+    figures("stream", str),
+    figures("us", tenths),
+    Column("reason"),
+)
 
 
-def render_plan(plan: Plan, format: str = "table", width: int | None = None) -> str:  # noqa: A002
-    """A plan: predicted latency against every mode, then its regions in order; CSV holds the regions.
+def render_plan(plan: Plan, format: str = "table", width: int | None = None, *, color: bool = False) -> str:  # noqa: A002 - the name of the option
+    """Render a plan as text that ends in a newline; CSV holds the regions.
+
+    Args:
+        plan: the plan.
+        format: one of FORMATS.
+        width: columns of the terminal, for `table`; None for no limit.
+        color: whether `table` may use terminal colours.
 
     Raises:
         RequestError: unknown format.
     """
-    regions = [{"region": index, **region} for index, region in enumerate(plan.to_dict()["regions"])]
-    return _render(plan.to_dict(), regions, plan_sheet(plan), format, width)
+    return render_document(plan_document(plan), format, width, color=color)
 
 
-def plan_sheet(plan: Plan) -> Sheet:
-    """What a plan's reader is shown."""
+def plan_document(plan: Plan) -> Document:
+    """The document of a plan."""
     planned = plan.latency_ms["plan"]
     best = min((ms for mode, ms in plan.latency_ms.items() if mode != "plan"), default=planned)
-    latencies = [(mode, milliseconds(ms), times(ms / planned)) for mode, ms in plan.latency_ms.items()]
+    latencies = [(mode, ms, ms / planned) for mode, ms in plan.latency_ms.items()]
     regions = [
-        (
-            str(index),
-            region.span or NONE,
-            str(len(region.ops)),
-            region.backend,
-            str(region.stream),
-            number(region.us, 1),
-            region.why,
-        )
+        (index, region.span or NONE, len(region.ops), region.backend, region.stream, region.us, region.why)
         for index, region in enumerate(plan.regions)
     ]
-    moves = ", ".join(map(_move, plan.rewrites)) or "none"
-    side = f" of {plan.streams} lanes side by side" if plan.streams > 1 else ""
-    search = "; cuDNN's algorithms are searched" if plan.search else ""
-    needs = "" if plan.memory_bytes is None else f"; a call needs about {plan.memory_bytes / 2**20:.0f} MiB"
-    launch = f"launched as one {plan.launch}{side}{search}"
-    notes = [f"moves: {moves}; {launch}; compiling takes about {plan.build_s:.0f} s{needs}"]
-    faults = "".join(f"{text}; " for text in plan.warnings)
-    gain = f"{times(best / planned)} the speed of the best mode, predicted"
-    title = f"plan for {plan.model} on {plan.hardware}: {faults}{gain}"
-    columns = ("region", "layer", "count", "backend", "lane", "us", "why")
-    return Sheet(
-        title, (("latency", ("mode", "latency ms", "of plan"), latencies), ("regions", columns, regions)), notes
+    gain = f"{times(best / planned)} the speed of the fastest mode (predicted)"
+    tone = Tone.GOOD if best > planned else Tone.PLAIN
+    sections = (
+        Section("latency", _LATENCY_COLUMNS, latencies, gain, tone),
+        Section("regions", _REGION_COLUMNS, regions),
     )
+    faults = "".join(f": {text}" for text in plan.warnings)
+    title = f"plan for {plan.model} on {plan.hardware}{faults}"
+    return Document(plan.model, title, sections, plan.to_dict(), _records(plan), _notes(plan))
 
 
-def _move(text: str) -> str:
-    """A move, and at how many places it is made, if not at all of them."""
+def _notes(plan: Plan) -> list[str]:
+    rewrites = ", ".join(map(_rewrite, plan.rewrites)) or "none"
+    streams = f" on {plan.streams} CUDA streams" if plan.streams > 1 else ""
+    search = "; cuDNN algorithms are searched" if plan.search else ""
+    launch = "captured in one CUDA graph" if plan.launch == "graph" else "launched call after call"
+    notes = [f"graph rewrites: {rewrites}", f"{launch}{streams}{search}", f"compile time: about {plan.build_s:.0f} s"]
+    if plan.memory_bytes is not None:
+        notes.append(f"a call needs about {plan.memory_bytes / MEBIBYTE:.0f} MiB")
+    return notes
+
+
+def _rewrite(text: str) -> str:
+    """A graph rewrite, and the number of its places unless it is made wherever it matches."""
     name, _, places = text.partition(":")
-    return f"{name} at {places.count(',') + 1}" if places else name
+    return f"{name} at {counted(places.count(',') + 1, 'place')}" if places else name
+
+
+def _records(plan: Plan) -> Records:
+    """Rows of the CSV: the regions."""
+    rows = [{"region": index, **region} for index, region in enumerate(plan.to_dict()["regions"])]
+    return Records(list(rows[0]) if rows else ["region"], rows)

@@ -89,7 +89,9 @@ def predict(
     graph = capture(module, inputs, name, partial=True)
     known = {item.source for item in graph.breaks}
     graph = replace(graph, breaks=(*graph.breaks, *(item for item in cuts if item.source not in known)))
-    report = replace(predict_graph(graph, profile, _images(inputs)), host=chosen.name, host_speed=chosen.speed)
+    found = predict_graph(graph, profile, _images(inputs))
+    calibrated = None if profile.on_cpu else host is not None
+    report = replace(found, host=chosen.name, host_speed=chosen.speed, host_calibrated=calibrated)
     if explain:
         from costmodel.prediction.explain import explain as reasons
 

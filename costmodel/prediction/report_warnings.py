@@ -8,6 +8,7 @@ from costmodel.ir import Break, Graph, operators
 from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.profile import Profile
+from costmodel.report.figures import counted
 from costmodel.report.types import Unsupported
 from costmodel.timeline.issue_trace import subgraph_count
 
@@ -44,7 +45,8 @@ def warnings_of(graph: Graph, estimates: Sequence[Estimate]) -> tuple[str, ...]:
         found.append(f"results of data-dependent size are counted at their largest: {', '.join(sizes)}")
     cuts = [item for item in graph.breaks if item.kind == "cut"]
     if cuts:
-        pieces = f"{len(cuts)} graph breaks leave about {subgraph_count(graph)} subgraphs"
+        breaks = f"{counted(len(cuts), 'graph break')} {'leaves' if len(cuts) == 1 else 'leave'}"
+        pieces = f"{breaks} about {subgraph_count(graph)} subgraphs"
         found.append(f"{pieces}; their cost beyond entering each subgraph is not in the figures")
     if len(cuts) < len(graph.breaks):
         found.append("data-dependent control flow causes graph breaks, whose cost is not in the figures")

@@ -1,4 +1,4 @@
-"""Predictions as records, and the records as text: table, json, csv, md, html."""
+"""Report records -> text: table, JSON, CSV, Markdown, HTML."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ from collections.abc import Sequence
 
 from costmodel import checks
 from costmodel.checks import checked
-from costmodel.errors import RequestError
+from costmodel.report.renderers import FORMATS, render_documents
 from costmodel.report.types import LayerPrediction, ModePrediction, Reason, Report, Unsupported
 
-FORMATS = ("table", "json", "csv", "md", "html")
 LAYERS = ("top", "all", "none")
-
-_DEFAULT_LAYERS = {"table": "top", "csv": "none", "md": "top", "html": "all"}
 
 __all__ = [
     "FORMATS",
@@ -22,19 +19,8 @@ __all__ = [
     "Reason",
     "Report",
     "Unsupported",
-    "check_format",
     "render",
 ]
-
-
-def check_format(format: str) -> None:  # noqa: A002
-    """Nothing, if it is one of FORMATS.
-
-    Raises:
-        RequestError: it is none.
-    """
-    if format not in FORMATS:
-        raise RequestError(f"unknown format {format!r}; choose one of {', '.join(FORMATS)}")
 
 
 def _reports_fault(reports: object) -> str | None:
@@ -58,12 +44,12 @@ def render(
     width: int | None = None,
     color: bool = False,
 ) -> str:
-    """One report or several as text that ends in a newline.
+    """Render one prediction or several as text that ends in a newline.
 
     Args:
         reports: a single report, or a sequence; in JSON the first is an object and the second a list.
         format: one of FORMATS.
-        layers: one of LAYERS, which layers to show; None leaves it to the format. JSON always holds all of them; CSV
+        layers: one of LAYERS: the layers to show; None for the format's own choice. JSON always holds all of them. CSV
             holds the modes, or with `all` or `top` the layers in their place.
         width: columns of the terminal, for `table`; None for no limit.
         color: whether `table` may use terminal colours.
@@ -71,24 +57,8 @@ def render(
     Raises:
         RequestError: unknown format or choice of layers.
     """
-    if format == "json":
-        from costmodel.report.to_json import to_json
+    from costmodel.report.prediction_document import LAYERS_BY_FORMAT, prediction_document
 
-        return to_json(reports)
     several = (reports,) if isinstance(reports, Report) else tuple(reports)
-    chosen = layers or _DEFAULT_LAYERS[format]
-    if format == "table":
-        from costmodel.report.table import to_table
-
-        return to_table(several, chosen, width, color)
-    if format == "csv":
-        from costmodel.report.to_csv import to_csv
-
-        return to_csv(several, chosen)
-    if format == "md":
-        from costmodel.report.to_markdown import to_markdown
-
-        return to_markdown(several, chosen)
-    from costmodel.report.to_html import to_html
-
-    return to_html(several, chosen)
+    documents = [prediction_document(report, layers or LAYERS_BY_FORMAT[format]) for report in several]
+    return render_documents(documents, format, width, color=color, as_list=not isinstance(reports, Report))

@@ -1,4 +1,4 @@
-"""What a prediction says: frozen records whose fields are the keys of the JSON that `costmodel predict` prints."""
+"""Predictions as frozen records, whose fields are the keys of the JSON that `costmodel predict` prints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCHEMA = 1
 """Version of the JSON; keys may be added under the same number, not renamed."""
 
 EAGER = "eager"
-"""The mode that the others are compared with."""
+"""The mode that every speedup is relative to."""
 
 _AGAINST_EAGER = ("speedup", "speedup_low", "speedup_high", "compile_s", "break_even_calls")
 
@@ -27,12 +27,14 @@ class ModePrediction:
     """One forward pass of the whole model in one mode.
 
     Attributes:
-        latency_ms: median wall time of a synchronised call; `low_ms` and `high_ms` bound its interval.
-        host_ms: time the CPU spends issuing the kernels.
-        device_ms: time the GPU spends on them.
-        speedup: eager latency over this one, with its interval; None for eager.
-        compile_s: seconds that compiling takes, on a cold cache; None for eager or where it is not known.
-        break_even_calls: calls after which compiling has paid for itself; None where it never does.
+        latency_ms: median wall time of a synchronised call.
+        low_ms, high_ms: 90 % prediction interval of the latency.
+        host_ms: time the CPU spends launching kernels.
+        device_ms: time the GPU spends executing kernels.
+        speedup: eager latency over this mode's latency; None for eager.
+        speedup_low, speedup_high: 90 % prediction interval of the speedup.
+        compile_s: seconds to compile with a cold cache; None for eager and where it cannot be predicted.
+        break_even_calls: calls after which compilation has paid off; None where it never does.
     """
 
     latency_ms: float
@@ -49,16 +51,19 @@ class ModePrediction:
 
 @dataclass(frozen=True, slots=True)
 class LayerPrediction:
-    """One unit: an anchor operator with the pointwise operators that a compiler fuses into it.
+    """One layer: an anchor operator with the pointwise operators that a compiler fuses into it.
 
     Attributes:
-        name: the module's name, as `named_modules()` gives it.
-        kind: the anchor's kind, `conv2d` for one.
-        ops: its operators in order.
+        name: the module's name in `named_modules()`.
+        kind: kind of the anchor operator, such as `conv2d`.
+        ops: operators in execution order.
         position: relative depth in the model, from 0 to 1.
-        eager_us: time in eager, microseconds.
+        eager_us: time in eager mode, microseconds.
         compiled_us: time in the backend `backend`, microseconds.
-        in_range: whether units like it were measured; if not, its numbers are extrapolated.
+        speedup: eager time over compiled time.
+        speedup_low, speedup_high: 90 % prediction interval of the speedup.
+        backend: how the compiled layer runs.
+        in_range: False for a layer out of distribution, far from anything measured: its times are extrapolated.
     """
 
     name: str
@@ -76,7 +81,7 @@ class LayerPrediction:
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """An operator that no rule covers or whose way depends on data, and the module that calls it."""
+    """An operator without a cost rule, or data-dependent control flow, and the module that calls it."""
 
     op: str
     where: str
@@ -88,8 +93,8 @@ class Reason:
 
     Attributes:
         topic: `mode`, `break`, `fragment`, `fall-back`, `mutation`, `recompilation` or `layer`.
-        where: what it is about.
-        why: in words, with figures.
+        where: mode, module or operator that the reason is about.
+        why: a sentence with figures.
     """
 
     topic: str
@@ -99,22 +104,24 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The prediction for one model on one hardware; prints itself as a table.
+    """The prediction for one model on one device; prints itself as a table.
 
     Attributes:
-        modes: mode -> prediction, in the order in which they are shown; a mode that cannot be predicted is absent.
+        modes: mode -> prediction, in the order of display; a mode that cannot be predicted is absent.
         best_mode: the mode of lowest latency.
         verdict: `compile`, `leave` or `uncertain`.
-        layers: the units in execution order.
-        unsupported: operators without a rule and places where the model goes by data; they are counted in the
-            intervals, not in the times.
+        layers: the layers in execution order.
+        unsupported: operators without a cost rule and data-dependent control flow; they widen the intervals and add
+            nothing to the times.
         warnings: one line each.
-        partial: whether every figure is of a part of the model only, up to where it goes by data.
-        explanation: the reasons, if they were asked for.
-        host: what issues the kernels, by name; the profile's own, unless another was asked for.
-        host_speed: how fast it is against that one.
-        too_large: says that a forward pass needs more memory than the device has; empty where it fits, or where the
-            profile does not know. It is the first of the warnings too.
+        partial: whether the capture ended at data-dependent control flow; every figure is then of the part before it.
+        explanation: reasons, if they were asked for.
+        host: name of the host that launches the kernels; by default the host of the profile.
+        host_speed: speed of the host relative to the profile's.
+        too_large: message that a forward pass needs more memory than the device has, which is the first warning too;
+            empty where the model fits or the profile does not know.
+        host_calibrated: whether the host's speed was given or measured; False where the profile's is assumed; None for
+            a CPU, which is its own host.
     """
 
     model: str
@@ -134,15 +141,17 @@ class Report:
     host: str = ""
     host_speed: float = 1.0
     too_large: str = ""
+    host_calibrated: bool | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The report in JSON's types, schema 1; numbers are finite or None."""
+        """The report in JSON's types; numbers are finite or None."""
         return {
             "schema": SCHEMA,
             "model": self.model,
             "hardware": self.hardware,
             "host": self.host,
             "host_speed": self.host_speed,
+            "host_calibrated": self.host_calibrated,
             "batch_size": self.batch_size,
             "input_shape": list(self.input_shape),
             "precision": self.precision,
@@ -158,7 +167,7 @@ class Report:
         } | ({"explanation": [_record(item) for item in self.explanation]} if self.explanation else {})
 
     def to_frame(self) -> pd.DataFrame:
-        """The layers as a pandas frame: one row each, in execution order, a column a field."""
+        """The layers as a pandas frame: a row a layer in execution order, a column a field."""
         import pandas as pd
 
         columns = [field.name for field in dataclasses.fields(LayerPrediction)]
@@ -182,7 +191,7 @@ def _record(item: ModePrediction | LayerPrediction | Unsupported | Reason) -> di
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can hold it: tuples as lists, numbers that are not finite as None, text without surrogates."""
+    """A value that JSON can hold: tuples as lists, numbers that are not finite as None, text without surrogates."""
     if isinstance(value, (tuple, list)):
         return [plain(item) for item in value]
     if isinstance(value, Mapping):

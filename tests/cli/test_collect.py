@@ -184,7 +184,7 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(sys, "stderr", stream)
         with progress_bar(quiet) as report:
             report(progress)
-        assert ("measuring 30/90 cases, 20 units/min, 02:00 left |" in stream.getvalue()) == shown
+        assert ("measuring 30/90 cases, 20 units/min, 02:00 left" in stream.getvalue()) == shown
         assert bool(stream.getvalue()) == shown
 
 

@@ -21,6 +21,7 @@ import costmodel
 from costmodel.cli import main
 from costmodel.errors import CaptureError, UnknownHardwareError
 from costmodel.ir import Graph
+from costmodel.profiles.profile import Card
 from costmodel.report import ModePrediction, Report
 
 ROOT = Path(costmodel.__file__).parent.parent
@@ -48,8 +49,7 @@ def predicting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Predict], None]:
         if name != "nvidia-h200":
             raise UnknownHardwareError(f"unknown hardware {name!r}; there are: nvidia-h200")
         card = {"device": "NVIDIA H200", "units": 3, "scores": {"mape": [1, 2]}, "note": None}
-        facts = SimpleNamespace(host=SimpleNamespace(probe_us=None, machines_us=[]))
-        return SimpleNamespace(card=card, facts=facts, on_cpu=False, environment={})
+        return SimpleNamespace(card=card, on_cpu=False, environment={}, facts=Card(schema=1))
 
     monkeypatch.setattr(hardware, "list_profiles", lambda: ("nvidia-h200",))
     monkeypatch.setattr(hardware, "resolve_default", lambda: ("nvidia-h200", "no GPU here"))
@@ -180,7 +180,11 @@ class TestWrongRequests:
             (["predict"], "MODEL"),
             (["predict", "alexnet", "--host", "nowhere"], "no host is called 'nowhere'"),
             (["predict", "alexnet", "--host", "0"], "impossible host speed 0"),
-            (["predict", "alexnet", "--shapes", "8x3x224x224"], "give both"),
+            (["predict", "alexnet", "--shapes", "8x3x224x224"], "--shapes needs --explain"),
+            (["predict", "alexnet", "-b", "1", "-b", "32"], "--batch-size is given 2 times; give it once"),
+            (["predict", "alexnet", "--batch-size=1", "-b32", "-b", "2"], "--batch-size is given 3 times"),
+            (["plan", "alexnet", "--format", "md", "--format", "csv"], "--format is given 2 times"),
+            (["memory", "alexnet", "--training", "--inference"], "--training is given 2 times"),
             (["predict", "alexnet", "--explain", "--shapes", "8x0"], "impossible shapes '8x0'"),
             (["collect", "host", "--device", "cpu"], "shows on a GPU only"),
             (["predict", "absent.py:build"], "no file absent.py"),
@@ -244,19 +248,45 @@ def test_other_ends_of_a_prediction(predicting: Callable[[Predict], None], capsy
 class TestHardware:
     def test_lists_the_profiles(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["hardware"]) == 0
-        assert capsys.readouterr().out == "nvidia-h200  (default: no GPU here)\n"
+        assert capsys.readouterr().out.splitlines()[-1].split(maxsplit=1) == ["nvidia-h200", "default: no GPU here"]
 
-    def test_shows_a_card(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_field_of_another_shape_is_left_out_of_the_summary(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["hardware", "nvidia-h200"]) == 0
-        assert capsys.readouterr().out == (
-            "device: NVIDIA H200\nunits: 3\nscores:\n  mape:\n    - 1\n    - 2\nnote: none\n"
-        )
+        out = capsys.readouterr().out
+        assert out.startswith("nvidia-h200\n")
+        assert out.endswith("costmodel hardware nvidia-h200 --format json prints it whole\n")
 
     def test_as_json(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["hardware", "--format", "json"]) == 0
         assert json.loads(capsys.readouterr().out)["default"] == "nvidia-h200"
         assert main(["hardware", "nvidia-h200", "--format", "json"]) == 0
         assert json.loads(capsys.readouterr().out)["units"] == 3
+
+
+@pytest.mark.parametrize("name", ["nvidia-h200", "amd-epyc-2-threads"])
+def test_a_summary_fits_a_screen_and_json_holds_the_whole_card(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hardware", name]) == 0
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) <= 40
+    assert main(["hardware", name, "--format", "json"]) == 0
+    card = json.loads(capsys.readouterr().out)
+    assert card == json.loads((ROOT / "trained_models" / name / "card.json").read_text())
+    assert f"{card['units']['measured']:,}" in out
+    latency = next(row for row in card["scores"]["latency"] if row["mode"] == "eager")
+    assert f"{latency['median_error']:.1%}" in out
+
+
+@pytest.mark.parametrize(("form", "start"), [("csv", "fact,value\n"), ("md", "## nvidia"), ("html", "<!DOCTYPE")])
+def test_a_summary_in_other_formats(form: str, start: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hardware", "nvidia-h200", "--format", form]) == 0
+    assert capsys.readouterr().out.startswith(start)
+
+
+@pytest.mark.usefixtures("predicting")
+def test_a_flag_and_a_list_may_be_given_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", "alexnet", "-q", "-q"]) == 0
+    assert main(["validate", "alexnet", "--mode", "warp", "--mode", "default", "--device", "tpu"]) == 2
+    assert "choose cpu, cuda or cuda:N" in capsys.readouterr().err
 
 
 def test_ir_prints_a_graph_that_can_be_parsed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -343,10 +373,25 @@ class TestProcess:
         assert err == ""
         assert process.returncode == 2
 
+    def test_a_shell_completes_commands_and_options(self) -> None:
+        for words, expected in (("costmodel pre", "predict"), ("costmodel predict --form", "--format")):
+            asked = {"_COSTMODEL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+            code = "import sys; sys.argv = ['costmodel']; from costmodel.cli import main; sys.exit(main())"
+            process = start("-c", code, env=os.environ | asked)
+            assert process.communicate() == (f"{expected}\n", "")
+            assert process.returncode == 0
+
+    @pytest.mark.parametrize(
+        "command", ["predict", "plan", "validate", "collect", "hardware", "train", "ir", "memory", ""]
+    )
+    def test_help(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main([*filter(None, [command]), "--help"]) == 0
+        assert f"Usage: costmodel {command}".rstrip() in capsys.readouterr().out
+
     def test_starting_imports_nothing_heavy(self) -> None:
         code = "import sys, costmodel, costmodel.cli; print(*{name.partition('.')[0] for name in sys.modules})"
         loaded = set(start("-c", code).communicate()[0].split())
-        assert not loaded & {"torch", "torchvision", "numpy", "pandas", "pyarrow", "sklearn", "timm", "rich", "tqdm"}
+        assert not loaded & {"torch", "torchvision", "numpy", "pandas", "pyarrow", "sklearn", "timm", "rich"}
 
     def test_predicting_does_not_import_what_it_does_not_need(self) -> None:
         code = (

@@ -120,6 +120,21 @@ class TestPlanFiles:
         assert Plan.load(models / "real.json").model == "net.py:small"  # build time and all
         assert (models / "link.json.tmp").read_text() == "precious"
 
+    @pytest.mark.parametrize(
+        ("form", "start"), [("html", "<!DOCTYPE"), ("csv", "region,"), ("md", "## plan"), ("table", "plan for")]
+    )
+    def test_a_format_that_is_given_is_that_of_the_file(
+        self, form: str, start: str, models: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        assert main(["plan", "net.py:small", "-q", "--format", form, "-o", "plan.txt"]) == 0
+        assert (models / "plan.txt").read_text().startswith(start)
+        assert capsys.readouterr().out == ""
+
+    def test_json_in_a_file_is_the_plan(self, models: Path, capsys: pytest.CaptureFixture[str]):
+        assert main(["plan", "net.py:small", "-q", "--format", "json", "-o", "plan.json"]) == 0
+        assert Plan.load(models / "plan.json").model == "net.py:small"
+        assert capsys.readouterr().out == ""
+
     def test_a_device_is_written_to(self, capsys: pytest.CaptureFixture[str]):
         assert main(["plan", "net.py:small", "-q", "-o", os.devnull]) == 0
         assert not Path(os.devnull).is_file()

@@ -22,7 +22,7 @@ from costmodel.measurement.layer_timing import (
     profiled,
     share_out,
 )
-from costmodel.measurement.validation_report import LayerResult, render_validation, validation_sheet
+from costmodel.measurement.validation_report import LayerResult, render_validation, validation_document
 from costmodel.planning.plan import Region
 from tests.execution.test_planned_module import plan_for
 
@@ -109,11 +109,11 @@ def test_every_layer_is_predicted_and_measured(result):
 
 def test_the_layers_that_take_most_are_shown_in_order(result, monkeypatch):
     monkeypatch.setattr("costmodel.measurement.validation_report.TOP_LAYERS", 1)
-    (_, (title, _, rows)) = validation_sheet(result, "top").sections
-    assert title == f"eager layers: the 1 of {len(result.layers)} that take most"
-    assert [row[0] for row in rows] == ["large"]
-    (_, (_, _, rows)) = validation_sheet(result, "all").sections
-    assert [row[0] for row in rows] == [layer.name for layer in result.layers]
+    _, layers = validation_document(result, "top").sections
+    assert layers.title == f"eager layers: the 1 of {len(result.layers)} that take longest"
+    assert [row[0] for row in layers.rows] == ["large"]
+    _, layers = validation_document(result, "all").sections
+    assert [row[0] for row in layers.rows] == [layer.name for layer in result.layers]
 
 
 def test_a_layer_without_a_measurement_has_no_error():
@@ -128,8 +128,8 @@ def test_every_region_of_a_plan_is_measured_alone():
     assert [region.predicted_us for region in found.regions] == [region.us for region in plan.regions]
     assert [region.kind for region in found.regions] == [region.backend for region in plan.regions]
     assert all(region.measured_us > 0 for region in found.regions)
-    titles = [title for title, *_ in validation_sheet(found).sections]
-    assert titles == ["predicted and measured", "regions of the plan, alone", "eager layers"]
+    titles = [section.title for section in validation_document(found).sections]
+    assert titles == ["predicted and measured", "regions of the plan, measured alone", "eager layers"]
 
 
 def test_a_region_that_cannot_be_measured_has_no_time(monkeypatch):

@@ -16,7 +16,7 @@ import costmodel
 from costmodel.cli import main
 from costmodel.errors import RequestError
 from costmodel.memory.analysis import analyze_memory
-from costmodel.memory.report import MemoryReport, render_memory, sections
+from costmodel.memory.report import MemoryReport, memory_document, render_memory
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +69,9 @@ class TestReport:
     @pytest.mark.parametrize("form", ["table", "md", "html"])
     def test_every_cell_is_in_the_text(self, report: MemoryReport, form: str) -> None:
         text = render_memory(report, form).replace("\\_", "_")
-        for title, _, cells in sections(report):
-            assert title in text
-            assert all(cell in text for row in cells for cell in row)
+        for section in memory_document(report).sections:
+            assert section.title in text
+            assert all(cell in text for row in section.cells() for cell in row)
 
     def test_an_unknown_format_or_optimizer_is_refused(self, report: MemoryReport) -> None:
         with pytest.raises(RequestError, match="unknown format 'xml'"):

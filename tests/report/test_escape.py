@@ -24,13 +24,14 @@ from torch import nn
 
 from costmodel.capture.trace import capture
 from costmodel.cli import main
-from costmodel.cli.output import busy, note
+from costmodel.cli.output import note
 from costmodel.drawing import to_dot, to_json, to_svg
 from costmodel.drawing.labels import shortened
 from costmodel.ir import Graph, parse
 from costmodel.prediction.layers import Unit, find_units
 from costmodel.report import render
 from costmodel.report.escape import csv_cell, dot, markdown, markup, terminal, unicode_text
+from costmodel.report.progress import busy
 from costmodel.streamit import Filter, streamit
 from tests.support.nasty_names import nasty_names
 from tests.support.sample_reports import KINDS, rendered, report

@@ -11,7 +11,8 @@ from html.parser import HTMLParser
 import pytest
 
 from costmodel.errors import RequestError
-from costmodel.report import FORMATS, LayerPrediction, ModePrediction, Report, Unsupported, render, rows
+from costmodel.report import FORMATS, LayerPrediction, ModePrediction, Report, Unsupported, figures, render
+from costmodel.report.prediction_document import LAYER_COLUMNS, layer_rows, shown_layers, verdict
 
 NASTY = "<b>a|b</b>[red]"
 
@@ -57,8 +58,8 @@ class TestToDict:
     def test_has_exactly_the_documented_keys(self) -> None:
         record = report().to_dict()
         assert list(record) == [
-            *("schema", "model", "hardware", "host", "host_speed", "batch_size", "input_shape", "precision", "layout"),
-            "modes",
+            *("schema", "model", "hardware", "host", "host_speed", "host_calibrated"),
+            *("batch_size", "input_shape", "precision", "layout", "modes"),
             *("best_mode", "verdict", "layers", "unsupported", "warnings", "partial", "too_large"),
         ]
         times = ["latency_ms", "low_ms", "high_ms", "host_ms", "device_ms"]
@@ -124,18 +125,18 @@ class TestLayers:
     def test_top_shows_those_whose_time_changes_most_in_execution_order(self) -> None:
         # layer i saves i us: of 20 layers, the top 15 are 5 .. 19, and the other five take 5 x 100 us in eager
         layers = tuple(layer(f"l{index}", 100.0, 100.0 - index) for index in range(20))
-        shown = rows.layer_rows(report(layers=layers), "top")
+        shown = layer_rows(report(layers=layers), "top")
         assert [row[0] for row in shown] == [*(f"l{index}" for index in range(5, 20)), "the other 5 layers"]
-        assert shown[-1][2:5] == ("500.0", "490.0", "1.02x")  # 500 - (0+1+2+3+4); 500 / 490
+        assert shown[-1][2:5] == (500.0, 490.0, 500 / 490)  # 490 = 500 - (0+1+2+3+4)
 
     def test_a_loss_counts_as_a_change(self) -> None:
         layers = (*(layer(f"l{index}", 10.0, 9.0) for index in range(20)), layer("slow", 10.0, 30.0))
-        assert "slow" in {item.name for item in rows.shown_layers(report(layers=layers), "top")}
+        assert "slow" in {item.name for item in shown_layers(report(layers=layers), "top")}
 
     @pytest.mark.parametrize(("choice", "count"), [("all", 20), ("none", 0)])
     def test_all_and_none(self, choice: str, count: int) -> None:
         layers = tuple(layer(f"l{index}") for index in range(20))
-        assert len(rows.layer_rows(report(layers=layers), choice)) == count
+        assert len(layer_rows(report(layers=layers), choice)) == count
 
 
 class TestCsv:
@@ -156,7 +157,7 @@ class TestCsv:
 def test_markdown_cells_keep_their_columns_whatever_they_hold() -> None:
     text = render(report(layers=(layer(NASTY),)), "md")
     cells = next(line for line in text.splitlines() if "red" in line).replace("\\|", "").split("|")
-    assert len(cells) == len(rows.LAYER_COLUMNS) + 2  # a bar before the first cell and after the last
+    assert len(cells) == len(LAYER_COLUMNS) + 2  # a bar before the first cell and after the last
     assert "<b>" not in text.replace("\\<b\\>", "")
 
 
@@ -193,16 +194,19 @@ def test_an_unknown_choice_lists_the_known_ones(options: dict[str, str], part: s
     ("changes", "start"),
     [
         ({"verdict": "leave", "best_mode": "eager"}, "leave: "),
-        ({"verdict": "uncertain"}, "uncertain: parts of the model are unlike what was measured; best guess default"),
+        (
+            {"verdict": "uncertain"},
+            "uncertain: parts of the model are out of distribution, so their times are extrapolated; best guess",
+        ),
         (
             {"verdict": "uncertain", "modes": {"default": ModePrediction(4, 3, 5, 4, 1, 1.5, 0.9, 2.0)}},
-            "uncertain: the prediction does not separate compiled from eager; best guess default, 1.50x",
+            "uncertain: the 90 % prediction interval of the speedup contains 1; best guess default, 1.50x",
         ),
         ({"verdict": "compile"}, "compile: default is fastest, 1.50x"),
     ],
 )
 def test_verdict_in_words(changes: dict[str, object], start: str) -> None:
-    assert rows.verdict(report(**changes)).startswith(start)
+    assert verdict(report(**changes)).startswith(start)
 
 
 @pytest.mark.parametrize(
@@ -210,4 +214,4 @@ def test_verdict_in_words(changes: dict[str, object], start: str) -> None:
 )
 def test_milliseconds_keep_about_four_figures(value: float | None, text: str) -> None:
     # 12.345 is stored as 12.3450000000000006, which rounds up
-    assert rows.milliseconds(value) == text
+    assert figures.milliseconds(value) == text

@@ -13,6 +13,7 @@ from costmodel.memory.report import Inference, MemoryReport, SavedActivations, T
 from costmodel.planning.plan import Plan, Region
 from costmodel.planning.plan_report import render_plan
 from costmodel.report import LayerPrediction, ModePrediction, Reason, Report, Unsupported, render
+from costmodel.report.figures import MEBIBYTE
 
 Name = Callable[[str], str]
 
@@ -48,6 +49,7 @@ def report(name: Name = as_it_is) -> Report:
         ),
         host=name("some-host"),
         host_speed=0.5,
+        host_calibrated=True,
     )
 
 
@@ -79,8 +81,8 @@ def validation(name: Name = as_it_is) -> Validation:
         input_shape=(2, 3, 8, 8),
         precision="float16",
         modes={
-            "eager": ModeResult(predicted_ms=6.0, measured_ms=5.0, low_ms=4.9, high_ms=5.1, peak_mb=100.0),
-            "default": ModeResult(4.0, 5.0, 4.5, 5.5, 1.25, 1.125, 1.5, 30.0, 90.0, 2e-4),
+            "eager": ModeResult(predicted_ms=6.0, measured_ms=5.0, low_ms=4.9, high_ms=5.1, peak_mb=104.8576),
+            "default": ModeResult(4.0, 5.0, 4.5, 5.5, 1.25, 1.125, 1.5, 30.0, 94.37184, 2e-4),
             "plan": ModeResult(1.0, None, note=name("RuntimeError: out of memory")),
         },
         replaced=(name("features.3"),),
@@ -92,26 +94,25 @@ def validation(name: Name = as_it_is) -> Validation:
 
 
 def memory(name: Name = as_it_is) -> MemoryReport:
-    million = 1_000_000
-    inference = Inference(30 * million, name("features.0"), 8 * million, 2 * million, 5 * million, 22 * million)
+    inference = Inference(30 * MEBIBYTE, name("features.0"), 8 * MEBIBYTE, 2 * MEBIBYTE, 5 * MEBIBYTE, 22 * MEBIBYTE)
     training = Training(
-        peak_bytes=95 * million,
+        peak_bytes=95 * MEBIBYTE,
         peak_at=name("head"),
-        workspace_bytes=8 * million,
-        convolution_allowance_bytes=6 * million,
-        gradient_bytes=11 * million,
+        workspace_bytes=8 * MEBIBYTE,
+        convolution_allowance_bytes=6 * MEBIBYTE,
+        gradient_bytes=11 * MEBIBYTE,
         optimizer="adam",
-        optimizer_bytes=23 * million,
-        between_bytes=70 * million,
+        optimizer_bytes=23 * MEBIBYTE,
+        between_bytes=70 * MEBIBYTE,
         forward_us=1500.0,
-        feature_maps=(SavedActivations(name("conv2d"), 3, 31 * million), SavedActivations("relu", 2, 9 * million)),
-        recomputation=Recomputation((Ref(name("4")), Ref("5")), ("4", "5"), 40 * million, 27 * million, 125.0),
+        feature_maps=(SavedActivations(name("conv2d"), 3, 31 * MEBIBYTE), SavedActivations("relu", 2, 9 * MEBIBYTE)),
+        recomputation=Recomputation((Ref(name("4")), Ref("5")), ("4", "5"), 40 * MEBIBYTE, 27 * MEBIBYTE, 125.0),
         checkpointing=CheckpointedModules(
-            tuple(map(name, ("stage1", "stage2", "stage3", "stage4", "stage5"))), 40 * million, 16 * million, 7, 250.0
+            tuple(map(name, ("stage1", "stage2", "stage3", "stage4", "stage5"))), 40 * MEBIBYTE, 16 * MEBIBYTE, 7, 250.0
         ),
         alternatives=(
-            Alternative(name("offload over pcie"), 36 * million, 72 * million, 2880.0, 1380.0),
-            Alternative("relu masks of 1 bit", 8 * million, 0, 50.0, 50.0),
+            Alternative(name("offload over pcie"), 36 * MEBIBYTE, 72 * MEBIBYTE, 2880.0, 1380.0),
+            Alternative("relu masks of 1 bit", 8 * MEBIBYTE, 0, 50.0, 50.0),
         ),
     )
     return MemoryReport(
@@ -121,9 +122,9 @@ def memory(name: Name = as_it_is) -> MemoryReport:
         input_shape=(2, 3, 8, 8),
         precision="float32",
         layout="nhwc",
-        parameter_bytes=11 * million,
-        buffer_bytes=million // 2,
-        input_bytes=million // 5,
+        parameter_bytes=11 * MEBIBYTE,
+        buffer_bytes=MEBIBYTE // 2,
+        input_bytes=MEBIBYTE // 5,
         inference=inference,
         training=training,
         unsupported=(Unsupported(name("my::op"), name("head.act")),),

@@ -42,12 +42,12 @@ def test_a_narrow_terminal(golden: Callable[[str, str], None], width: int) -> No
 def test_the_figures_that_a_report_computes() -> None:
     """By hand, so that a golden file written anew cannot hide them."""
     text = rendered("plan", "table")
-    assert "plan for tiny on some-gpu: 2.00x the speed of the best mode" in text  # 2.0 / 1.0, the plan left out
+    assert "2.00x the speed of the fastest mode (predicted)" in text  # 2.0 / 1.0, the plan left out
     assert "a call needs about 3 MiB" in text
     text = rendered("memory", "md")
     assert "| recompute 2 tensors | 13.0 | - | 0.125 | 0.125 |" in text  # 40 - 27
     assert "| checkpoint 5 modules | 24.0 | - | 0.250 | 0.250 |" in text  # 40 - 16
-    assert "ways to keep fewer of 40.0 MB, beside a forward pass of 1.500 ms" in text  # 31 + 9
+    assert "less than 40.0 MiB of activations; the forward pass takes 1.500 ms" in text  # 31 + 9
     text = rendered("validation", "table")
     assert "largest error of a predicted speedup: 20.0%" in text  # 6 / 4 / 1.25 - 1
     assert "-20.0%" in text  # 4 / 5 - 1, the default mode, and 20 / 25 - 1, a layer

@@ -1,0 +1,111 @@
+"""Summary of a profile as a document: what was measured, on which device, and how accurate the predictions are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from costmodel.report.document import Column, Document, Records, Row, Section, figures
+from costmodel.report.figures import NONE, counted, whole
+
+
+def _share(value: float | None) -> str:
+    return NONE if value is None else f"{value:.1%}"
+
+
+_FACT_COLUMNS = (Column("fact"), Column("value"))
+_ACCURACY_COLUMNS = (
+    Column("quantity"),
+    Column("mode"),
+    Column("cases of"),
+    figures("cases", whole),
+    figures("mean error", _share),
+    figures("median error", _share),
+    figures("within 10 %", _share),
+    figures("baseline", _share),
+)
+_ENVIRONMENT = ("device", "host_cpu", "cores", "threads", "driver", "cuda", "torch", "triton")
+_ALL = "all"
+
+
+def summary_document(name: str, card: Mapping[str, Any]) -> Document:
+    """The document of a profile; JSON holds the whole card.
+
+    Args:
+        name: the profile's name.
+        card: content of `card.json`. A field of another shape than expected is left out of the summary.
+    """
+    facts = list(_facts(card))
+    accuracy = list(_accuracy_rows(card))
+    sections = [Section("measured", _FACT_COLUMNS, facts)]
+    if accuracy:
+        sections.append(Section("accuracy on held-out models", _ACCURACY_COLUMNS, accuracy))
+    device = _mapping(card, "environment").get("device")
+    title = f"{name}: profile of {device}" if device else name
+    records = Records(("fact", "value"), [{"fact": fact, "value": value} for fact, value in facts])
+    return Document(name, title, sections, card, records, (f"costmodel hardware {name} --format json prints it whole",))
+
+
+def _facts(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Measurements and their environment, in words."""
+    environment = _mapping(card, "environment")
+    listed = [f"{key.replace('_', ' ')} {environment[key]}" for key in _ENVIRONMENT[1:] if key in environment]
+    if listed:
+        yield "environment", ", ".join(listed)
+    yield from _counts("units", _mapping(card, "units"), "measured", "trained_on")
+    yield from _counts("whole models", _mapping(card, "models"), "cases", "measured", "unstable")
+    if rate := _mapping(card, "roofline").get("bandwidth_gb_s"):
+        yield "memory bandwidth", f"{_plain(rate)} GB/s"
+    if peaks := _mapping(_mapping(card, "roofline"), "peak_tflop_s"):
+        yield "peak TFLOP/s", ", ".join(f"{kind} {_plain(peak)}" for kind, peak in peaks.items())
+    machines = _mapping(card, "host").get("machines_us")
+    if isinstance(machines, Sequence):
+        yield "hosts", counted(len(machines), "machine")
+
+
+def _counts(name: str, found: Mapping[str, Any], *keys: str) -> Iterator[tuple[str, str]]:
+    """A fact of several counts: `measured 487,877, trained on 483,381`."""
+    listed = [f"{key.replace('_', ' ')} {_plain(found[key])}" for key in keys if key in found]
+    if listed:
+        yield name, ", ".join(listed)
+
+
+def _accuracy_rows(card: Mapping[str, Any]) -> Iterator[Row]:
+    """A row a mode and set of cases: errors of latencies, then of speedups."""
+    for row in _rows(card, "latency"):
+        yield ("latency", row.get("mode", ""), _ALL, *_errors(row))
+    for row in _rows(card, "models"):
+        cases = str(row.get("cases_of", ""))
+        if cases.rpartition(": ")[2] == _ALL:  # `all`, and `all` under another condition; the rest are subsets
+            yield ("speedup", row.get("mode", ""), _condition(cases), *_errors(row))
+
+
+def _condition(cases: str) -> str:
+    """A set of cases: `all, host uncalibrated` for `host not told: all`."""
+    condition, _, kind = cases.replace("host not told", "host uncalibrated").rpartition(": ")
+    return f"{kind}, {condition}" if condition else kind
+
+
+def _errors(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    keys = ("cases", "mean_error", "median_error", "within_10", "constant_mean_error")
+    return tuple(_number(row.get(key)) for key in keys)
+
+
+def _rows(card: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any]]:
+    """Rows of a table of scores."""
+    rows = _mapping(card, "scores").get(kind)
+    yield from (row for row in rows if isinstance(row, Mapping)) if isinstance(rows, Sequence) else ()
+
+
+def _mapping(card: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = card.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _plain(value: Any) -> str:
+    """A figure as the card has it, with thousands separated."""
+    return f"{value:,}" if isinstance(value, (int, float)) else str(value)
