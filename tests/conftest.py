@@ -1,17 +1,30 @@
-"""Shared by all tests: GPU tests are skipped, with the reason, where there is no GPU; golden files; captured models."""
+"""Settings and fixtures of all tests: threads, hypothesis, GPU tests, golden files, captured models and profiles."""
 
 from __future__ import annotations
 
 import functools
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
     from costmodel.ir import Graph
+    from costmodel.profiles.profile import Profile
+
+# OpenMP and MKL read this as torch is imported, here and in processes that tests start. Tensors in tests are small:
+# threads that wait for each other cost more than they compute, most of all beside other workers of pytest-xdist.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# CI tries the same examples in every run, so that a failure is that of the change. No example has a deadline anywhere:
+# how long one takes depends on what else the machine does.
+hypothesis.settings.register_profile("default", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -70,3 +83,11 @@ def graph_of() -> Callable[..., Graph]:
         return capture(loaded.module, loaded.inputs, spec)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def h200() -> Profile:
+    """The shipped profile of the H200, read once."""
+    from costmodel.profiles.profile import load_profile
+
+    return load_profile("nvidia-h200")
