@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from nasty import nasty_names
 
 from costmodel.errors import GraphError
 from costmodel.ir import (
@@ -28,6 +27,7 @@ from costmodel.ir import (
     parse_types,
     refs_in,
 )
+from tests.support.nasty_names import nasty_names
 
 IMAGE = TensorType("float32", (1, 3, 8, 8))
 X = Value("x", IMAGE)

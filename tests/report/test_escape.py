@@ -20,8 +20,6 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from nasty import nasty_names
-from sample_reports import KINDS, rendered, report
 from torch import nn
 
 from costmodel.capture.trace import capture
@@ -34,6 +32,8 @@ from costmodel.prediction.layers import Unit, find_units
 from costmodel.report import render
 from costmodel.report.escape import csv_cell, dot, markdown, markup, terminal, unicode_text
 from costmodel.streamit import Filter, streamit
+from tests.support.nasty_names import nasty_names
+from tests.support.sample_reports import KINDS, rendered, report
 
 Draw = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 kinds = st.sampled_from(KINDS)

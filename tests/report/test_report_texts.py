@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 
 import pytest
-from sample_reports import KINDS, memory, plan, rendered, report, validation
 
 from costmodel.measurement.validation_report import render_validation
 from costmodel.memory.report import render_memory
 from costmodel.planning.plan_report import render_plan
 from costmodel.report import FORMATS, render
+from tests.support.sample_reports import KINDS, memory, plan, rendered, report, validation
 
 ENDINGS = {"table": "table.txt"}
 """Endings of files, where they are not the format's name."""
