@@ -155,7 +155,10 @@ class Tests:
         except subprocess.TimeoutExpired:
             return TIME_LIMIT
         found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-        return "" if done.returncode in PASSED else found.group(1) if found else done.stdout[-500:]
+        if done.returncode in PASSED:
+            return ""
+        assert found is not None, done.stdout[-1000:]
+        return found.group(1)
 
     def noticing(self, mutant: Mutant) -> str:
         """The first test that fails with the mutant and passes without it, TIME_LIMIT, or nothing."""
@@ -165,9 +168,10 @@ class Tests:
             path.write_text(mutant.source(ROOT), encoding="utf-8")
             failed = self.first_failure(paths, self._broken)
             path.write_text(original, encoding="utf-8")
-            if "::" not in failed or not self.first_failure([failed]):
+            if failed in ("", TIME_LIMIT) or not self.first_failure([failed]):
                 return failed
-            self._broken.add(failed)  # a test that fails without the mutant shows nothing: go on without it
+            self._broken.add(failed)  # a test or file that fails without the mutant shows nothing: go on without it
+            paths = [one for one in paths if one != failed]
         return ""
 
 
