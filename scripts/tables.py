@@ -44,9 +44,9 @@ def make(documents: Path) -> None:
         script, *arguments = shlex.split(command)
         arguments = [str(documents / one) if one in DOCUMENTS else one for one in arguments]
         path = str(ROOT / "scripts" / script)
-        with patch.object(sys, "argv", [path, *arguments]), contextlib.chdir(ROOT):
-            with contextlib.redirect_stdout(io.StringIO()):
-                runpy.run_path(path, run_name="__main__")
+        quiet = contextlib.redirect_stdout(io.StringIO())
+        with patch.object(sys, "argv", [path, *arguments]), contextlib.chdir(ROOT), quiet:
+            runpy.run_path(path, run_name="__main__")
 
 
 def outdated(root: Path = ROOT) -> str:
