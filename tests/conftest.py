@@ -29,11 +29,56 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
 GOLDEN = Path(__file__).parent / "golden"
 
 
+SLOW = Path(__file__).parent / "slow.txt"
+"""Tests that took over SLOW_S seconds of CPU time, a line each; they are marked slow, as those are that say so."""
+SLOW_S = 1.0
+_cpu_seconds: dict[str, float] = {}
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden/ anew instead of comparing")
+    parser.addoption("--update-slow", action="store_true", help="write tests/slow.txt anew, for the tests that run")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Take the CPU time of a test, its processes included: it hardly depends on what else the machine does."""
+    begin = sum(os.times()[:4])
+    try:
+        return (yield)
+    finally:
+        item.user_properties.append(("cpu_s", sum(os.times()[:4]) - begin))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call":
+        _cpu_seconds[report.nodeid] = dict(report.user_properties)["cpu_s"]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    is_worker = hasattr(session.config, "workerinput")  # of pytest-xdist, whose controller gets all reports
+    if session.config.getoption("--update-slow") and not is_worker:
+        others = {
+            name for name in slow_tests() if name not in _cpu_seconds and (SLOW.parents[1] / file_of(name)).exists()
+        }
+        slow = others | {name for name, seconds in _cpu_seconds.items() if seconds > SLOW_S}
+        SLOW.write_text("".join(f"{name}\n" for name in sorted(slow)), encoding="utf-8")
+
+
+def slow_tests() -> set[str]:
+    return set(SLOW.read_text(encoding="utf-8").splitlines())
+
+
+def file_of(test: str) -> str:
+    return test.partition("::")[0]
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    slow = slow_tests()
+    for item in items:
+        if item.nodeid in slow:
+            item.add_marker(pytest.mark.slow)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return
