@@ -1,26 +1,84 @@
-"""Shared by all tests: GPU tests are skipped, with the reason, where there is no GPU; golden files; captured models."""
+"""Settings and fixtures of all tests: threads, hypothesis, GPU tests, golden files, captured models and profiles."""
 
 from __future__ import annotations
 
 import functools
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
     from costmodel.ir import Graph
+    from costmodel.profiles.profile import Profile
+
+# OpenMP and MKL read this as torch is imported, here and in processes that tests start. Tensors in tests are small:
+# threads that wait for each other cost more than they compute, most of all beside other workers of pytest-xdist.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# CI tries the same examples in every run, so that a failure is that of the change. No example has a deadline anywhere:
+# how long one takes depends on what else the machine does.
+hypothesis.settings.register_profile("default", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
+SLOW = Path(__file__).parent / "slow.txt"
+"""Tests that took over SLOW_S seconds of CPU time, a line each; they are marked slow, as those are that say so."""
+SLOW_S = 1.0
+_cpu_seconds: dict[str, float] = {}
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden/ anew instead of comparing")
+    parser.addoption("--update-slow", action="store_true", help="write tests/slow.txt anew, for the tests that run")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Take the CPU time of a test, its processes included: it hardly depends on what else the machine does."""
+    begin = sum(os.times()[:4])
+    try:
+        return (yield)
+    finally:
+        item.user_properties.append(("cpu_s", sum(os.times()[:4]) - begin))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call":
+        _cpu_seconds[report.nodeid] = dict(report.user_properties)["cpu_s"]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    is_worker = hasattr(session.config, "workerinput")  # of pytest-xdist, whose controller gets all reports
+    if session.config.getoption("--update-slow") and not is_worker:
+        others = {
+            name for name in slow_tests() if name not in _cpu_seconds and (SLOW.parents[1] / file_of(name)).exists()
+        }
+        slow = others | {name for name, seconds in _cpu_seconds.items() if seconds > SLOW_S}
+        SLOW.write_text("".join(f"{name}\n" for name in sorted(slow)), encoding="utf-8")
+
+
+def slow_tests() -> set[str]:
+    return set(SLOW.read_text(encoding="utf-8").splitlines())
+
+
+def file_of(test: str) -> str:
+    return test.partition("::")[0]
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    slow = slow_tests()
+    for item in items:
+        if item.nodeid in slow:
+            item.add_marker(pytest.mark.slow)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return
@@ -70,3 +128,11 @@ def graph_of() -> Callable[..., Graph]:
         return capture(loaded.module, loaded.inputs, spec)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def h200() -> Profile:
+    """The shipped profile of the H200, read once."""
+    from costmodel.profiles.profile import load_profile
+
+    return load_profile("nvidia-h200")
