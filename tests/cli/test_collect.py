@@ -32,7 +32,7 @@ from collectors.workloads import catalog
 from collectors.workloads.model_cases import case_key
 from costmodel.cli import main
 from costmodel.cli.collect_checks import check_name, parse_duration
-from costmodel.cli.progress_bar import describe, progress_bar
+from costmodel.cli.sweep_progress import describe, sweep_progress
 from costmodel.errors import CostmodelError, DatasetError, MeasurementError, RequestError
 from costmodel.training.dataset import read_frame
 
@@ -182,7 +182,7 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch):
     progress = Progress("measuring", done=30, total=90, seconds=60.0, units=20)
     for stream, quiet, shown in ((Terminal(), False, True), (Terminal(), True, False), (io.StringIO(), False, False)):
         monkeypatch.setattr(sys, "stderr", stream)
-        with progress_bar(quiet) as report:
+        with sweep_progress(quiet) as report:
             report(progress)
         assert ("measuring 30/90 cases, 20 units/min, 02:00 left" in stream.getvalue()) == shown
         assert bool(stream.getvalue()) == shown
