@@ -12,10 +12,10 @@ BEGIN, END = "<!-- plans: made by scripts/measure_and_compare.py -->", "<!-- end
 MOVES_BEGIN, MOVES_END = "<!-- moves: made by scripts/measure_and_compare.py -->", "<!-- end of moves -->"
 OTHERS_BEGIN, OTHERS_END = "<!-- others: made by scripts/measure_and_compare.py -->", "<!-- end of others -->"
 ORACLES_TEXT = (
-    "Oracles of the study (Dighe, 2024) beside this one: geometric means of speedups over eager, measured, and in\n"
+    "Oracles of Goldfarb, *Evaluating the PyTorch compiler* (2024), beside this one: geometric means of speedups over eager, measured, and in\n"
     "parentheses predicted. *Theoretical* is the sum of each block's fastest backend: a bound for blocks that run one\n"
     "after another without fusion between them; plans pass it by CUDA streams and by fusion across blocks.\n"
-    "*Published* is the study's dynamic program, run in one CUDA graph:"
+    "*Published* is that study's dynamic program, run in one CUDA graph:"
 )
 ORACLES_HEAD = ("cases", "models", "fastest mode", "theoretical", "published", "plan")
 MODELS = (
@@ -93,7 +93,7 @@ def comparison_markdown(records: Sequence[Record]) -> str:
         f"geometric mean {statistics.geometric_mean(gains):.2f}, least {min(gains):.2f}."
         f"{_on_undisturbed_hosts(known)}{_since_before(known)}"
     )
-    errors = "Errors of predicted latency, uncalibrated host, by a profile with kernels of these models:"
+    errors = "Errors of predicted latency, host calibrated by a probe, by a profile with kernels of these models:"
     parts = [text, _grid(known, _cell, _mean), errors, _errors(known)]
     if studied := latest([one for one in usable if gain(one, "published") and "theoretical_ms" in one]):
         parts += [ORACLES_TEXT, _oracles(studied)]
