@@ -32,7 +32,7 @@ def sections(hardware: str, ablations: Path) -> dict[str, str]:
     covered = " and ".join(f"{percent(share, 0)} (`{mode}`)" for mode, share in scores["coverage"].items())
     return {
         "models": user_table(validation),
-        "intervals": f"90 % prediction intervals of speedup for an uncalibrated host cover {covered} of these measurements.",
+        "intervals": f"90 % prediction intervals of speedup, uncalibrated host, cover {covered} of these measurements.",
         "machines": machine_table(validation),
         "kernels": kernel_table(scores["kernels"]),
         "CPUs": cpu_table([one.card for one in shipped if one.on_cpu]),

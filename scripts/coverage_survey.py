@@ -1,7 +1,7 @@
 """Survey of the models that costmodel can predict: each is built, captured and lowered in a process of its own.
 
-A survey is a table of outcomes, one row a model. It survives models that crash, hang or exhaust memory, and resumes where
-it was interrupted.
+A survey is a table of outcomes, one row a model. It survives models that crash, hang or exhaust memory; an interrupted
+one resumes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Predicted and measured peak memory of twelve models.
 
-python scripts/memory.py --device cuda -b 8 -o docs/data/memory_h200.json                measure, on a machine with a GPU
-python scripts/memory.py --rows docs/data/memory_h200.json --predict -o docs/data/memory_h200.json       predict again
-python scripts/memory.py --rows docs/data/memory_h200.json --write docs/memory.md             table into the document
+python scripts/memory.py --device cuda -b 8 -o docs/data/memory_h200.json               measure, on a machine with a GPU
+python scripts/memory.py --rows docs/data/memory_h200.json --predict -o docs/data/memory_h200.json      predict again
+python scripts/memory.py --rows docs/data/memory_h200.json --write docs/memory.md            table into the document
 """
 
 from __future__ import annotations

@@ -162,8 +162,8 @@ def accuracy_table(rows: Sequence[Row], device: str, batch_size: int) -> str:
     where = "`torch.cuda.max_memory_allocated`" if device != "cpu" else "live storages of a run on the CPU"
     lines = [
         f"Measured: {where}, batch {batch_size}, {IMAGE_SIZE}x{IMAGE_SIZE}, float32, eager; 1 MB is 10^6 bytes.",
-        "*Beyond state*: error of the memory beyond parameters, buffers and inputs. *Held out*: error of the peak without",
-        "measured workspaces of the model's family and of its convolutions' shapes. *cuDNN at most*: bound on a workspace.",
+        "*Beyond state*: error of the memory beyond parameters, buffers and inputs. *Held out*: error of the peak",
+        "without measured workspaces of the model's family and shapes. *cuDNN at most*: bound on a workspace.",
         "",
         "| model | pass | predicted MB | measured MB | error | beyond state | held out | cuDNN at most MB |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",

@@ -12,8 +12,8 @@ BEGIN, END = "<!-- plans: made by scripts/measure_and_compare.py -->", "<!-- end
 MOVES_BEGIN, MOVES_END = "<!-- moves: made by scripts/measure_and_compare.py -->", "<!-- end of moves -->"
 OTHERS_BEGIN, OTHERS_END = "<!-- others: made by scripts/measure_and_compare.py -->", "<!-- end of others -->"
 ORACLES_TEXT = (
-    "Oracles of Goldfarb, *Evaluating the PyTorch compiler* (2024), beside this one: geometric means of speedups over eager, measured, and in\n"
-    "parentheses predicted. *Theoretical* is the sum of each block's fastest backend: a bound for blocks that run one\n"
+    "Oracles of Goldfarb, *Evaluating the PyTorch compiler* (2024), beside this one: geometric means of speedups\n"
+    "over eager, measured, and in parentheses predicted. *Theoretical* is the sum of each block's fastest backend: a bound for blocks that run one\n"
     "after another without fusion between them; plans pass it by CUDA streams and by fusion across blocks.\n"
     "*Published* is that study's dynamic program, run in one CUDA graph:"
 )
@@ -88,8 +88,8 @@ def comparison_markdown(records: Sequence[Record]) -> str:
     gains = [value for record in known if (value := gain(record))]
     device = known[0]["device"] if known else "no device"
     text = (
-        f"Latency of the fastest of eager, `default` and `reduce-overhead` over latency of the plan, measured in turn in\n"
-        f"one process on an {device}, inputs nchw; in parentheses, as predicted beforehand. {len(gains)} cases:\n"
+        f"Latency of the fastest of eager, `default` and `reduce-overhead` over latency of the plan, measured in turn\n"
+        f"in one process on an {device}, inputs nchw; in parentheses, as predicted beforehand. {len(gains)} cases:\n"
         f"geometric mean {statistics.geometric_mean(gains):.2f}, least {min(gains):.2f}."
         f"{_on_undisturbed_hosts(known)}{_since_before(known)}"
     )
@@ -109,7 +109,7 @@ def _since_before(known: Sequence[Record]) -> str:
     faster = sum(ratio > 1 for ratio in ratios)
     return (
         f" In {len(ratios)} cases the plan of an earlier version was measured\n"
-        f"beside it: {faster} are faster now; geometric mean {statistics.geometric_mean(ratios):.2f}."
+        f"beside it: {faster} are faster now, geometric mean {statistics.geometric_mean(ratios):.2f}."
     )
 
 
@@ -127,8 +127,8 @@ def _on_undisturbed_hosts(known: Sequence[Record]) -> str:
     if not undisturbed or len(undisturbed) == len(known):
         return ""
     return (
-        f" Without the {len(known) - len(undisturbed)} measured while other\n"
-        f"processes slowed the host's launches by more than {1 / SLOW_HOST:.1f} times, the mean is {_mean(undisturbed)}."
+        f" Without the {len(known) - len(undisturbed)} on a host that\n"
+        f"other processes slowed to less than {SLOW_HOST} of its speed, the mean is {_mean(undisturbed)}."
     )
 
 
@@ -176,9 +176,11 @@ def _oracles(studied: Sequence[Record]) -> str:
 
 
 def _speedups(chosen: Sequence[tuple[Record, str]]) -> str:
-    """Geometric mean of measured, and in parentheses of predicted, speedups over eager of a mode or plan of each case."""
+    """Geometric means of measured, and in parentheses of predicted, speedups over eager."""
     means = [
-        statistics.geometric_mean(record["modes"]["eager"][kind] / record["modes"][mode][kind] for record, mode in chosen)
+        statistics.geometric_mean(
+            record["modes"]["eager"][kind] / record["modes"][mode][kind] for record, mode in chosen
+        )
         for kind in ("measured_ms", "predicted_ms")
     ]
     return "{:.2f} ({:.2f})".format(*means)

@@ -69,7 +69,9 @@ def _errors(found: dict[str, float], unit: str = "") -> list[str]:
 def _intervals(coverage: dict[str, float], validation: pd.DataFrame) -> list[str]:
     shares = " and ".join(percent(coverage[mode], 0) for mode in MODES)
     cases = sum(int(validation[f"measured_speedup/{mode}"].notna().sum()) for mode in MODES)
-    condition = f"90 % prediction intervals of speedup, `{MODES[0]}` and `{MODES[1]}`, held-out families, uncalibrated host"
+    condition = (
+        f"90 % prediction intervals of speedup, `{MODES[0]}` and `{MODES[1]}`, held-out families, uncalibrated host"
+    )
     return [condition, f"cover {shares}", "-", f"{cases} measurements"]
 
 
@@ -90,9 +92,7 @@ def _plans(data: Path) -> list[list[str]]:
 
 def _costs(data: Path) -> list[list[str]]:
     memory = [Row(**row) for row in json.loads((data / "memory_h200.json").read_text(encoding="utf-8"))["rows"]]
-    worst = [
-        percent(max(abs(row.error) for row in memory if row.kind == kind)) for kind in ("inference", "training")
-    ]
+    worst = [percent(max(abs(row.error) for row in memory if row.kind == kind)) for kind in ("inference", "training")]
     cost = json.loads((data / "predict_cost.json").read_text(encoding="utf-8"))
     sweep = json.loads((data / "sweep_h200.json").read_text(encoding="utf-8"))
     seconds, peak = cost["seconds"]["ratio"], cost["peak_mib"]["ratio"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from memory_rows import Row, measured_rows, accuracy_table
+from memory_rows import Row, accuracy_table, measured_rows
 from torch import nn
 
 import costmodel

@@ -38,7 +38,9 @@ def test_errors_of_a_user():
     first = user_table(VALIDATION).splitlines()[2]
     # uncalibrated 35, 0, 5, 0 %; calibrated 0, 20, 0, 0 %; each case once: medians of a (0 %) and b (0 %).
     # The baseline of either family is the other's 2.
-    assert first == "| `default` | float32, batch 1 | 10.0 %; 75 % | 5.0 %; 75 % | 0.0 %; 100 % | 0.0 % | 4 of 2 cases |"
+    assert (
+        first == "| `default` | float32, batch 1 | 10.0 %; 75 % | 5.0 %; 75 % | 0.0 %; 100 % | 0.0 % | 4 of 2 cases |"
+    )
     assert len(user_table(VALIDATION).splitlines()) == 2 + 8
 
 

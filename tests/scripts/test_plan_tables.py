@@ -64,7 +64,10 @@ def test_table():
 
 def test_cases_with_a_disturbed_host_are_named():
     text = comparison_markdown([FAST | {"host_speed": 0.69}, SLOW | {"host_speed": 0.7}, FAILED])
-    assert "least 0.50. Without the 1 measured while other\nprocesses slowed the host's launches by more than 1.4 times" in text
+    assert (
+        "least 0.50. Without the 1 measured while other\nprocesses slowed the host's launches by more than 1.4 times"
+        in text
+    )
     assert "the mean is 0.50." in text
 
 
@@ -72,7 +75,10 @@ def test_plans_of_an_earlier_version_are_compared():
     faster = record("a", 1, eager=8.0, default=4.0, reduce_overhead=5.0, before=4.0, plan=2.0)
     slower = record("b", 1, eager=8.0, default=4.0, reduce_overhead=5.0, before=1.0, plan=2.0)
     text = comparison_markdown([faster, slower | {"case": ["c", 1, "float32"]}, SLOW])
-    assert "In 2 cases the plan of an earlier version was measured\nbeside it: 1 are faster now; geometric mean 1.00." in text
+    assert (
+        "In 2 cases the plan of an earlier version was measured\nbeside it: 1 are faster now; geometric mean 1.00."
+        in text
+    )
     assert "earlier version" not in comparison_markdown([FAST, SLOW])
 
 
@@ -135,6 +141,6 @@ def test_a_case_with_another_plan_is_measured_again():
     loaded = load("resnet18", batch_size=1)
     made = plan(loaded.module, loaded.inputs, hardware="nvidia-h200", model_name="resnet18")
     planned = {"case": ["resnet18", 1, "float32"], **json.loads(json.dumps(script.made_of(made)))}
-    assert not script.is_planned_otherwise(planned, "nvidia-h200")
-    assert script.is_planned_otherwise(planned | {"lanes": made.lanes + 1}, "nvidia-h200")
-    assert script.is_planned_otherwise({"case": planned["case"], "error": "it burnt"}, "nvidia-h200")
+    assert not script.is_planned_differently(planned, "nvidia-h200")
+    assert script.is_planned_differently(planned | {"lanes": made.lanes + 1}, "nvidia-h200")
+    assert script.is_planned_differently({"case": planned["case"], "error": "it burnt"}, "nvidia-h200")

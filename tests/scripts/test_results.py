@@ -48,7 +48,11 @@ def test_figures_by_hand(script: ModuleType, tmp_path: Path):
     text = script.table(tmp_path, {"default": 0.9, "reduce-overhead": 0.854}, tmp_path)
     figures = [line.split(" | ")[1:] for line in text.splitlines()[2:]]
     held_out = [
-        ["35.0 % mean error, 0 % within 10 %", "75.0 %", "2 measurements |"],  # 20 and 50 %; each other's: 2 for 1, 1 for 2
+        [
+            "35.0 % mean error, 0 % within 10 %",
+            "75.0 %",
+            "2 measurements |",
+        ],  # 20 and 50 %; each other's: 2 for 1, 1 for 2
         ["50.0 % mean error, 0 % within 10 %", "50.0 %", "1 measurements |"],  # no other family: 1 for 2
         ["5.0 % mean error, 50 % within 10 %", "75.0 %", "2 measurements |"],
         ["50.0 % mean error, 0 % within 10 %", "50.0 %", "1 measurements |"],
