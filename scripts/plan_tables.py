@@ -13,9 +13,9 @@ MOVES_BEGIN, MOVES_END = "<!-- moves: made by scripts/measure_and_compare.py -->
 OTHERS_BEGIN, OTHERS_END = "<!-- others: made by scripts/measure_and_compare.py -->", "<!-- end of others -->"
 ORACLES_TEXT = (
     "Oracles of Goldfarb, *Evaluating the PyTorch compiler* (2024), beside this one: geometric means of speedups\n"
-    "over eager, measured, and in parentheses predicted. *Theoretical* is the sum of each block's fastest backend: a bound for blocks that run one\n"
-    "after another without fusion between them; plans pass it by CUDA streams and by fusion across blocks.\n"
-    "*Published* is that study's dynamic program, run in one CUDA graph:"
+    "over eager, measured, and in parentheses predicted. *Theoretical* is the sum of each block's fastest backend: a\n"
+    "bound for blocks that run one after another without fusion between them; plans pass it by CUDA streams and by\n"
+    "fusion across blocks. *Published* is that study's dynamic program, run in one CUDA graph:"
 )
 ORACLES_HEAD = ("cases", "models", "fastest mode", "theoretical", "published", "plan")
 MODELS = (
@@ -108,8 +108,8 @@ def _since_before(known: Sequence[Record]) -> str:
         return ""
     faster = sum(ratio > 1 for ratio in ratios)
     return (
-        f" In {len(ratios)} cases the plan of an earlier version was measured\n"
-        f"beside it: {faster} are faster now, geometric mean {statistics.geometric_mean(ratios):.2f}."
+        f" In {len(ratios)} cases the plan of an earlier version was\n"
+        f"measured beside it: {faster} are faster now, geometric mean {statistics.geometric_mean(ratios):.2f}."
     )
 
 

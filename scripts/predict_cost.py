@@ -2,8 +2,8 @@
 
 python scripts/predict_cost.py > docs/data/predict_cost.json
 
-Both run alternately, in processes of their own; the first pair warms the file cache and is not counted. If torchvision's
-compiled extension does not fit the torch build, its import is repaired in the same way on both sides.
+Both run alternately, in processes of their own; the first pair warms the file cache and is not counted. If the compiled
+extension of torchvision does not fit the torch build, its import is repaired in the same way on both sides.
 """
 
 from __future__ import annotations

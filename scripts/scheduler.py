@@ -2,7 +2,7 @@
 
 python scripts/scheduler.py --units 600 -o docs/data/scheduler_h200.json
 
-A random sample of a profile's units is measured three times through the same scheduler: by one worker alone, by one worker
+A random sample of a profile's units is measured three times through the same scheduler: by one worker alone, by it
 again (the difference without neighbours), and by all workers at once, each on a GPU of its own. The first and the last
 sweep start with empty Inductor and Triton caches.
 """

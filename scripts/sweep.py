@@ -2,8 +2,8 @@
 
 python scripts/sweep.py --units 4000 --naive-seconds 100 --seconds 220 -o docs/data/sweep_h200.json
 
-Both measure the same units on the same device, one after the other: convolution units in every way, or a random sample of
-a profile's dataset. Each runs in a process of its own with empty Inductor and Triton caches; its clock starts before
+Both measure the same units on the same device, one after the other: convolution units in every way, or a random sample
+of a profile's dataset. Each runs in a process of its own with empty Inductor and Triton caches; its clock starts before
 Python. The loop runs one case after another in one process, with torch.compile for compiled cases and
 `triton.testing.do_bench` (`torch.utils.benchmark` on a CPU). It checks no result and does not time the host. It may get
 less time, since the order is random and its rate holds for the rest. Its start (imports, device) counts once.

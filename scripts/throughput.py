@@ -80,7 +80,7 @@ def report(
     args: argparse.Namespace,
     compare: Callable[[argparse.Namespace], Mapping[str, Any]],
 ) -> None:
-    """Print the result of a comparison as JSON and write it to `args.output` if given; exit with status 2 on an error."""
+    """Print the result of a comparison as JSON, and write it to `args.output` if given."""
     try:
         text = json.dumps(compare(args), indent=1)
     except CostmodelError as error:
