@@ -72,10 +72,7 @@ def test_plans_of_an_earlier_version_are_compared():
     faster = record("a", 1, eager=8.0, default=4.0, reduce_overhead=5.0, before=4.0, plan=2.0)
     slower = record("b", 1, eager=8.0, default=4.0, reduce_overhead=5.0, before=1.0, plan=2.0)
     text = comparison_markdown([faster, slower | {"case": ["c", 1, "float32"]}, SLOW])
-    assert (
-        "In 2 cases the plan of an earlier version was\nmeasured beside it: 1 are faster now, geometric mean 1.00."
-        in text
-    )
+    assert "plan of an earlier version was\nmeasured beside it: 1 are faster now, geometric mean 1.00." in text
     assert "earlier version" not in comparison_markdown([FAST, SLOW])
 
 
