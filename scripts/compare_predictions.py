@@ -67,7 +67,7 @@ LIBRARIES = ("torch", "torchvision", "timm", "numpy")
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PredictionCase:
     """Question about a model: a key of QUESTIONS, one of MODELS, batch size and precision."""
 
     question: str
@@ -92,12 +92,14 @@ class Case:
         }
 
 
-def all_cases(only: str = "") -> list[Case]:
+def all_cases(only: str = "") -> list[PredictionCase]:
     """All cases whose name contains a text."""
-    cases = [Case("predict", model, batch, kind) for model in MODELS for batch in BATCHES for kind in PRECISIONS]
+    cases = [
+        PredictionCase("predict", model, batch, kind) for model in MODELS for batch in BATCHES for kind in PRECISIONS
+    ]
     for model in PLANNED:
-        cases += [Case(question, model, 1, "float32") for question in ("plan", "memory", "explain", "cpu")]
-        cases += [Case(question, model, 32, "float16") for question in ("plan", "memory")]
+        cases += [PredictionCase(question, model, 1, "float32") for question in ("plan", "memory", "explain", "cpu")]
+        cases += [PredictionCase(question, model, 32, "float16") for question in ("plan", "memory")]
     return [case for case in cases if only in case.name]
 
 
@@ -108,7 +110,7 @@ class Worker:
         self.checkout = checkout
         self.process: subprocess.Popen[str] | None = None
 
-    def ask(self, case: Case, path: Path) -> None:
+    def ask(self, case: PredictionCase, path: Path) -> None:
         """Write the answer to a case into a file; no file is left if the process dies."""
         process = self.process = self.process or self._start()
         assert process.stdin is not None
@@ -150,13 +152,13 @@ def fingerprint(checkout: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def predictions(checkout: Path, cases: Sequence[Case], cache: Path, jobs: int) -> dict[str, Any]:
+def predictions(checkout: Path, cases: Sequence[PredictionCase], cache: Path, jobs: int) -> dict[str, Any]:
     """Answers of a checkout by case; those missing in the cache are made by `jobs` processes."""
     checkout = checkout.resolve()
     directory = cache.resolve() / fingerprint(checkout)
     directory.mkdir(parents=True, exist_ok=True)
     paths = {case: directory / f"{hashlib.sha256(case.name.encode()).hexdigest()[:16]}.json" for case in cases}
-    missing: queue.SimpleQueue[Case] = queue.SimpleQueue()
+    missing: queue.SimpleQueue[PredictionCase] = queue.SimpleQueue()
     for case in (case for case, path in paths.items() if not path.exists()):
         missing.put(case)
     with tqdm(total=len(cases), initial=len(cases) - missing.qsize(), desc=checkout.name, unit="case") as bar:
@@ -169,7 +171,9 @@ def predictions(checkout: Path, cases: Sequence[Case], cache: Path, jobs: int) -
     return {case.name: _read_answer(path) for case, path in paths.items()}
 
 
-def _drain(checkout: Path, missing: queue.SimpleQueue[Case], paths: Mapping[Case, Path], bar: Any) -> None:
+def _drain(
+    checkout: Path, missing: queue.SimpleQueue[PredictionCase], paths: Mapping[PredictionCase, Path], bar: Any
+) -> None:
     worker = Worker(checkout)
     with contextlib.suppress(queue.Empty):
         while True:
@@ -257,7 +261,7 @@ def _print_changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> None:
             print(f"{mode} {figure}: {len(moved)} reports moved, {means}, at most {max(map(abs, moved)):.3g} %")
 
 
-def read_side(side: Path, cases: Sequence[Case], cache: Path, jobs: int) -> dict[str, Any]:
+def read_side(side: Path, cases: Sequence[PredictionCase], cache: Path, jobs: int) -> dict[str, Any]:
     """Answers by case of a checkout or file.
 
     Raises:

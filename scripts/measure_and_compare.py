@@ -54,7 +54,7 @@ from costmodel.planning.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PlannedCase:
     """A model to plan and measure, with its settings."""
 
     model: str
@@ -82,7 +82,7 @@ class Case:
         return {BEFORE: Plan.load(path)} if path and path.exists() else {}
 
 
-def prepare(case: Case) -> dict[str, float]:
+def prepare(case: PlannedCase) -> dict[str, float]:
     """Plan and compile a case to fill the cache on disk; seconds of each step."""
     import torch
 
@@ -133,7 +133,7 @@ def prepare(case: Case) -> dict[str, float]:
     return seconds
 
 
-def measured(case: Case, seconds: float) -> dict[str, Any]:
+def measured(case: PlannedCase, seconds: float) -> dict[str, Any]:
     """Record of one case: predicted and measured in every mode and as planned."""
     import torch
 
@@ -213,18 +213,20 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def cases_of(args: argparse.Namespace, plans: Path) -> list[Case]:
+def cases_of(args: argparse.Namespace, plans: Path) -> list[PlannedCase]:
     """Every case of the command line."""
     rest = (args.hardware, args.device, tuple(args.mode), tuple(args.strategy), plans, args.before)
     return [
-        Case(model, batch_size, precision, *rest)
+        PlannedCase(model, batch_size, precision, *rest)
         for precision in args.precision or ("float32", "float16")
         for batch_size in args.batch_size or (1, 32)
         for model in args.models
     ]
 
 
-def missing_cases(args: argparse.Namespace, cases: list[Case], records: list[dict[str, Any]]) -> list[Case]:
+def missing_cases(
+    args: argparse.Namespace, cases: list[PlannedCase], records: list[dict[str, Any]]
+) -> list[PlannedCase]:
     """Cases without a record, and with `--changed` those whose plan differs from the recorded one."""
     known = [record["case"] for record in records]
     if args.changed:
@@ -235,7 +237,7 @@ def missing_cases(args: argparse.Namespace, cases: list[Case], records: list[dic
     return [case for case in cases if case.key not in known]
 
 
-def prepare_all(cases: list[Case], processes: int, begin: float, seconds: float) -> None:
+def prepare_all(cases: list[PlannedCase], processes: int, begin: float, seconds: float) -> None:
     """Plan and compile cases in parallel, for a limited time."""
     prepared = in_parallel(prepare, cases, processes, begin + seconds, ONE_THREAD)
     for count, (case, outcome) in enumerate(prepared, 1):
@@ -243,7 +245,7 @@ def prepare_all(cases: list[Case], processes: int, begin: float, seconds: float)
         print(line[:300], flush=True)
 
 
-def record_of(case: Case, seconds: float) -> dict[str, Any]:
+def record_of(case: PlannedCase, seconds: float) -> dict[str, Any]:
     """Record of a case, measured or failed."""
     try:
         return measured(case, seconds)
@@ -251,7 +253,7 @@ def record_of(case: Case, seconds: float) -> dict[str, Any]:
         return {"case": case.key, "error": f"{type(error).__name__}: {error}".splitlines()[0]}
 
 
-def measure_all(args: argparse.Namespace, cases: list[Case], begin: float) -> Iterator[dict[str, Any]]:
+def measure_all(args: argparse.Namespace, cases: list[PlannedCase], begin: float) -> Iterator[dict[str, Any]]:
     """Records of the prepared cases, each appended to the file, until the budget is spent."""
     for case in cases:
         if time.monotonic() > begin + args.budget:

@@ -1,8 +1,8 @@
-"""Answers of the `costmodel` on PYTHONPATH, case by case; scripts/compare_predictions.py runs one for each checkout.
+"""Predicts with the `costmodel` on PYTHONPATH, case by case; scripts/compare_predictions.py runs one for each checkout.
 
-python scripts/predict_cases.py CHECKOUT < cases.jsonl          costmodel must be imported from CHECKOUT
+python scripts/predict_cases.py CHECKOUT < cases.jsonl          CHECKOUT is where costmodel must come from
 
-A case is a line of JSON: a public function, a model, arguments, and the file for the answer.
+A case is a line of JSON with what to ask, of which model, and the file for the answer. Only public functions are used.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from typing import Any
 
 
 def answer(question: str, spec: str, batch_size: int | None, precision: str, about: dict[str, Any]) -> dict[str, Any]:
-    """Result of a public function in JSON's types; an exception is a result too.
+    """The answer as JSON's types; an exception is an answer too.
 
     Args:
-        question: name of the function.
-        spec: of the model, as in `load_model`.
-        batch_size: images in a pass; None for a model with inputs of its own.
+        question: the name of a public function.
+        spec: of the model, as `load_model` takes it.
+        batch_size: images in a pass; None for a model that brings its own inputs.
         precision: of parameters and inputs.
-        about: other arguments of the function.
+        about: the function's other arguments.
     """
     import costmodel
 
     try:
         loaded = costmodel.load_model(spec, batch_size=batch_size, precision=precision)
         found: dict[str, Any] = getattr(costmodel, question)(loaded.module, loaded.inputs, **about).to_dict()
-    except Exception as error:  # noqa: BLE001 # any exception of a checkout is compared
+    except Exception as error:  # noqa: BLE001 # whatever a checkout raises is to be compared
         return {"error": type(error).__name__, "message": str(error)}
     return found
 
 
 def main() -> None:
-    """Answer every case of standard input, with a line on standard output after each."""
+    """Answers every case of standard input, with a line on standard output after each."""
     done = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # models may print
+    os.dup2(2, 1)  # where models print to
     import costmodel
 
     if not Path(costmodel.__file__).resolve().is_relative_to(sys.argv[1]):

@@ -81,10 +81,10 @@ def test_the_plan_of_an_earlier_version_is_found_by_its_case(tmp_path):
     loaded = load("alexnet", batch_size=1)
     made = plan(loaded.module, loaded.inputs, hardware="nvidia-h200")
     rest = ("nvidia-h200", "cpu", (), (), tmp_path / "plans")
-    cases = [script.Case("alexnet", batch, "float32", *rest, tmp_path) for batch in (1, 32)]
+    cases = [script.PlannedCase("alexnet", batch, "float32", *rest, tmp_path) for batch in (1, 32)]
     made.save(tmp_path / "alexnet-1-float32-plan.json")
     assert [case.plan_before() for case in cases] == [{"before": made}, {}]
-    assert script.Case("alexnet", 1, "float32", *rest).plan_before() == {}
+    assert script.PlannedCase("alexnet", 1, "float32", *rest).plan_before() == {}
 
 
 def test_other_models():
