@@ -56,7 +56,7 @@ def _measured_later(data: Path) -> list[list[str]]:
     rows = []
     for host, column in (("uncalibrated", UNCALIBRATED), ("calibrated", CALIBRATED)):
         for mode in MODES:
-            condition = f"speedup of `{mode}`, {frame['model'].nunique()} models measured after training, {host} host"
+            condition = f"speedup of `{mode}`, {frame['model'].nunique()} held-out models measured later, {host} host"
             rows.append([condition, *_errors(score(frame, mode, column))])
     return rows
 
