@@ -52,8 +52,7 @@ def predict_new(before: Path, records: Path) -> pd.DataFrame:
         here = replace(case, host_speed=usual_us / case.probe_us if case.probe_us else 1.0)
         issued = traces_of(here, profile.device)
         (predicted,) = calibration_cases([here], [issued], profile.predictor)
-        later = [profile.residual_model] if hasattr(profile, "residual_model") else []
-        rows.append(evaluate_case(here, predicted, card["costs"], *later))
+        rows.append(evaluate_case(here, predicted, card["costs"], profile.residual_model))
     return pd.DataFrame(rows)
 
 
