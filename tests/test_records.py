@@ -313,7 +313,7 @@ def test_networks_whose_layers_each_may_be_and_whose_product_may_not_be_are_refu
         tensors[f"conv/0/{layer}/bias"] = np.zeros(1 if layer == 11 else 6, np.float32)
     path = saved.with_name("deep.safetensors")
     save_file(tensors, path, metadata_of(saved))
-    with pytest.raises(ProfileError, match="the networks of group conv say more than any number of 32 bits"):
+    with pytest.raises(ProfileError, match="the networks of group conv exceed the range of 32-bit floats"):
         load_predictor(path)
 
 
