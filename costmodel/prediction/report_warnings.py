@@ -44,7 +44,7 @@ def warnings_of(graph: Graph, estimates: Sequence[Estimate]) -> tuple[str, ...]:
         found.append(f"results of data-dependent size are counted at their largest: {', '.join(sizes)}")
     cuts = [item for item in graph.breaks if item.kind == "cut"]
     if cuts:
-        pieces = f"{len(cuts)} graph breaks leave about {subgraph_count(graph)} subgraphs"
+        pieces = f"graph breaks: {len(cuts)}, leaving about {subgraph_count(graph)} subgraphs"
         found.append(f"{pieces}; their cost beyond entering each subgraph is not in the figures")
     if len(cuts) < len(graph.breaks):
         found.append("data-dependent control flow causes graph breaks, whose cost is not in the figures")

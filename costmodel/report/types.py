@@ -87,7 +87,7 @@ class Reason:
     """One reason behind a prediction.
 
     Attributes:
-        topic: `mode`, `break`, `fragment`, `fall-back`, `mutation`, `recompilation` or `layer`.
+        topic: `mode`, `break`, `subgraph`, `fall-back`, `mutation`, `recompilation` or `layer`.
         where: what it is about.
         why: in words, with figures.
     """
