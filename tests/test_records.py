@@ -160,7 +160,9 @@ def test_costs_that_may_be_and_whose_sum_may_not_be_are_refused(
 @pytest.mark.parametrize("nested", [6, 900, 100_000])
 def test_what_a_card_only_shows_is_not_nested_deeply_either(users: Path, nested: int):
     (users / "card.json").write_text(json.dumps(CARD)[:-1] + f', "more": {"[" * nested}{"]" * nested}}}')
-    with pytest.raises(ProfileError, match=r"not a profile summary: (\[\.\.\.\](\[0\])+: expected|it is nested too deeply)"):
+    with pytest.raises(
+        ProfileError, match=r"not a profile summary: (\[\.\.\.\](\[0\])+: expected|it is nested too deeply)"
+    ):
         load_profile("mine")
 
 

@@ -224,7 +224,9 @@ def test_intervals_are_read_by_kind(mine: Path):
 @pytest.mark.parametrize("width", [-0.1, 21.0, 1e6])
 def test_impossible_intervals_are_refused(mine: Path, width: float):
     write_card(mine / "mine", intervals={"latency": {"eager": width}})
-    with pytest.raises(ProfileError, match=r"not a profile summary: intervals.*: expected float .*; train the profile again"):
+    with pytest.raises(
+        ProfileError, match=r"not a profile summary: intervals.*: expected float .*; train the profile again"
+    ):
         load_profile("mine")
 
 
