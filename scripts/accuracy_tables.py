@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from markdown_tables import markdown_table, percent
 
-from costmodel.calibration.evaluation import merge_processes, score
+from costmodel.calibration.scores import merge_processes, score
 
 MODES = ("default", "reduce-overhead")
 UNCALIBRATED, CALIBRATED = "speedup", "probed_speedup"

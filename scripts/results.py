@@ -16,7 +16,7 @@ from markdown_tables import markdown_table, percent, replace_section
 from memory_rows import Row
 from plan_tables import gain, latest
 
-from costmodel.calibration.evaluation import merge_processes, score
+from costmodel.calibration.scores import merge_processes, score
 from costmodel.profiles.profile import load_profile
 
 DATA = Path(__file__).parent.parent / "docs" / "data"

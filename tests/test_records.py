@@ -160,7 +160,9 @@ def test_costs_that_may_be_and_whose_sum_may_not_be_are_refused(
 @pytest.mark.parametrize("nested", [6, 900, 100_000])
 def test_what_a_card_only_shows_is_not_nested_deeply_either(users: Path, nested: int):
     (users / "card.json").write_text(json.dumps(CARD)[:-1] + f', "more": {"[" * nested}{"]" * nested}}}')
-    with pytest.raises(ProfileError, match=r"not a card: (\[\.\.\.\](\[0\])+: expected|it is nested too deeply)"):
+    with pytest.raises(
+        ProfileError, match=r"not a profile summary: (\[\.\.\.\](\[0\])+: expected|it is nested too deeply)"
+    ):
         load_profile("mine")
 
 
@@ -313,7 +315,7 @@ def test_networks_whose_layers_each_may_be_and_whose_product_may_not_be_are_refu
         tensors[f"conv/0/{layer}/bias"] = np.zeros(1 if layer == 11 else 6, np.float32)
     path = saved.with_name("deep.safetensors")
     save_file(tensors, path, metadata_of(saved))
-    with pytest.raises(ProfileError, match="the networks of group conv say more than any number of 32 bits"):
+    with pytest.raises(ProfileError, match="the networks of group conv exceed the range of 32-bit floats"):
         load_predictor(path)
 
 

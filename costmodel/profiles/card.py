@@ -75,9 +75,11 @@ class ProfileSummary(msgspec.Struct, frozen=True):
     intervals: dict[str, dict[str, HalfWidth]] = {}
 
 
-SHOWN = Format(dict[str, Shallow], "a card", ProfileError, "train the profile again", (CARD_SCHEMA,), 16 << 20)
+SHOWN = Format(
+    dict[str, Shallow], "a profile summary", ProfileError, "train the profile again", (CARD_SCHEMA,), 16 << 20
+)
 """The file as it is shown: any fields."""
-USED = Format(ProfileSummary, "a card", ProfileError, "train the profile again", (CARD_SCHEMA,))
+USED = Format(ProfileSummary, "a profile summary", ProfileError, "train the profile again", (CARD_SCHEMA,))
 """The file as predictions use it."""
 
 

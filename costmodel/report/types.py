@@ -92,7 +92,7 @@ class Reason:
     """One reason behind a prediction.
 
     Attributes:
-        topic: `mode`, `break`, `fragment`, `fall-back`, `mutation`, `recompilation` or `layer`.
+        topic: `mode`, `break`, `subgraph`, `fall-back`, `mutation`, `recompilation` or `layer`.
         where: mode, module or operator that the reason is about.
         why: a sentence with figures.
     """

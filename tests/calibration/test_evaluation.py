@@ -94,19 +94,19 @@ def test_a_models_own_family_tells_nothing_of_it(monkeypatch: pytest.MonkeyPatch
     everything = Residuals(numbers, {})
 
     def fit(_, __, learns, on_cpu):
-        return Fitted({}, SimpleNamespace(told=everything.take(learns), processes={}), everything)
+        return Fitted({}, SimpleNamespace(cases=everything.take(learns), processes={}), everything)
 
     monkeypatch.setattr(evaluation.residuals, "fit", fit)
     monkeypatch.setattr(evaluation, "calibration_cases", lambda tested, *_: [known(1.0) for _ in tested])
-    monkeypatch.setattr(evaluation.residual_fit, "condition", lambda some, _: SimpleNamespace(told=some))
-    monkeypatch.setattr(evaluation, "evaluate_case", lambda case, _, __, *told: {case.model: told})
+    monkeypatch.setattr(evaluation.residual_fit, "condition", lambda some, _: SimpleNamespace(cases=some))
+    monkeypatch.setattr(evaluation, "evaluate_case", lambda case, _, __, *models: {case.model: models})
     rows = evaluation.leave_families_out(
         cases, [(PROGRAM, PROGRAM)] * len(cases), [known(1.0)] * len(cases), dict.fromkeys(folds), jobs=1
     )
-    told = {name: found for row in rows for name, found in row.items()}
-    assert set(told) == set(names)
+    models = {name: found for row in rows for name, found in row.items()}
+    assert set(models) == set(names)
     for case in cases:
-        strangers, related = ({names[int(x)] for x in found.told.properties[:, 0]} for found in told[case.model])
+        strangers, related = ({names[int(x)] for x in found.cases.properties[:, 0]} for found in models[case.model])
         assert strangers == {other.model for other in cases if other.fold != case.fold}
         assert related == set(names) - {case.model}
 
@@ -120,7 +120,7 @@ def test_a_case_is_predicted_for_the_profiles_own_host_and_for_the_one_that_meas
     assert (row["eager_us"], row["probed_eager_us"], row["alone_eager_us"]) == (32.0, 62.0, 62.0)
     assert row["speedup/default"] == 32 / 20
     assert row["probed_speedup/reduce-overhead"] == 62 / 14
-    assert not any(name.startswith("related") for name in row)  # nobody asked
+    assert not any(name.startswith("related") for name in row)  # not asked for
 
 
 CASES = {"batch_size": 1, "precision": "float32", "layout": "nchw"}
@@ -147,12 +147,12 @@ def test_scores_by_machine_and_by_calibrated_host():
 
 
 def process(eager: float, default: float | None = None, graph: float | None = None) -> dict[str, object]:
-    """What a process measured of alexnet, microseconds; 100, 50 and 20 were predicted of it."""
+    """A process's measurements of alexnet, microseconds; predicted are 100, 50 and 20."""
     seen = {"measured_eager_us": eager, "measured_default_us": default, "measured_graph_us": graph}
     seen |= {"measured_speedup/default": eager / default if default else None}
     seen |= {"measured_speedup/reduce-overhead": eager / graph if graph else None}
-    told = {"eager_us": 100.0, "graph_us": 20.0, "speedup/default": 2.0, "speedup/reduce-overhead": 5.0}
-    return CASES | {"model": "alexnet", "family": "alexnet"} | seen | told
+    predicted = {"eager_us": 100.0, "graph_us": 20.0, "speedup/default": 2.0, "speedup/reduce-overhead": 5.0}
+    return CASES | {"model": "alexnet", "family": "alexnet"} | seen | predicted
 
 
 def test_a_slow_process_is_slow_in_default_too_but_replays_as_fast():

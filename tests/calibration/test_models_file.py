@@ -206,7 +206,7 @@ def test_a_process_knows_its_host_better_than_its_neighbours_do(tmp_path: Path) 
 def test_a_process_that_never_found_its_host_quiet_is_left_out(tmp_path: Path) -> None:
     probes = [5.0] * 4 + [6.2, 6.4]  # a quarter above the quietest tenth is 6.25
     rows = [in_rounds([us] * 5, [4.0 * us] * 4, session="a") for us in probes]
-    other = in_rounds([9.0] * 5, [20.0] * 4, session="b")  # of a host that nobody found quicker
+    other = in_rounds([9.0] * 5, [20.0] * 4, session="b")  # the fastest probes of its session
     found = read(tmp_path, *rows, other)
     assert [case.probe_us for case in found] == [*probes[:-1], 9.0]
     kept, _ = read_measured(tmp_path / "models.jsonl", slow=True)

@@ -67,7 +67,7 @@ def test_dynamo_names_the_line_where_it_gives_up():
     assert any(text.startswith("1 graph break leaves about 2 subgraphs") for text in report.warnings)
     assert not report.partial
     assert "reduce-overhead" not in report.modes
-    pieces = [item for item in report.explanation if item.topic == "fragment"]
+    pieces = [item for item in report.explanation if item.topic == "subgraph"]
     assert [item.where.split(" (")[0] for item in pieces] == ["1 of 2", "2 of 2"]
     assert [item.why.split()[0] for item in pieces] == ["3", "1"]  # convolution, ReLU, mean; the head
 

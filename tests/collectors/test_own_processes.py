@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costmodel.calibration.records import read_measured
+from costmodel.calibration.models_file import read_measured
 
 from collectors.whole_models import collect as collecting
 from collectors.whole_models import own_processes

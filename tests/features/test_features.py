@@ -1,4 +1,4 @@
-"""What the predictor is told: traffic, bounds and features against numbers worked out by hand; names that stay."""
+"""Features: traffic, bounds and features equal to numbers worked out by hand; stable names."""
 
 from __future__ import annotations
 

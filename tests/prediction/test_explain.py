@@ -111,6 +111,6 @@ def test_what_a_list_of_shapes_recompiles():
     (reason,) = about(report, "recompilation")
     assert reason.where == "4 input shapes"
     assert reason.why.startswith("3 variants, about ")
-    assert reason.why.endswith(": 1x3x32x32, ?x3x32x32, ?x3x?x?. In reduce-overhead 4 CUDA graphs")
+    assert reason.why.endswith(": 1x3x32x32, ?x3x32x32, ?x3x?x?. reduce-overhead captures 4 CUDA graphs")
     with pytest.raises(RequestError, match="the shape 8x3 does not fit this model's input; give one like 1x3x32x32"):
         costmodel.predict(module, (image,), hardware="nvidia-h200", explain=True, shapes=[(8, 3)])

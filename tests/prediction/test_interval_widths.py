@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from costmodel.ir import Graph
-from costmodel.prediction.predict import _log_width, predict_graph
+from costmodel.prediction.layer_predictions import _log_width
+from costmodel.prediction.predict import predict_graph
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.profile import Profile
 from costmodel.report import Report

@@ -167,7 +167,7 @@ def test_a_name_that_ships_means_what_ships(mine: Path):
 )
 def test_a_damaged_card_or_one_of_another_schema_is_refused(mine: Path, text: str):
     write_card(mine / "mine").write_bytes(text.encode(errors="surrogateescape"))
-    with pytest.raises(ProfileError, match=r"card\.json: not a card") as caught:
+    with pytest.raises(ProfileError, match=r"card\.json: not a profile summary") as caught:
         load_profile("mine")
     assert "\n" not in str(caught.value)
 
@@ -187,7 +187,7 @@ def test_a_damaged_card_or_one_of_another_schema_is_refused(mine: Path, text: st
 )
 def test_a_card_with_impossible_costs_is_refused(mine: Path, costs: object):
     write_card(mine / "mine", costs=costs)
-    with pytest.raises(ProfileError, match=r"not a card: costs.*: expected .*; train the profile again"):
+    with pytest.raises(ProfileError, match=r"not a profile summary: costs.*: expected .*; train the profile again"):
         load_profile("mine")
 
 
@@ -224,7 +224,9 @@ def test_intervals_are_read_by_kind(mine: Path):
 @pytest.mark.parametrize("width", [-0.1, 21.0, 1e6])
 def test_impossible_intervals_are_refused(mine: Path, width: float):
     write_card(mine / "mine", intervals={"latency": {"eager": width}})
-    with pytest.raises(ProfileError, match=r"not a card: intervals.*: expected float .*; train the profile again"):
+    with pytest.raises(
+        ProfileError, match=r"not a profile summary: intervals.*: expected float .*; train the profile again"
+    ):
         load_profile("mine")
 
 

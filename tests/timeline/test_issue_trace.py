@@ -11,6 +11,7 @@ from torch import nn
 from collectors.workloads.convolution_space import ConvUnit, unit_graph
 from collectors.workloads.matmuls import linear_graph
 from costmodel.capture.trace import capture
+from costmodel.device import Device
 from costmodel.ir import Break, Calls, Graph, Op, Ref, TensorType, Value, parse
 from costmodel.kernels.eager_dispatch import eager_kernels
 from costmodel.kernels.kernel import Kernel
@@ -20,6 +21,7 @@ from costmodel.timeline.issue_trace import (
     dispatch_class,
     distinct_fused,
     eager_trace,
+    issue_traces,
     origin_of,
     subgraph_count,
 )
@@ -166,3 +168,24 @@ def test_into_how_many_graphs_a_pass_is_cut(small: Graph, places: list[str], sub
 def test_cuts_of_no_known_module_are_told_apart_by_line(small: Graph):
     breaks = tuple(Break("cut", "why", "", f"net.v2.py:{line}") for line in (3, 9))
     assert subgraph_count(replace(small, breaks=breaks)) == 3
+
+
+class RowSums(nn.Module):
+    """Sums of rows."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum(1)
+
+
+@pytest.mark.parametrize(("multiprocessors", "launches"), [(132, 2), (2, 1)])
+def test_reductions_are_split_by_the_devices_multiprocessors(multiprocessors: int, launches: int):
+    """Four sums of 65,536 elements: too few blocks for 132 multiprocessors, which split them, but not for 2."""
+    graph = capture(RowSums().eval(), (torch.empty(4, 1 << 16),), "sums")
+    eager, compiled = issue_traces(graph, Device("NVIDIA", multiprocessors))
+    assert eager == eager_trace(graph)
+    assert sum(kernel.launches for kernel in compiled.kernels) == launches
+
+
+def test_traces_on_a_cpu_are_in_one_launch_a_kernel(small: Graph):
+    eager, compiled = issue_traces(small, Device("cpu", 4))
+    assert (eager, compiled) == (eager_trace(small, on_cpu=True), compiled_trace(small, on_cpu=True))

@@ -1,4 +1,4 @@
-"""What measured models tell of others beyond the timeline: held to scikit-learn, to sums by hand, and to bad files."""
+"""Residual model: equal to scikit-learn and to sums by hand; damaged files are refused."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_model_measured_n_times_by_hand():
     same = Residuals(np.zeros((3, len(PROPERTIES)), dtype=np.float32), {"eager": np.array([0.1, np.nan, 0.1])})
     found = residual_fit.condition(same, {"eager": GaussianProcess(sd=0.2, length=1.0, noise=0.1)})
     assert predicted(found, same.properties[:1])["eager"] == pytest.approx([0.1 * 0.08 / (0.08 + 0.01)], rel=1e-5)
-    assert found.processes["eager"].weights[1] == 0.0  # nobody measured it
+    assert found.processes["eager"].weights[1] == 0.0  # not measured
 
 
 def test_processes_of_one_case_count_once_by_hand():

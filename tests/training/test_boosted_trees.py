@@ -1,4 +1,4 @@
-"""Boosted trees grown on measured kernels: what they tell, and what they learn from."""
+"""Boosted trees grown on measured kernels: their predictions, and the rows that they learn from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from costmodel.training import boosted_trees
 from costmodel.training.boosted_trees import grow_device_trees, grow_host_trees
 
 
-def test_host_times_are_told_by_those_of_calls_like_them():
+def test_host_times_are_predicted_from_similar_calls():
     rng = np.random.default_rng(0)
     kind = rng.integers(0, 3, 900)
     x = np.eye(3, dtype=np.float32)[kind]
@@ -39,7 +39,7 @@ def test_of_many_host_times_so_many_are_drawn_from_all(monkeypatch):
     assert (grow_host_trees(x, few).forward(x) == taken).all()
 
 
-def test_device_times_that_leap_are_told_to_either_side_of_the_leap():
+def test_device_times_that_jump_are_predicted_on_either_side():
     rng = np.random.default_rng(0)
     x = rng.uniform(-2, 2, (4000, 5)).astype(np.float32)
     target = np.where(x[:, 1] > 0.3, 1.0, 0.2) + 0.5 * x[:, 0]
@@ -53,16 +53,16 @@ def test_device_times_that_leap_are_told_to_either_side_of_the_leap():
     assert (again.forward(fresh) == grow_device_trees(x, target.astype(np.float32), 50).forward(fresh)).all()
 
 
-def test_calls_that_launch_a_kernel_for_each_group_are_told_though_they_are_rare():
+def test_rare_calls_that_launch_a_kernel_for_each_group_are_predicted():
     rng = np.random.default_rng(0)
     half, multiplied, groups = rng.random(6000) < 0.3, rng.random(6000) < 0.04, rng.uniform(2, 10, 6000)
     several_launches = half & multiplied
     host_us = np.where(several_launches, 20 + 4.8 * 2**groups, 25.0) * np.exp(rng.normal(0, 0.1, 6000))
     x = np.stack([half, multiplied, groups], axis=1).astype(np.float32)
-    learnt, told = np.arange(6000) < 4500, several_launches & (np.arange(6000) >= 4500)
-    assert 15 <= told.sum() <= 30  # some 1 % of the calls
+    learnt, tested = np.arange(6000) < 4500, several_launches & (np.arange(6000) >= 4500)
+    assert 15 <= tested.sum() <= 30  # some 1 % of the calls
     errors = [
-        np.abs(trees.forward(x[told]) - np.log(host_us[told])).mean()
+        np.abs(trees.forward(x[tested]) - np.log(host_us[tested])).mean()
         for way in (False, True)
         if (trees := grow_host_trees(x[learnt], host_us[learnt].astype(np.float32), several_launches=way))
     ]

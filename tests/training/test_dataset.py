@@ -35,7 +35,7 @@ def test_a_table_without_what_every_one_has_is_refused(tmp_path: Path):
     with pytest.raises(DatasetError, match="not a dataset: it has no column device_us_p50"):
         read_frame(tmp_path / "a.parquet")
     write_frame(units_frame(ROWS), tmp_path / "b.parquet", [])
-    with pytest.raises(DatasetError, match="not a dataset: nothing tells what it was measured on"):
+    with pytest.raises(DatasetError, match="not a dataset: it does not record what it was measured on"):
         read_frame(tmp_path / "b.parquet")
 
 
