@@ -11,6 +11,7 @@ The collector is `collectors.whole_models.collect`. Cases in the file are not me
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections import Counter
 from pathlib import Path
@@ -76,7 +77,7 @@ def spec(name: str) -> str:
     """Spec of a model: `detection:yolo_like` becomes FILE.py:CALLABLE."""
     source, _, builder = name.partition(":")
     if source in MODELS:
-        return f"{USER_MODELS / source}.py:{builder}"
+        return f"{os.path.relpath(USER_MODELS / source)}.py:{builder}"
     return str(Path(name).resolve()) if ".py:" in name else name
 
 

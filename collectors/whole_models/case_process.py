@@ -106,7 +106,7 @@ def _latencies(job: Job, model: BuiltModel, compiled: dict[str, Call], record: R
 
 def _compile_times(job: Job, model: BuiltModel, reference: list[Any], record: Record) -> Record:
     for mode in job.modes:
-        compile_mode(model, mode, job.device, reference, record, cached=False)
+        compile_mode(model, mode, job.device, reference, record)
     return record | {"phases": phases()}
 
 

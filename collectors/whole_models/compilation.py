@@ -38,7 +38,7 @@ def synchronize(device: str) -> None:
 
 
 def compile_mode(
-    model: BuiltModel, mode: str, device: str, reference: Collection[torch.Tensor], record: Record, cached: bool = True
+    model: BuiltModel, mode: str, device: str, reference: Collection[torch.Tensor], record: Record
 ) -> Call:
     """Compile a model and warm it up; returns the compiled call.
 
@@ -51,7 +51,6 @@ def compile_mode(
         device: `cpu`, `cuda` or `cuda:N`.
         reference: outputs of eager execution.
         record: record of the case.
-        cached: let processes share Inductor's cache on disk.
 
     Raises:
         MeasurementError: the model returns no tensor.
@@ -63,8 +62,7 @@ def compile_mode(
 
     if not reference:
         raise MeasurementError("the model returns no tensor: results cannot be compared")
-    if cached:
-        share_cache()
+    share_cache()
     torch._dynamo.reset()
     utils.counters.clear()
     broken = len(getattr(utils, "graph_break_reasons", ()))

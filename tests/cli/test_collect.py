@@ -122,7 +122,7 @@ def test_a_quick_collection_ends_in_a_dataset(
 ):
     """The kernels of a convolution unit, two of them compiled; then again, when nothing is left to do."""
     monkeypatch.setattr(catalog, "QUICK_CASES", 3)  # one unit
-    command = ["collect", "conv", "--quick", "--device", "cpu", "--hardware", "mine", "--budget", "150s"]
+    command = ["collect", "conv", "--quick", "--device", "cpu", "--hardware", "mine", "--budget", "400s"]
     assert main(command) == 0
     out, err = capsys.readouterr()
     ledger = home / "mine" / "ledger.sqlite"
@@ -130,10 +130,11 @@ def test_a_quick_collection_ends_in_a_dataset(
     assert lines[0].startswith("6 units, measured in 6 cases: ")
     assert lines[1:] == [f"ledger: {ledger}", "next: costmodel train --hardware mine"]
     assert err == "costmodel: choosing what to measure\n"
-    begin = time.monotonic()
+    log = home / "mine" / "ledger.log"
+    written = log.stat().st_mtime_ns
     assert main([*command, "-q"]) == 0
-    assert time.monotonic() - begin < 3
     assert capsys.readouterr().out == out
+    assert log.stat().st_mtime_ns == written  # no process was started
     assert export(ledger, home / "mine" / "units.parquet") == 6
     frame, about = read_frame(home / "mine" / "units.parquet")
     assert set(frame["status"]) <= {"ok", "noisy"}
