@@ -21,7 +21,7 @@ import costmodel
 from costmodel.cli import main
 from costmodel.errors import CaptureError, UnknownHardwareError
 from costmodel.ir import Graph
-from costmodel.profiles.profile import Card
+from costmodel.profiles.card import ProfileSummary
 from costmodel.report import ModePrediction, Report
 
 ROOT = Path(costmodel.__file__).parent.parent
@@ -49,7 +49,7 @@ def predicting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Predict], None]:
         if name != "nvidia-h200":
             raise UnknownHardwareError(f"unknown hardware {name!r}; there are: nvidia-h200")
         card = {"device": "NVIDIA H200", "units": 3, "scores": {"mape": [1, 2]}, "note": None}
-        return SimpleNamespace(card=card, on_cpu=False, environment={}, facts=Card(schema=1))
+        return SimpleNamespace(card=card, on_cpu=False, environment={}, summary=ProfileSummary(schema=1))
 
     monkeypatch.setattr(hardware, "list_profiles", lambda: ("nvidia-h200",))
     monkeypatch.setattr(hardware, "resolve_default", lambda: ("nvidia-h200", "no GPU here"))

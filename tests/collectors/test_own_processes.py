@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costmodel.calibration.models_file import read_measured
 
 from collectors.whole_models import collect as collecting
 from collectors.whole_models import own_processes
@@ -29,6 +28,7 @@ from collectors.whole_models.own_processes import (
 )
 from collectors.whole_models.records import count_records
 from collectors.whole_models.timing import RoundSettings
+from costmodel.calibration.models_file import read_measured
 
 ROOT = Path(collecting.__file__).parents[2]
 CASE = {"model": "resnet18", "batch_size": 1, "precision": "float32", "layout": "nchw", "img_size": 32}
