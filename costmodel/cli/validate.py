@@ -67,9 +67,8 @@ def validate(
         raise RequestError(f"--max-error must be a percentage, not {max_error}")
     if no_plan and plan is not None:
         raise RequestError("--plan and --no-plan exclude each other; leave one out")
-    os.environ.setdefault(
-        "KINETO_LOG_LEVEL", "6"
-    )  # torch's profiler reads it when torch is imported, and logs to standard error
+    # torch reads it when it is imported; its profiler would otherwise log to standard error
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     with opened(output) as write:
         profile = choose_hardware(hardware, quiet)
         from costmodel.measurement.cpu_determinism import make_cpu_deterministic

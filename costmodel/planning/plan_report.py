@@ -23,7 +23,13 @@ _REGION_COLUMNS = (
 )
 
 
-def render_plan(plan: Plan, format: str = "table", width: int | None = None, *, color: bool = False) -> str:  # noqa: A002 - the name of the option
+def render_plan(
+    plan: Plan,
+    format: str = "table",  # noqa: A002 - the name of the option
+    width: int | None = None,
+    *,
+    color: bool = False,
+) -> str:
     """Render a plan as text that ends in a newline; CSV holds the regions.
 
     Args:

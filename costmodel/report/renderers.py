@@ -10,7 +10,13 @@ from costmodel.report.document import Document
 FORMATS = ("table", "json", "csv", "md", "html")
 
 
-def render_document(document: Document, format: str, width: int | None = None, *, color: bool = False) -> str:  # noqa: A002 - the name of the command's option
+def render_document(
+    document: Document,
+    format: str,  # noqa: A002 - the name of the command's option
+    width: int | None = None,
+    *,
+    color: bool = False,
+) -> str:
     """One document as text that ends in a newline; arguments and errors as for `render_documents`."""
     return render_documents((document,), format, width, color=color)
 
