@@ -136,5 +136,5 @@ def test_a_case_with_another_plan_is_measured_again():
     made = plan(loaded.module, loaded.inputs, hardware="nvidia-h200", model_name="resnet18")
     planned = {"case": ["resnet18", 1, "float32"], **json.loads(json.dumps(script.made_of(made)))}
     assert not script.is_planned_differently(planned, "nvidia-h200")
-    assert script.is_planned_differently(planned | {"lanes": made.lanes + 1}, "nvidia-h200")
+    assert script.is_planned_differently(planned | {"streams": made.streams + 1}, "nvidia-h200")
     assert script.is_planned_differently({"case": planned["case"], "error": "it burnt"}, "nvidia-h200")
