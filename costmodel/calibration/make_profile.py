@@ -62,31 +62,26 @@ def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Sa
     frame, about = read_frame(directory / "units.parquet")
     kept = trusted(frame)
     if len(kept) < LEAST_UNITS:
-        raise DatasetError(
-            f"{directory / 'units.parquet'}: {len(kept)} usable units; at least {LEAST_UNITS} are needed"
-        )
+        few = f"{len(kept)} usable units; at least {LEAST_UNITS} are needed"
+        raise DatasetError(f"{directory / 'units.parquet'}: {few}")
     environment = about.get("environment", {})
     device = _device(environment, directory)
-    on_cpu = device.is_cpu
     say(f"{len(kept)} units of {len(frame)} can be trained on")
     kernels = [kernel_of(graph, runner) for graph, runner in zip(kept["graph"], kept["runner"], strict=True)]
     roofline = fit_roofline(kernels, kept["device_us_p50"].tolist())
     everything = tabulate(kernels, kept, roofline, device.multiprocessors)
     tables = {group: drop(table, OPTIONAL) for group, table in everything.items()}
     cases, counts, host = _stable_cases(directory / "models.jsonl", settings.most_cases, say)
-    distinct = {case.key: case for case in cases}  # several processes may have measured a case
-    traces = Parallel(n_jobs=jobs)(delayed(evaluation.traces_of)(case, device) for case in distinct.values())
-    by_key = dict(zip(distinct, traces, strict=True))
-    issued = [by_key[case.key] for case in cases]
+    issued = _issued(cases, device, jobs)
     origins = evaluation.table_origins(kernels, kept["source"].tolist())
     banned = evaluation.banned_kernels(cases, issued)
     folds = {group: by_family(table.shape, origins[group], banned) for group, table in tables.items()}
     say(f"training {len(tables)} groups of networks and trees, {FOLDS} folds each")
     fit = cross_fit(tables, folds, roofline, device.multiprocessors, settings, jobs)
-    found, others = _whole_models(directory, cases, issued, fit, on_cpu, say, jobs)
-    pending = {
-        file: directory / f"{file}.pending" for file in (PREDICTOR, WHOLE_MODELS)
-    }  # an earlier profile stays valid until both are written
+    found, others = _whole_models(directory, cases, issued, fit, device.is_cpu, say, jobs)
+    found["scores"]["kernels"] = _score_groups(tables, folds, fit, say, jobs)
+    # an earlier profile stays valid until both files are written
+    pending = {file: directory / f"{file}.pending" for file in (PREDICTOR, WHOLE_MODELS)}
     hashes = save_predictor(fit.predictor, pending[PREDICTOR]), others.save(pending[WHOLE_MODELS])
     card = {
         "schema": CARD_SCHEMA,
@@ -94,19 +89,13 @@ def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Sa
         "environment": environment,
         "predictor_sha256": hashes[0],
         "whole_models_sha256": hashes[1],
-        "units": {
-            "measured": len(frame),
-            "trained_on": len(kept),
-            "status": _counts(frame["status"]),
-            "noise": _noise(kept),
-        },
+        "units": _unit_counts(frame, kept),
         "training": {"folds": FOLDS, **asdict(settings)},
         "roofline": _describe(roofline),
         "models": counts | {"noise": noise(cases)},
-        "host": {} if on_cpu else host,
+        "host": {} if device.is_cpu else host,
         **found,
     }
-    card["scores"]["kernels"] = _score_groups(tables, folds, fit, say, jobs)
     for final, path in pending.items():
         path.replace(directory / final)
     _write_card(directory / CARD, card)
@@ -122,6 +111,20 @@ def _stable_cases(path: Path, most: int, say: Say) -> tuple[list[MeasuredModel],
     counts = {"cases": len(chosen), "measured": len(everything), "unstable": len(everything) - len(stable)}
     machines = machine_probes_us(everything)
     return chosen, counts, {"probe_us": usual_probe_us(everything), "machines_us": machines} if machines else {}
+
+
+def _issued(cases: Sequence[MeasuredModel], device: Device, jobs: int) -> list[tuple[IssueTrace, IssueTrace]]:
+    """Issue traces of each case; a case that several processes measured is captured once."""
+    distinct = {case.key: case for case in cases}
+    traces = Parallel(n_jobs=jobs)(delayed(evaluation.traces_of)(case, device) for case in distinct.values())
+    by_key = dict(zip(distinct, traces, strict=True))
+    return [by_key[case.key] for case in cases]
+
+
+def _unit_counts(frame: pd.DataFrame, kept: pd.DataFrame) -> dict[str, Any]:
+    """Summary of the measured units and those that are trained on."""
+    status = _counts(frame["status"])
+    return {"measured": len(frame), "trained_on": len(kept), "status": status, "noise": _noise(kept)}
 
 
 def _device(environment: Mapping[str, object], directory: Path) -> Device:
