@@ -40,14 +40,14 @@ def captured(net: nn.Module, x: torch.Tensor) -> Graph:
     return capture_exactly(net, (x,), "net").graph
 
 
-def test_the_product_by_hand():
+def test_the_matmul_by_hand():
     graph = apply_rewrites(parse(ONE), ["conv1x1_to_matmul"])
     assert str(graph).splitlines()[4:] == [
-        "  %0.product.0 = view(self=%x, size=[4, 6]) : float16[4,6]",
-        "  %0.product.1 = view(self=%w, size=[8, 6]) : float16[8,6]",
-        "  %0.product.2 = t(self=%0.product.1) : float16[6,8] strided",
-        "  %0.product.3 = addmm(self=%b, mat1=%0.product.0, mat2=%0.product.2) : float16[4,8]",
-        "  %0 = view(self=%0.product.3, size=[4, 8, 1, 1]) : float16[4,8,1,1]",
+        "  %0.matmul.0 = view(self=%x, size=[4, 6]) : float16[4,6]",
+        "  %0.matmul.1 = view(self=%w, size=[8, 6]) : float16[8,6]",
+        "  %0.matmul.2 = t(self=%0.matmul.1) : float16[6,8] strided",
+        "  %0.matmul.3 = addmm(self=%b, mat1=%0.matmul.0, mat2=%0.matmul.2) : float16[4,8]",
+        "  %0 = view(self=%0.matmul.3, size=[4, 8, 1, 1]) : float16[4,8,1,1]",
         "  %1 = sigmoid(self=%0) : float16[4,8,1,1]",
         "  return %1",
         "}",
