@@ -1,14 +1,14 @@
-"""Compares the predictions of two checkouts, to the last digit of their JSON.
+"""Predictions of two checkouts, compared to the last digit of their JSON.
 
 python scripts/compare_predictions.py ../before .               60 models, batch 1 and 32, three precisions
 python scripts/compare_predictions.py ../before --write before.json
 python scripts/compare_predictions.py before.json . --only resnet
 
-A side is the directory of a checkout, or a file that --write made. Each checkout predicts in processes of its own, by
-its public functions alone, so that modules may be renamed in between. Answers are kept one file a case, under the hash
-of the checkout's sources and profiles: an interrupted run goes on where it was, and a changed checkout starts anew.
+A side is the directory of a checkout or a file made by --write. Each checkout predicts in processes of its own through
+public functions, so that modules may be renamed in between. Answers are cached one file a case under a hash of the
+checkout's sources and profiles: an interrupted run resumes, and a changed checkout is predicted again.
 
-Exit status: 0 equal; 1 something differs; 2 a side is neither. Keys that only B has are named but are no difference.
+Exit status: 0 equal; 1 different; 2 a side is neither a checkout nor a file. Keys that only B has are not a difference.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ convnextv2_atto coat_lite_tiny pit_ti_224 poolformer_s12 levit_128 xcit_nano_12_
 USER = """unet.py:build encoder.py:build data_dependent.py:build printing.py:build in_place.py:build depthwise.py:build
 two_images.py:batch_{batch} recurrent.py:batch_{batch} attention.py:batch_{batch} video.py:batch_{batch}"""
 MODELS = (*TORCHVISION.split(), *(f"timm:{name}" for name in TIMM.split()), *USER.split())
-"""Specs of models; one that brings inputs of its own has a callable for each batch size."""
+"""Specs of models; a model with inputs of its own has a callable for each batch size."""
 PLANNED = (
     *("alexnet", "resnet18", "squeezenet1_1", "mobilenet_v2", "googlenet", "vit_b_16"),
     *("timm:mobilevit_s", "timm:seresnet50", "timm:mixer_s32_224", "timm:lcnet_100"),
     *("unet.py:build", "attention.py:batch_{batch}"),
 )
-"""Those whose plan, memory, reasons and prediction for a CPU are compared too."""
+"""Models whose plan, memory, reasons and prediction for a CPU are compared too."""
 BATCHES, PRECISIONS = (1, 32), ("float32", "float16", "bfloat16")
 GPU, CPU = {"hardware": "nvidia-h200"}, {"hardware": "intel-xeon-16-threads"}
 QUESTIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -58,17 +58,17 @@ QUESTIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "explain": ("predict", {**GPU, "explain": True, "host": "0.8"}),
     "cpu": ("predict", CPU),
 }
-"""What a checkout is asked -> the public function that answers, and its arguments beside the model."""
+"""Question -> public function and its arguments besides the model."""
 HERE = Path(__file__).resolve().parent
 COMPARED_MODELS = HERE / "compared_models"
 SHOWN = 4
-"""So many differences of a case are printed."""
+"""Number of differences printed for a case."""
 LIBRARIES = ("torch", "torchvision", "timm", "numpy")
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """One question to a checkout: a key of QUESTIONS, one of MODELS, and what `load_model` takes."""
+class PredictionCase:
+    """Question about a model: a key of QUESTIONS, one of MODELS, batch size and precision."""
 
     question: str
     model: str
@@ -77,11 +77,11 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What it is called in JSON and on the screen."""
+        """Name in JSON and messages."""
         return f"{self.question} {self.model} batch {self.batch_size} {self.precision}"
 
     def asked(self) -> dict[str, Any]:
-        """The case as scripts/predict_cases.py takes it."""
+        """Input of scripts/predict_cases.py."""
         function, about = QUESTIONS[self.question]
         return {
             "question": function,
@@ -92,24 +92,26 @@ class Case:
         }
 
 
-def all_cases(only: str = "") -> list[Case]:
-    """Every case, or those whose name contains `only`."""
-    cases = [Case("predict", model, batch, kind) for model in MODELS for batch in BATCHES for kind in PRECISIONS]
+def all_cases(only: str = "") -> list[PredictionCase]:
+    """All cases whose name contains a text."""
+    cases = [
+        PredictionCase("predict", model, batch, kind) for model in MODELS for batch in BATCHES for kind in PRECISIONS
+    ]
     for model in PLANNED:
-        cases += [Case(question, model, 1, "float32") for question in ("plan", "memory", "explain", "cpu")]
-        cases += [Case(question, model, 32, "float16") for question in ("plan", "memory")]
+        cases += [PredictionCase(question, model, 1, "float32") for question in ("plan", "memory", "explain", "cpu")]
+        cases += [PredictionCase(question, model, 32, "float16") for question in ("plan", "memory")]
     return [case for case in cases if only in case.name]
 
 
 class Worker:
-    """A process that predicts with a checkout; started anew after a case that ended it."""
+    """Process that predicts with a checkout; restarted after a case that ended it."""
 
     def __init__(self, checkout: Path) -> None:
         self.checkout = checkout
         self.process: subprocess.Popen[str] | None = None
 
-    def ask(self, case: Case, path: Path) -> None:
-        """Has a case answered into a file; there is none if the process died."""
+    def ask(self, case: PredictionCase, path: Path) -> None:
+        """Write the answer to a case into a file; no file is left if the process dies."""
         process = self.process = self.process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -120,7 +122,7 @@ class Worker:
             self.close()
 
     def close(self) -> None:
-        """Ends the process, after what it was asked."""
+        """End the process after its last answer."""
         if self.process is not None:
             self.process.communicate()
         self.process = None
@@ -132,14 +134,14 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            cwd=COMPARED_MODELS,  # user files are named alike in every checkout
+            cwd=COMPARED_MODELS,  # the same relative paths in every checkout
             env=os.environ | {"PYTHONPATH": str(self.checkout), "OMP_NUM_THREADS": "1"},
-            start_new_session=True,  # an interrupt is for this process; the other ends when its input does
+            start_new_session=True,  # an interrupt stops this process; the child ends with its input
         )
 
 
 def fingerprint(checkout: Path) -> str:
-    """A hash of what a checkout's predictions come from: sources, profiles, user files and libraries."""
+    """Hash of everything a checkout's predictions depend on: sources, profiles, user files, libraries."""
     digest = hashlib.sha256()
     asked = ((HERE, "predict_cases.py"), (HERE, "compared_models/*.py"))
     for root, pattern in ((checkout, "costmodel/**/*.py"), (checkout, "trained_models/*/card.json"), *asked):
@@ -150,13 +152,13 @@ def fingerprint(checkout: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def predictions(checkout: Path, cases: Sequence[Case], cache: Path, jobs: int) -> dict[str, Any]:
-    """A checkout's answers by case; those that the cache lacks are made, `jobs` at once."""
+def predictions(checkout: Path, cases: Sequence[PredictionCase], cache: Path, jobs: int) -> dict[str, Any]:
+    """Answers of a checkout by case; those missing in the cache are made by `jobs` processes."""
     checkout = checkout.resolve()
     directory = cache.resolve() / fingerprint(checkout)
     directory.mkdir(parents=True, exist_ok=True)
     paths = {case: directory / f"{hashlib.sha256(case.name.encode()).hexdigest()[:16]}.json" for case in cases}
-    missing: queue.SimpleQueue[Case] = queue.SimpleQueue()
+    missing: queue.SimpleQueue[PredictionCase] = queue.SimpleQueue()
     for case in (case for case, path in paths.items() if not path.exists()):
         missing.put(case)
     with tqdm(total=len(cases), initial=len(cases) - missing.qsize(), desc=checkout.name, unit="case") as bar:
@@ -169,7 +171,9 @@ def predictions(checkout: Path, cases: Sequence[Case], cache: Path, jobs: int) -
     return {case.name: _read_answer(path) for case, path in paths.items()}
 
 
-def _drain(checkout: Path, missing: queue.SimpleQueue[Case], paths: Mapping[Case, Path], bar: Any) -> None:
+def _drain(
+    checkout: Path, missing: queue.SimpleQueue[PredictionCase], paths: Mapping[PredictionCase, Path], bar: Any
+) -> None:
     worker = Worker(checkout)
     with contextlib.suppress(queue.Empty):
         while True:
@@ -180,12 +184,12 @@ def _drain(checkout: Path, missing: queue.SimpleQueue[Case], paths: Mapping[Case
 
 
 def _read_answer(path: Path) -> Any:
-    """What was answered; a process that died left nothing, and is asked again next time."""
+    """Answer in a file; a process that died left none, and the next run asks again."""
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"error": "its process died"}
 
 
 def differences(a: Any, b: Any, numbers_only: bool = False, where: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Places at which two answers differ, with both values; keys that only `b` has are no difference."""
+    """Places where two answers differ, with both values; keys that only `b` has are not a difference."""
     if isinstance(a, dict) and isinstance(b, dict):
         for key, value in a.items():
             yield from differences(value, b.get(key), numbers_only, f"{where} {key}" if where else key)
@@ -197,7 +201,7 @@ def differences(a: Any, b: Any, numbers_only: bool = False, where: str = "") -> 
 
 
 def _is_text(value: Any) -> bool:
-    """Whether a value is a text or a list of texts."""
+    """Whether a value is text or a list of texts."""
     return isinstance(value, str) or (isinstance(value, list) and all(isinstance(item, str) for item in value))
 
 
@@ -210,7 +214,7 @@ def added_keys(a: Any, b: Any) -> set[str]:
 
 
 def describe(place: tuple[str, Any, Any]) -> str:
-    """One difference in words, in percent where it is of numbers."""
+    """Text of one difference, in percent for numbers."""
     where, a, b = place
     if isinstance(a, (int, float)) and isinstance(b, (int, float)) and a:
         return f"{where} {a:.6g} -> {b:.6g} ({100 * (b / a - 1):+.3g} %)"
@@ -218,7 +222,7 @@ def describe(place: tuple[str, Any, Any]) -> str:
 
 
 def changes(a: Mapping[str, Any], b: Mapping[str, Any], figure: str) -> dict[str, list[float]]:
-    """How far a figure of the reports moved, in percent, by mode; of the reports of both sides where it did."""
+    """Changes of a figure by mode, in percent, of the reports in which it changed."""
     moved: dict[str, list[float]] = {}
     for name in a.keys() & b.keys():
         modes, others = a[name].get("modes"), b[name].get("modes")
@@ -232,7 +236,7 @@ def changes(a: Mapping[str, Any], b: Mapping[str, Any], figure: str) -> dict[str
 
 
 def compare(a: Mapping[str, Any], b: Mapping[str, Any], numbers_only: bool) -> int:
-    """Prints what differs and a summary; how many cases differ."""
+    """Print the differences and a summary; return the number of cases that differ."""
     differing = 0
     names = sorted(a.keys() | b.keys())
     for name in names:
@@ -249,7 +253,7 @@ def compare(a: Mapping[str, Any], b: Mapping[str, Any], numbers_only: bool) -> i
 
 
 def _print_changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> None:
-    """A line for each figure and mode that moved."""
+    """Print a line for each figure and mode that changed."""
     for figure in ("latency_ms", "speedup"):
         for mode, moved in sorted(changes(a, b, figure).items()):
             size = statistics.mean(map(abs, moved))
@@ -257,11 +261,11 @@ def _print_changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> None:
             print(f"{mode} {figure}: {len(moved)} reports moved, {means}, at most {max(map(abs, moved)):.3g} %")
 
 
-def read_side(side: Path, cases: Sequence[Case], cache: Path, jobs: int) -> dict[str, Any]:
-    """Answers by case of a checkout, or from a file.
+def read_side(side: Path, cases: Sequence[PredictionCase], cache: Path, jobs: int) -> dict[str, Any]:
+    """Answers by case of a checkout or file.
 
     Raises:
-        SystemExit: it is neither; status 2.
+        SystemExit: the path is neither; status 2.
     """
     if (side / "costmodel" / "__init__.py").is_file():
         return predictions(side, cases, cache, jobs)
@@ -270,20 +274,20 @@ def read_side(side: Path, cases: Sequence[Case], cache: Path, jobs: int) -> dict
         found: dict[str, Any] = json.loads(side.read_text(encoding="utf-8"))
         return {name: value for name, value in found.items() if name in names}
     except (OSError, ValueError, AttributeError) as error:
-        print(f"{side}: neither a checkout of costmodel nor a file that --write made: {error}", file=sys.stderr)
+        print(f"{side}: neither a checkout of costmodel nor a file made by --write: {error}", file=sys.stderr)
         raise SystemExit(2) from error
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status."""
+    """Compare two sides; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("a", type=Path, metavar="A", help="checkout or file")
-    parser.add_argument("b", type=Path, metavar="B", nargs="?", help="the other one; left out with --write")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the answers of the last side given")
+    parser.add_argument("b", type=Path, metavar="B", nargs="?", help="the other side; optional with --write")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the answers of the last side")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains this")
-    parser.add_argument("--numbers-only", action="store_true", help="leave warnings and other texts aside")
+    parser.add_argument("--numbers-only", action="store_true", help="ignore warnings and other texts")
     parser.add_argument("--jobs", type=int, default=1, help="processes a checkout")
-    parser.add_argument("--cache", type=Path, default=Path(".predictions"), help="where answers are kept")
+    parser.add_argument("--cache", type=Path, default=Path(".predictions"), help="directory of cached answers")
     args = parser.parse_args(arguments)
     if args.b is None and args.write is None:
         parser.error("give two sides, or one and --write")

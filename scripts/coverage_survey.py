@@ -1,7 +1,7 @@
-"""Which models costmodel can predict: each is built, captured and lowered in a process of its own; nothing is measured.
+"""Survey of the models that costmodel can predict: each is built, captured and lowered in a process of its own.
 
-A survey is a table of outcomes, one line a model. It outlives models that crash, hang or exhaust the memory, and takes
-up where it stopped.
+A survey is a table of outcomes, one row a model. It survives models that crash, hang or exhaust memory; an interrupted
+one resumes.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 OK, PARTIAL, UNSUPPORTED, FAILED = "ok", "partial", "unsupported", "failed"
 STATUSES = (OK, PARTIAL, UNSUPPORTED, FAILED)
-"""Captured whole; captured with its breaks named; with operators that have no rule; not captured."""
+"""Captured whole; captured with graph breaks; with operators that have no cost rule; not captured."""
 
 TIMEOUT_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one model.
+    """Outcome for one model.
 
     Attributes:
-        model: its spec.
+        model: spec of the model.
         status: one of STATUSES.
-        reason: one line; empty where all is well.
+        reason: one line; empty if the status is `ok`.
         operators: in the captured graph.
-        eager_kernels: calls of eager execution.
-        compiled_kernels: calls of the compiled model.
-        seconds: for building, capturing and lowering it.
+        eager_kernels: launched by eager execution.
+        compiled_kernels: launched by the compiled model.
+        seconds: to build, capture and lower the model.
     """
 
     model: str
@@ -56,7 +56,7 @@ COLUMNS = tuple(field.name for field in fields(Outcome))
 
 
 def cover(spec: str) -> Outcome:
-    """Builds, captures and lowers one model as `costmodel predict` does, eager and compiled."""
+    """Build, capture and lower one model as `costmodel predict` does, eager and compiled."""
     from costmodel import zoo
     from costmodel.capture.trace import capture
     from costmodel.ir import parse
@@ -70,7 +70,7 @@ def cover(spec: str) -> Outcome:
             loaded = zoo.load(spec)
             graph = capture(loaded.module, loaded.inputs, partial=True)
             if parse(str(graph)) != graph:
-                return Outcome(spec, FAILED, "its graph cannot be read back from its text")
+                return Outcome(spec, FAILED, "the graph cannot be parsed from its text")
             eager, compiled = eager_program(graph), compiled_program(graph)
             group_units(graph, compiled.kernels)
     except CostmodelError as error:
@@ -98,17 +98,17 @@ def survey(
     timeout_seconds: float = TIMEOUT_SECONDS,
     tick: Callable[[Outcome], object] = lambda _: None,
 ) -> tuple[Outcome, ...]:
-    """The outcomes of all `specs`; those that the table does not hold are found out, and added to it as they come.
+    """Outcomes of all models; those missing in the table are determined and appended one by one.
 
     Args:
         specs: of models.
-        table: a CSV file; made if there is none.
+        table: a CSV file, created if missing.
         jobs: processes at once.
-        timeout_seconds: a model that takes longer has failed.
+        timeout_seconds: limit for one model.
         tick: called with each new outcome.
 
     Raises:
-        DatasetError: the table is no such table.
+        DatasetError: the file is not a coverage table.
     """
     specs = tuple(dict.fromkeys(specs))
     known = {outcome.model: outcome for outcome in read_table(table)} if table.exists() else {}
@@ -124,10 +124,10 @@ def survey(
 
 
 def read_table(path: Path) -> tuple[Outcome, ...]:
-    """The outcomes that a table holds; a last line that was not finished is left out.
+    """Outcomes in a table; an unfinished last line is ignored.
 
     Raises:
-        DatasetError: the file is no such table.
+        DatasetError: the file is not a coverage table.
     """
     text = path.read_text(encoding="utf-8")
     head, *rows = csv.reader(text[: text.rfind("\n") + 1].splitlines()) if "\n" in text else ([],)
@@ -143,7 +143,7 @@ def read_table(path: Path) -> tuple[Outcome, ...]:
 
 
 def write_table(path: Path, outcomes: Iterable[Outcome]) -> None:
-    """Writes a table whole."""
+    """Write a table, or leave the old one."""
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
@@ -151,22 +151,22 @@ def write_table(path: Path, outcomes: Iterable[Outcome]) -> None:
 
 
 def totals(outcomes: Sequence[Outcome]) -> dict[str, int]:
-    """How many models ended in each status, in the order of STATUSES."""
+    """Number of models by status, in the order of STATUSES."""
     counts = Counter(outcome.status for outcome in outcomes)
     return {status: counts[status] for status in STATUSES}
 
 
 def names_of(source: str) -> tuple[str, ...]:
-    """The specs of every model of `torchvision`, `timm` or `hf` (vision architectures of transformers).
+    """Specs of every model of `torchvision`, `timm` or `hf` (vision architectures of transformers).
 
     Raises:
-        RequestError: there is no such source, or it is not installed.
+        RequestError: the source is unknown or not installed.
     """
     if source not in _NAMES:
         raise RequestError(f"unknown source {source!r}; choose one of {', '.join(_NAMES)}")
     from costmodel.zoo import load_torchvision
 
-    load_torchvision()  # the others import it, and may find it broken
+    load_torchvision()  # timm and transformers import torchvision, and its extension may be broken
     try:
         return tuple(_NAMES[source]())
     except ImportError as error:
@@ -187,7 +187,7 @@ def _timm_names() -> Iterable[str]:
 
 
 def _hf_names() -> Iterable[str]:
-    """Model types with a vision task, or with images as their input."""
+    """Model types with a vision task or image inputs."""
     from costmodel.zoo.transformers_models import vision_model_types
 
     return [f"hf:{name}" for name in vision_model_types()]
@@ -202,7 +202,7 @@ SOURCES = tuple(_NAMES)
 
 
 def one_of_each_family(specs: Sequence[str]) -> tuple[str, ...]:
-    """Of timm's models the first of each module that defines some; every other model."""
+    """First timm model of each module that defines models, and all models that are not timm's."""
     import timm
 
     first: dict[str, str] = {}

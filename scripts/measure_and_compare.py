@@ -1,14 +1,14 @@
-"""Plans against every mode of torch.compile, measured side by side in one run, model by model, and a summary.
+"""Plans and modes of torch.compile, measured side by side in one process, model by model, with a summary.
 
-python scripts/measure_and_compare.py -o compared.jsonl           the twelve models, batch 1 and 32, float32 and float16
+python scripts/measure_and_compare.py -o compared.jsonl             twelve models, batch 1 and 32, float32 and float16
 python scripts/measure_and_compare.py resnet50 -b 32 -o one.jsonl --mode max-autotune --strategy published
-python scripts/measure_and_compare.py -o docs/data/compared_h200.jsonl --changed     what would be planned otherwise now
+python scripts/measure_and_compare.py -o docs/data/compared_h200.jsonl --changed      also cases planned differently now
 python scripts/measure_and_compare.py -o docs/data/compared_h200.jsonl --no-measure --write docs/plans.md
 python scripts/measure_and_compare.py -o docs/data/moves_h200.jsonl --no-measure --write-moves docs/plans.md
 python scripts/measure_and_compare.py -o docs/data/others_h200.jsonl --no-measure --write-others docs/plans.md
 
-First parallel processes plan and compile every case, which fills Inductor's cache; then this process alone measures.
-Each line of the file is one validation; a model that is in the file already is not measured again.
+Parallel processes first plan and compile every case, which fills Inductor's cache; then this process measures alone.
+Each line of the file is one validation; a case in the file is not measured again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,8 @@ from costmodel.planning.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """What is planned and measured, and how."""
+class PlannedCase:
+    """A model to plan and measure, with its settings."""
 
     model: str
     batch_size: int
@@ -68,21 +69,21 @@ class Case:
 
     @property
     def key(self) -> list[Any]:
-        """Identifies the case in the file of results."""
+        """Key of the case in the file of results."""
         return [self.model, self.batch_size, self.precision]
 
     def path(self, variant: str) -> Path:
-        """Where a plan for it is kept."""
+        """File of a plan of the case."""
         return self.plans / f"{self.model}-{self.batch_size}-{self.precision}-{variant}.json".replace(":", "-")
 
     def plan_before(self) -> dict[str, Plan]:
-        """The plan that another version made of it, if there is one."""
+        """Plan by another version, if there is one."""
         path = self.before / self.path("plan").name if self.before else None
         return {BEFORE: Plan.load(path)} if path and path.exists() else {}
 
 
-def prepare(case: Case) -> dict[str, float]:
-    """Plans and compiles a case, so that the cache on disk holds all of it; seconds that each step took."""
+def prepare(case: PlannedCase) -> dict[str, float]:
+    """Plan and compile a case to fill the cache on disk; seconds of each step."""
     import torch
 
     from costmodel.execution.inductor_compile import share_cache
@@ -122,7 +123,7 @@ def prepare(case: Case) -> dict[str, float]:
     share_cache()
     example = tuple(random_like(item, device) for item in loaded.inputs if isinstance(item, torch.Tensor))
     with torch.no_grad():
-        for one in made.values():  # before the module's first call, which may leave something in it
+        for one in made.values():  # before the module's first call, which may change its state
             apply(loaded.module, one, example, check=False)
         passed("apply")
         for mode in ("default", *case.modes):
@@ -132,14 +133,14 @@ def prepare(case: Case) -> dict[str, float]:
     return seconds
 
 
-def measured(case: Case, seconds: float) -> dict[str, Any]:
-    """One case: predicted and measured in every mode and as planned."""
+def measured(case: PlannedCase, seconds: float) -> dict[str, Any]:
+    """Record of one case: predicted and measured in every mode and as planned."""
     import torch
 
     from costmodel.measurement.validation import USUAL, resolve_device, validate
     from costmodel.zoo import load_real
 
-    torch._dynamo.reset()  # it compiles the same code for so many models only
+    torch._dynamo.reset()  # Dynamo limits recompilations of the same code
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -161,13 +162,13 @@ def measured(case: Case, seconds: float) -> dict[str, Any]:
 
 
 def made_of(made: Plan) -> dict[str, Any]:
-    """What a record tells of its plan."""
+    """Description of a plan in a record."""
     backends = {name: sum(region.backend == name for region in made.regions) for name in ("cudnn", "inductor", "eager")}
     return {"moves": list(made.moves), "backends": backends, "lanes": made.lanes}
 
 
-def is_planned_otherwise(record: dict[str, Any], hardware: str) -> bool:
-    """Whether a measured case would get another plan now, as far as its record tells."""
+def is_planned_differently(record: dict[str, Any], hardware: str) -> bool:
+    """Whether the record of a case describes another plan than the one made now."""
     from costmodel.planning.api import plan
     from costmodel.zoo import load
 
@@ -178,84 +179,98 @@ def is_planned_otherwise(record: dict[str, Any], hardware: str) -> bool:
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """Parsed command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", default=MODELS)
+    parser.add_argument("models", nargs="*", default=MODELS, metavar="MODEL")
     parser.add_argument("-b", "--batch-size", type=int, action="append")
     parser.add_argument("--precision", action="append")
-    parser.add_argument("--mode", action="append", default=[], help="a mode beside default and reduce-overhead")
+    parser.add_argument("--mode", action="append", default=[], help="a mode besides default and reduce-overhead")
     parser.add_argument(
         "--strategy",
         action="append",
         default=[],
         choices=(UNSEARCHED, UNFORKED, UNMERGED, *STRATEGIES),
-        help="a plan beside ours",
+        help="a further plan, by another strategy or variant",
     )
     parser.add_argument("--hardware", default="nvidia-h200")
     parser.add_argument("--device", default="")
-    parser.add_argument("--seconds", type=float, default=0.1, help="of measuring a way in each of seven rounds")
-    parser.add_argument("--budget", type=float, default=math.inf, help="seconds for all")
-    parser.add_argument("--prepare-share", type=float, default=0.4, help="of the budget, for compiling in parallel")
+    parser.add_argument("--seconds", type=float, default=0.1, help="to measure a mode in each of seven rounds")
+    parser.add_argument("--budget", type=float, default=math.inf, help="seconds in all")
+    parser.add_argument("--prepare-share", type=float, default=0.4, help="share of the budget for compiling")
     parser.add_argument("--processes", type=int, default=default_processes())
-    parser.add_argument("--plans", type=Path, help="folder for the plans; a temporary one if not given")
-    parser.add_argument("--before", type=Path, help="folder of --plans of another version, measured beside as `before`")
+    parser.add_argument("--plans", type=Path, help="directory that keeps the plans; default: a temporary one")
+    parser.add_argument(
+        "--before", type=Path, help="--plans directory of another version, whose plans are measured too"
+    )
     parser.add_argument("-o", "--output", type=Path, default=Path("compared.jsonl"))
     parser.add_argument(
-        "--changed", action="store_true", help="also what is in the file and would be planned otherwise"
+        "--changed", action="store_true", help="also cases in the file that are planned differently now"
     )
-    parser.add_argument("--no-measure", action="store_true", help="only show what the file holds")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="put the tables there")
-    parser.add_argument("--write-others", type=Path, metavar="FILE", help="put the table of other models there")
-    parser.add_argument("--write-moves", type=Path, metavar="FILE", help="put there what the moves are worth")
+    parser.add_argument("--no-measure", action="store_true", help="only print the summary of the file")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the tables between their marks there")
+    parser.add_argument("--write-others", type=Path, metavar="FILE", help="put the table of further models there")
+    parser.add_argument("--write-moves", type=Path, metavar="FILE", help="put the table of gains by rewrites there")
     return parser.parse_args()
 
 
-def main() -> None:
-    """Measures what is not in the file yet, then prints the summary of all that is."""
-    args = arguments()
-    begin = time.monotonic()
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / "inductor"))
-    plans = args.plans or Path(tempfile.mkdtemp())
-    plans.mkdir(parents=True, exist_ok=True)
-    known = args.output.read_text(encoding="utf-8").splitlines() if args.output.exists() else []
-    records = [json.loads(line) for line in known]
+def cases_of(args: argparse.Namespace, plans: Path) -> list[PlannedCase]:
+    """Every case of the command line."""
     rest = (args.hardware, args.device, tuple(args.mode), tuple(args.strategy), plans, args.before)
-    cases = [
-        Case(model, batch_size, precision, *rest)
+    return [
+        PlannedCase(model, batch_size, precision, *rest)
         for precision in args.precision or ("float32", "float16")
         for batch_size in args.batch_size or (1, 32)
         for model in args.models
     ]
-    known_keys = [record["case"] for record in records]
+
+
+def missing_cases(
+    args: argparse.Namespace, cases: list[PlannedCase], records: list[dict[str, Any]]
+) -> list[PlannedCase]:
+    """Cases without a record, and with `--changed` those whose plan differs from the recorded one."""
+    known = [record["case"] for record in records]
     if args.changed:
-        cases_known = latest(records)
-        changed = [one["case"] for one in tqdm(cases_known, disable=None) if is_planned_otherwise(one, args.hardware)]
-        print(f"{len(changed)} of {len(cases_known)} cases would be planned otherwise: {changed}", flush=True)
-        known_keys = [key for key in known_keys if key not in changed]
-    todo = [case for case in cases if case.key not in known_keys and not args.no_measure]
-    end = begin + args.budget * args.prepare_share
-    unplanned = [case for case in todo if not case.path("plan").exists()]
-    for count, (case, outcome) in enumerate(in_parallel(prepare, unplanned, args.processes, end, ONE_THREAD), 1):
-        print(
-            f"{time.monotonic() - begin:.0f} s: prepared {count} of {len(unplanned)}: {case.key} {outcome!r}"[:300],
-            flush=True,
-        )
-    for case in todo:
+        last = latest(records)
+        changed = [one["case"] for one in tqdm(last, disable=None) if is_planned_differently(one, args.hardware)]
+        print(f"{len(changed)} of {len(last)} cases are planned differently now: {changed}", flush=True)
+        known = [key for key in known if key not in changed]
+    return [case for case in cases if case.key not in known]
+
+
+def prepare_all(cases: list[PlannedCase], processes: int, begin: float, seconds: float) -> None:
+    """Plan and compile cases in parallel, for a limited time."""
+    prepared = in_parallel(prepare, cases, processes, begin + seconds, ONE_THREAD)
+    for count, (case, outcome) in enumerate(prepared, 1):
+        line = f"{time.monotonic() - begin:.0f} s: prepared {count} of {len(cases)}: {case.key} {outcome!r}"
+        print(line[:300], flush=True)
+
+
+def record_of(case: PlannedCase, seconds: float) -> dict[str, Any]:
+    """Record of a case, measured or failed."""
+    try:
+        return measured(case, seconds)
+    except (CostmodelError, RuntimeError) as error:
+        return {"case": case.key, "error": f"{type(error).__name__}: {error}".splitlines()[0]}
+
+
+def measure_all(args: argparse.Namespace, cases: list[PlannedCase], begin: float) -> Iterator[dict[str, Any]]:
+    """Records of the prepared cases, each appended to the file, until the budget is spent."""
+    for case in cases:
         if time.monotonic() > begin + args.budget:
-            break
+            return
         if not case.path("plan").exists():
             continue
-        try:
-            record = measured(case, args.seconds)
-        except (CostmodelError, RuntimeError) as error:
-            record = {"case": case.key, "error": f"{type(error).__name__}: {error}".splitlines()[0]}
-        records.append(record)
+        record = record_of(case, args.seconds)
         with args.output.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         print(f"{time.monotonic() - begin:.0f} s: {lines([record])[0]}", flush=True)
+        yield record
         if "CUDA error" in record.get("error", ""):
-            sys.exit("CUDA has failed in this process; give the same command again to go on with the next case")
-    print("\n".join(lines(latest(records))))
+            sys.exit("CUDA failed in this process; run the same command again to continue with the next case")
+
+
+def write_tables(args: argparse.Namespace, records: list[dict[str, Any]]) -> None:
+    """Put each requested table between its marks."""
     for path, text, *marks in (
         (args.write, comparison_markdown, BEGIN, END),
         (args.write_others, others_markdown, OTHERS_BEGIN, OTHERS_END),
@@ -263,6 +278,24 @@ def main() -> None:
     ):
         if path:
             path.write_text(replace_section(path, text(records), *marks), encoding="utf-8")
+
+
+def main() -> None:
+    """Measure the cases missing in the file, then print the summary."""
+    args = arguments()
+    begin = time.monotonic()
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / "inductor"))
+    known = args.output.read_text(encoding="utf-8").splitlines() if args.output.exists() else []
+    records = [json.loads(line) for line in known]
+    if not args.no_measure:
+        plans = args.plans or Path(tempfile.mkdtemp())
+        plans.mkdir(parents=True, exist_ok=True)
+        missing = missing_cases(args, cases_of(args, plans), records)
+        unplanned = [case for case in missing if not case.path("plan").exists()]
+        prepare_all(unplanned, args.processes, begin, args.budget * args.prepare_share)
+        records += measure_all(args, missing, begin)
+    print("\n".join(lines(latest(records))))
+    write_tables(args, records)
 
 
 if __name__ == "__main__":

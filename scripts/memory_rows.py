@@ -1,4 +1,4 @@
-"""How well peaks are predicted: models of torchvision, measured here and held against the analysis."""
+"""Predicted beside measured peak memory of torchvision models; scripts/memory.py prints and writes it."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ BEGIN, END = "<!-- memory: made by scripts/memory.py -->", "<!-- end of memory -
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One pass of one model, bytes.
+    """Peak memory of one pass of one model, bytes.
 
     Attributes:
-        model: of torchvision's.
+        model: torchvision name.
         kind: `inference` or `training`.
-        predicted_bytes: by the profile as it is, which recalls the workspaces of convolutions that were measured.
-        unseen_bytes: by the profile without those of the model's family, and of all of their shapes.
-        measured_bytes: the peak.
+        predicted_bytes: predicted peak; workspaces of measured convolutions are recalled.
+        unseen_bytes: predicted peak without the measured workspaces of the model's family and of its shapes.
+        measured_bytes: measured peak.
         state_bytes: parameters, buffers and inputs.
-        allowance_bytes: what cuDNN may take at most.
+        allowance_bytes: largest workspace that cuDNN may take.
     """
 
     model: str
@@ -58,17 +58,17 @@ class Row:
 
     @property
     def unseen_error(self) -> float:
-        """Relative error of the peak that is predicted without the family's workspaces."""
+        """Relative error of the peak predicted without the family's workspaces."""
         return self.unseen_bytes / self.measured_bytes - 1.0
 
     @property
     def beyond_state_error(self) -> float:
-        """Relative error of what the pass adds to parameters, buffers and inputs, which are known beforehand."""
+        """Relative error of the memory beyond parameters, buffers and inputs."""
         return (self.predicted_bytes - self.state_bytes) / (self.measured_bytes - self.state_bytes) - 1.0
 
 
 def convolutions_of(profile: Profile) -> list[tuple[int, str]]:
-    """Shape group and family of each convolution that the profile's predictor remembers, in its order.
+    """Shape group and family of each convolution in the predictor's memory, in its order.
 
     Raises:
         DatasetError: the profile has no dataset of units.
@@ -83,26 +83,26 @@ def convolutions_of(profile: Profile) -> list[tuple[int, str]]:
     ]
 
 
-def forgetting(profile: Profile, convolutions: Sequence[tuple[int, str]], family: str | None) -> Profile:
-    """The profile without the workspaces of a family's convolutions, and of all that have the shape of one.
+def without_workspaces(profile: Profile, convolutions: Sequence[tuple[int, str]], family: str | None) -> Profile:
+    """Profile without the workspaces of a family's convolutions and of all convolutions of these shapes.
 
     Args:
         profile: with workspaces.
-        convolutions: what `convolutions_of` says of it.
-        family: of models; None for all.
+        convolutions: result of `convolutions_of`.
+        family: of models; None for all families.
     """
     model = profile.predictor.groups["conv"]
     if not len(model.workspace):
         return profile
     shapes = {shape for shape, of in convolutions if family in (of, None)}
-    forgotten = np.array([shape in shapes for shape, _ in convolutions])
-    workspace = np.where(forgotten, np.float32(UNMEASURED), model.workspace)
+    removed = np.array([shape in shapes for shape, _ in convolutions])
+    workspace = np.where(removed, np.float32(UNMEASURED), model.workspace)
     groups = {**profile.predictor.groups, "conv": replace(model, workspace=workspace)}
     return profile.using(replace(profile.predictor, groups=groups))
 
 
-def predicted_anew(rows: Iterable[Row], device: str, batch_size: int) -> Iterator[Row]:
-    """What was measured before, beside what is predicted now; two rows a model, as `accuracy_rows` gives them."""
+def predicted_again(rows: Iterable[Row], device: str, batch_size: int) -> Iterator[Row]:
+    """Rows measured earlier with new predictions; two rows a model, as from `measured_rows`."""
     profile = load_profile(DEFAULT)
     convolutions = convolutions_of(profile)
     measured = {(row.model, row.kind): row.measured_bytes for row in rows}
@@ -114,18 +114,18 @@ def predicted_anew(rows: Iterable[Row], device: str, batch_size: int) -> Iterato
         yield _row(found, "training", measured[name, "training"], device)
 
 
-def accuracy_rows(models: Iterable[str], device: str, batch_size: int) -> Iterator[Row]:
+def measured_rows(models: Iterable[str], device: str, batch_size: int) -> Iterator[Row]:
     """Two rows a model, inference and training; float32, eager, gradients None before the step.
 
     Args:
-        models: names of torchvision's.
-        device: `cuda`, where the allocator's counter is read, or `cpu`, where storages are watched.
+        models: torchvision names.
+        device: `cuda`, where the allocator's counter is read, or `cpu`, where live storages are counted.
         batch_size: images in a pass.
     """
     profile = load_profile(DEFAULT)
     convolutions = convolutions_of(profile)
-    if device == "cpu":  # which has no workspaces
-        profile = forgetting(profile, convolutions, None)
+    if device == "cpu":  # no workspaces there
+        profile = without_workspaces(profile, convolutions, None)
     for name in models:
         module = _module(name).to(device)
         image = torch.randn(batch_size, 3, IMAGE_SIZE, IMAGE_SIZE, device=device)
@@ -139,8 +139,8 @@ def accuracy_rows(models: Iterable[str], device: str, batch_size: int) -> Iterat
 def _predicted(
     profile: Profile, convolutions: Sequence[tuple[int, str]], module: nn.Module, image: torch.Tensor, name: str
 ) -> tuple[MemoryReport, MemoryReport]:
-    """Reports by the profile, and by the profile without the family's workspaces; of inference only, the second."""
-    unseen = forgetting(profile, convolutions, family_of(name))
+    """Reports by the profile, and for inference by the profile without the family's workspaces."""
+    unseen = without_workspaces(profile, convolutions, family_of(name))
     whole = analyze_on(profile, module.eval(), (image,), name)
     return whole, analyze_on(unseen, module.eval(), (image,), name, passes=("inference",))
 
@@ -158,14 +158,14 @@ def _row(found: tuple[MemoryReport, MemoryReport], kind: str, measured_bytes: in
 
 
 def accuracy_table(rows: Sequence[Row], device: str, batch_size: int) -> str:
-    """The rows as Markdown, under a line that says what was measured."""
+    """Markdown table under a line with the conditions."""
     where = "`torch.cuda.max_memory_allocated`" if device != "cpu" else "live storages of a run on the CPU"
     lines = [
-        f"Measured: {where}, batch {batch_size}, {IMAGE_SIZE}x{IMAGE_SIZE}, float32, eager; MB of 10^6 bytes. *Beyond",
-        "state* is the error of what the pass adds to parameters, buffers and inputs; *unseen* that of the peak if the",
-        "profile had no workspace of a convolution of the model's family, or of the shape of one.",
+        f"Measured: {where}, batch {batch_size}, {IMAGE_SIZE}x{IMAGE_SIZE}, float32, eager; 1 MB is 10^6 bytes.",
+        "*Beyond state*: error of the memory beyond parameters, buffers and inputs. *Held out*: error of the peak",
+        "without measured workspaces of the model's family and shapes. *cuDNN at most*: bound on a workspace.",
         "",
-        "| model | pass | predicted MB | measured MB | error | beyond state | unseen | cuDNN at most MB |",
+        "| model | pass | predicted MB | measured MB | error | beyond state | held out | cuDNN at most MB |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in rows:
@@ -175,7 +175,7 @@ def accuracy_table(rows: Sequence[Row], device: str, batch_size: int) -> str:
     for kind in ("inference", "training"):
         worst = max((abs(row.error) for row in rows if row.kind == kind), default=0.0)
         unseen = max((abs(row.unseen_error) for row in rows if row.kind == kind), default=0.0)
-        lines += ["", f"Largest error of {kind}: {worst:.2%}; unseen: {unseen:.2%}."]
+        lines += ["", f"Largest error of {kind}: {worst:.2%}; held out: {unseen:.2%}."]
     return "\n".join(lines)
 
 
@@ -192,7 +192,7 @@ def _module(name: str) -> nn.Module:
 
 
 def _clear(device: str) -> None:
-    """Each measurement starts without the workspaces of the one before."""
+    """Free the workspaces of earlier measurements."""
     if device != "cpu":
         torch.cuda.synchronize()
         torch._C._cuda_clearCublasWorkspaces()

@@ -1,4 +1,4 @@
-"""Reports which models `costmodel predict` covers; resumes from the table that it writes.
+"""Models that `costmodel predict` covers; an interrupted run resumes from its table.
 
 python scripts/model_coverage.py torchvision timm hf --jobs 2 -o coverage.csv
 """
@@ -13,16 +13,16 @@ from coverage_survey import OK, SOURCES, TIMEOUT_SECONDS, names_of, one_of_each_
 from tqdm import tqdm
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("models", nargs="+", metavar="MODEL", help=f"a source ({', '.join(SOURCES)}) or a model's spec")
-parser.add_argument("--families", action="store_true", help="of timm only the first model of each family")
+parser.add_argument("models", nargs="+", metavar="MODEL", help=f"a source ({', '.join(SOURCES)}) or a model")
+parser.add_argument("--families", action="store_true", help="only the first model of each timm family")
 parser.add_argument("--jobs", type=int, default=1, metavar="N", help="models at once (default: 1)")
 parser.add_argument("--timeout", type=float, default=TIMEOUT_SECONDS, metavar="SECONDS", help="for one model")
 parser.add_argument("-o", "--output", type=Path, default=Path("coverage.csv"), help="the table, one line a model")
-parser.add_argument("--rest", type=Path, metavar="FILE", help="also write those that are not ok to this table")
+parser.add_argument("--rest", type=Path, metavar="FILE", help="also write the models that are not ok to this table")
 
 
 def main(args: argparse.Namespace) -> None:
-    """Surveys what was asked for, and prints what is not covered, and why."""
+    """Survey the models; print those that are not covered, with the reason."""
     specs = [spec for item in args.models for spec in (names_of(item) if item in SOURCES else (item,))]
     specs = list(one_of_each_family(specs)) if args.families else specs
     with tqdm(total=len(specs), unit="model", disable=not sys.stderr.isatty()) as bar:
@@ -36,5 +36,5 @@ def main(args: argparse.Namespace) -> None:
     print(f"{len(outcomes)} models: {counts}")
 
 
-if __name__ == "__main__":  # the processes that it starts import this file
+if __name__ == "__main__":  # child processes import this file
     main(parser.parse_args())

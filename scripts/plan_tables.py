@@ -1,4 +1,4 @@
-"""Plans beside torch.compile's modes, as measured by scripts/measure_and_compare.py: docs/plans.md's tables."""
+"""Tables of docs/plans.md: plans beside torch.compile's modes, measured by scripts/measure_and_compare.py."""
 
 from __future__ import annotations
 
@@ -9,55 +9,52 @@ from typing import Any
 from markdown_tables import markdown_table, percent
 
 BEGIN, END = "<!-- plans: made by scripts/measure_and_compare.py -->", "<!-- end of plans -->"
-OTHER_BEGIN, OTHER_END = "<!-- other machine: made by scripts/accuracy.py -->", "<!-- end of other machine -->"
 MOVES_BEGIN, MOVES_END = "<!-- moves: made by scripts/measure_and_compare.py -->", "<!-- end of moves -->"
 OTHERS_BEGIN, OTHERS_END = "<!-- others: made by scripts/measure_and_compare.py -->", "<!-- end of others -->"
 ORACLES_TEXT = (
-    "The study's oracles beside ours: speedups over eager, measured, and in parentheses predicted. *Theoretical* is\n"
-    "the sum of each block's fastest way: a bound for blocks that run one after the other and fuse with none, which\n"
-    "plans with branches side by side and with fusion across blocks pass. Best of two runs and the published dynamic\n"
-    "program choose the same, each block's fastest way, as neither counts what switching costs; here they are carried\n"
-    "out in one CUDA graph:"
+    "Oracles of Goldfarb, *Evaluating the PyTorch compiler* (2024), beside this one: geometric means of speedups\n"
+    "over eager, measured, and in parentheses predicted. *Theoretical* is the sum of each block's fastest backend: a\n"
+    "bound for blocks that run one after another without fusion between them; plans pass it by CUDA streams and by\n"
+    "fusion across blocks. *Published* is that study's dynamic program, run in one CUDA graph:"
 )
-ORACLES_HEAD = ("model, batch, precision", "best mode", "theoretical", "published, carried out", "our plan")
-OTHER_HEAD = ("mode", "batch", "cases", "machines differ", "error, first machine", "error, second machine")
+ORACLES_HEAD = ("cases", "models", "fastest mode", "theoretical", "published", "plan")
 MODELS = (
     *("alexnet", "densenet121", "googlenet", "mobilenet_v2", "resnet50", "squeezenet1_1"),
     *("vgg16_bn", "resnet18", "efficientnet_b0", "convnext_tiny", "vit_b_16", "inception_v3"),
 )
-"""The six models of the study, and six more."""
+"""Six models of the study, and six more."""
 UNSEARCHED, UNFORKED, UNMERGED = "unsearched", "unforked", "unmerged"
-"""Our plan with cuDNN's own choice of algorithms; on one stream; without moves on branches: what each is worth."""
+"""Variants of a plan: cuDNN's default algorithms; one CUDA stream; no graph rewrites at single places."""
 BEFORE = "before"
-"""The plan of another version, measured beside ours."""
+"""Name of the plan that another version made."""
 MODES = ("eager", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 SLOW_HOST = 0.7
-"""A host below that part of the usual speed is disturbed by others; modes wait for it where a plan does not."""
+"""Host speed, relative to the profile's, below which a host counts as disturbed by other processes."""
 
 Record = Mapping[str, Any]
 """One case: `case` (model, batch size, precision), `modes` as in `Validation`, or `error`."""
 
 
 def best_mode(record: Record) -> str:
-    """The fastest way that a user of torch.compile could pick, eager execution included, as measured."""
+    """Fastest measured mode, eager included."""
     measured: dict[str, float] = {name: mode["measured_ms"] for name, mode in record["modes"].items() if name in MODES}
     return min((name for name, ms in measured.items() if ms), key=measured.__getitem__)
 
 
-def gain(record: Record, way: str = "plan") -> float | None:
-    """Measured latency of the best mode over that of a plan; None where it was not measured."""
-    planned = record.get("modes", {}).get(way, {}).get("measured_ms")
+def gain(record: Record, plan: str = "plan") -> float | None:
+    """Measured latency of the fastest mode over that of a plan; None if the plan was not measured."""
+    planned = record.get("modes", {}).get(plan, {}).get("measured_ms")
     return record["modes"][best_mode(record)]["measured_ms"] / planned if planned else None
 
 
 def latest(records: Sequence[Record]) -> list[Record]:
-    """Of each case the record that was measured last, in the order in which cases were first measured."""
+    """Last record of each case, in the order of first measurement."""
     return list({tuple(record["case"]): record for record in records}.values())
 
 
 def lines(records: Sequence[Record]) -> list[str]:
-    """A line a record, and one on all of them."""
+    """A line a record, and a summary."""
     found = [_line(record) for record in records]
     gains = [value for record in records if (value := gain(record))]
     if gains:
@@ -67,77 +64,76 @@ def lines(records: Sequence[Record]) -> list[str]:
 
 
 def _line(record: Record) -> str:
-    name = "{}@{} {}".format(*record["case"])
+    case = "{}@{} {}".format(*record["case"])
     value = gain(record)
     if value is None:
-        return f"{name}: {record.get('error') or record['modes']['plan']['note']}"
+        return f"{case}: {record.get('error') or record['modes']['plan']['note']}"
     modes, best = record["modes"], best_mode(record)
-    ways = [
-        f"{way} {mode['measured_ms']:.3f} ms" + (f" ({mode['predicted_ms']:.3f})" if mode["predicted_ms"] else "")
-        for way, mode in modes.items()
+    latencies = [
+        f"{name} {mode['measured_ms']:.3f} ms" + (f" ({mode['predicted_ms']:.3f})" if mode["predicted_ms"] else "")
+        for name, mode in modes.items()
         if mode["measured_ms"]
     ]
     replaced = f", replaced: {' '.join(record['replaced'])}" if record["replaced"] else ""
-    return f"{name}: {', '.join(ways)}; gain over {best} {value:.3f}{replaced}"
+    return f"{case}: {', '.join(latencies)}; gain over {best} {value:.3f}{replaced}"
 
 
 def comparison_markdown(records: Sequence[Record]) -> str:
-    """What the plans gained over the best mode, by model and setting, and how well that was predicted.
+    """Gains of plans over the fastest mode by model and setting, errors of predicted latencies, and oracles.
 
-    Of a case that was measured more than once, the last measurement counts; in the table of oracles the last one with
-    the study's.
+    The last measurement of a case counts; in the table of oracles, the last one that has the study's oracles.
     """
     usable = [record for record in records if gain(record)]
     known = latest(usable)
     gains = [value for record in known if (value := gain(record))]
     device = known[0]["device"] if known else "no device"
     text = (
-        f"Latency of the best of eager, `default` and `reduce-overhead` over that of the plan, measured in turn in\n"
-        f"one process on an {device}, inputs nchw; in parentheses as predicted beforehand. {len(gains)} cases:\n"
+        f"Latency of the fastest of eager, `default` and `reduce-overhead` over latency of the plan, measured in turn\n"
+        f"in one process on an {device}, inputs nchw; in parentheses, as predicted beforehand. {len(gains)} cases:\n"
         f"geometric mean {statistics.geometric_mean(gains):.2f}, least {min(gains):.2f}."
-        f"{_on_quiet_hosts(known)}{_since_before(known)}"
+        f"{_on_undisturbed_hosts(known)}{_since_before(known)}"
     )
-    also = "Latencies as predicted before, by a profile that had seen kernels of these models and others:"
-    parts = [text, _grid(known, _cell, _mean), also, _errors(known)]
+    errors = "Errors of predicted latency, host calibrated by a probe, by a profile with kernels of these models:"
+    parts = [text, _grid(known, _cell, _mean), errors, _errors(known)]
     if studied := latest([one for one in usable if gain(one, "published") and "theoretical_ms" in one]):
-        parts += [ORACLES_TEXT, markdown_table(ORACLES_HEAD, [_oracles(record) for record in studied])]
+        parts += [ORACLES_TEXT, _oracles(studied)]
     return "\n\n".join(parts)
 
 
 def _since_before(known: Sequence[Record]) -> str:
-    """What plans have gained on those of another version, where these were measured beside them; else nothing."""
+    """Sentence on cases measured beside the plan of another version; empty if there are none."""
     both = [record["modes"] for record in known if gain(record, BEFORE)]
     ratios = [modes[BEFORE]["measured_ms"] / modes["plan"]["measured_ms"] for modes in both]
     if not ratios:
         return ""
     faster = sum(ratio > 1 for ratio in ratios)
     return (
-        f" In {len(ratios)} cases the plan of an earlier version was measured\n"
-        f"beside it: {faster} are faster now, all by {statistics.geometric_mean(ratios):.2f} in the geometric mean."
+        f" In {len(ratios)} cases the plan of an earlier version was\n"
+        f"measured beside it: {faster} are faster now, geometric mean {statistics.geometric_mean(ratios):.2f}."
     )
 
 
 def others_markdown(records: Sequence[Record]) -> str:
-    """What plans of models beside `MODELS` gained over the best mode, by model and setting."""
+    """Gains of plans of further models over the fastest mode, by model and setting."""
     known = [record for record in latest(records) if gain(record)]
     least = min(value for record in known if (value := gain(record)))
-    said = f"{len(known)} cases: geometric mean {_mean(known)}, least {least:.2f}.{_on_quiet_hosts(known)}"
+    said = f"{len(known)} cases: geometric mean {_mean(known)}, least {least:.2f}.{_on_undisturbed_hosts(known)}"
     return f"{said}\n\n{_grid(known, _cell, _mean)}"
 
 
-def _on_quiet_hosts(known: Sequence[Record]) -> str:
-    """What is left of the mean where nothing disturbed the host; nothing where nothing did anywhere."""
-    quiet = [record for record in known if (record.get("host_speed") or 1.0) >= SLOW_HOST]
-    if not quiet or len(quiet) == len(known):
+def _on_undisturbed_hosts(known: Sequence[Record]) -> str:
+    """Sentence with the mean over undisturbed hosts; empty if no host was disturbed."""
+    undisturbed = [record for record in known if (record.get("host_speed") or 1.0) >= SLOW_HOST]
+    if not undisturbed or len(undisturbed) == len(known):
         return ""
     return (
-        f" Without the {len(known) - len(quiet)} that were measured while the host\n"
-        f"took over {1 / SLOW_HOST:.1f} times as long as usual to issue kernels the mean is {_mean(quiet)}."
+        f" Without the {len(known) - len(undisturbed)} on a host that\n"
+        f"other processes slowed to less than {SLOW_HOST} of its speed, the mean is {_mean(undisturbed)}."
     )
 
 
 def moves_markdown(records: Sequence[Record]) -> str:
-    """What moves on single places are worth, by model and setting: a plan without them over our plan, measured."""
+    """Latency without graph rewrites at single places over latency of the plan, by model and setting."""
 
     def worth(record: Record, kind: str = "measured_ms") -> float:
         ratio: float = record["modes"][UNMERGED][kind] / record["modes"]["plan"][kind]
@@ -154,7 +150,7 @@ def moves_markdown(records: Sequence[Record]) -> str:
 
 
 def _grid(known: Sequence[Record], cell: Callable[[Record], str], mean: Callable[[Sequence[Record]], str]) -> str:
-    """A table of models by settings, and a last row of means."""
+    """Table of models by settings, with a last row of means."""
     settings = list(dict.fromkeys((record["case"][1], record["case"][2]) for record in known))
     models = list(dict.fromkeys(record["case"][0] for record in known))
     by_case = {tuple(record["case"]): record for record in known}
@@ -167,17 +163,32 @@ def _grid(known: Sequence[Record], cell: Callable[[Record], str], mean: Callable
     return markdown_table(head, [*rows, ["*geometric mean*", *means]])
 
 
-def _oracles(record: Record) -> list[str]:
-    """Speedups over eager of the study's oracles and of ours, as measured, and in parentheses as predicted."""
-    modes, (model, batch, precision) = record["modes"], record["case"]
-    eager = modes["eager"]
+def _oracles(studied: Sequence[Record]) -> str:
+    """Geometric means of speedups over eager by setting, measured, and in parentheses predicted."""
+    rows = []
+    for batch, precision in dict.fromkeys(tuple(record["case"][1:]) for record in studied):
+        found = [record for record in studied if tuple(record["case"][1:]) == (batch, precision)]
+        bound = statistics.geometric_mean(_predicted_eager(one) / one["theoretical_ms"] for one in found)
+        cells = [_speedups([(record, best_mode(record)) for record in found]), f"({bound:.2f})"]
+        cells += [_speedups([(record, plan) for record in found]) for plan in ("published", "plan")]
+        rows.append([f"batch {batch}, {precision}", str(len(found)), *cells])
+    return markdown_table(ORACLES_HEAD, rows)
 
-    def speedup(way: str) -> str:
-        predicted = eager["predicted_ms"] / modes[way]["predicted_ms"]
-        return f"{eager['measured_ms'] / modes[way]['measured_ms']:.2f} ({predicted:.2f})"
 
-    bound = f"({eager['predicted_ms'] / record['theoretical_ms']:.2f})"
-    return [f"{model}, {batch}, {precision}", speedup(best_mode(record)), bound, speedup("published"), speedup("plan")]
+def _speedups(chosen: Sequence[tuple[Record, str]]) -> str:
+    """Geometric means of measured, and in parentheses of predicted, speedups over eager."""
+    means = [
+        statistics.geometric_mean(
+            record["modes"]["eager"][kind] / record["modes"][mode][kind] for record, mode in chosen
+        )
+        for kind in ("measured_ms", "predicted_ms")
+    ]
+    return "{:.2f} ({:.2f})".format(*means)
+
+
+def _predicted_eager(record: Record) -> float:
+    milliseconds: float = record["modes"]["eager"]["predicted_ms"]
+    return milliseconds
 
 
 def _cell(record: Record) -> str:
@@ -192,37 +203,11 @@ def _mean(records: Sequence[Record]) -> str:
 
 
 def _errors(records: Sequence[Record]) -> str:
-    """Mean relative errors of predicted latencies, the models in question being among those trained on."""
+    """Mean relative errors of predicted latencies by mode."""
     rows = []
-    for way in ("eager", "default", "reduce-overhead", "plan"):
-        found = [record["modes"][way] for record in records]
-        errors = [abs(mode["predicted_ms"] / mode["measured_ms"] - 1) for mode in found if mode["measured_ms"]]
+    for mode in ("eager", "default", "reduce-overhead", "plan"):
+        found = [record["modes"][mode] for record in records]
+        errors = [abs(one["predicted_ms"] / one["measured_ms"] - 1) for one in found if one["measured_ms"]]
         within = sum(error <= 0.1 for error in errors) / len(errors)
-        rows.append([f"`{way}`", percent(statistics.mean(errors)), f"{100 * within:.0f} %"])
-    return markdown_table(("way", "mean error of predicted latency", "within 10 %"), rows)
-
-
-def other_machine_markdown(records: Sequence[Record], validation: Sequence[Mapping[str, str]]) -> str:
-    """How far two machines of one kind agree, and how far the prediction is off on the one it was not trained on.
-
-    Args:
-        records: of the comparison, measured on the second machine.
-        validation: rows of the profile's `validation.csv`: measured on the first, and predicted with families left out.
-    """
-    on_first = [row for row in validation if row["environment"] == "0"]
-    first = {(row["model"], int(row["batch_size"]), row["precision"]): row for row in on_first}
-    rows = []
-    for mode in ("default", "reduce-overhead"):
-        for batch in sorted({record["case"][1] for record in records}):
-            found = []
-            for record in latest(records):
-                row = first.get(tuple(record["case"]), {})
-                here = row.get(f"measured_speedup/{mode}")
-                if record["case"][1] == batch and here and "modes" in record:
-                    there = record["modes"]["eager"]["measured_ms"] / record["modes"][mode]["measured_ms"]
-                    told, untold = (float(row[f"{name}/{mode}"]) for name in ("probed_speedup", "speedup"))
-                    ratios = (float(here) / there, told / float(here), untold / there)
-                    found.append([abs(ratio - 1) for ratio in ratios])
-            means = [percent(statistics.mean(column)) for column in zip(*found, strict=True)]
-            rows.append([f"`{mode}`", str(batch), str(len(found)), *means])
-    return markdown_table(OTHER_HEAD, rows)
+        rows.append([f"`{mode}`", percent(statistics.mean(errors)), f"{100 * within:.0f} %"])
+    return markdown_table(("mode", "mean error of predicted latency", "within 10 %"), rows)

@@ -1,7 +1,9 @@
-"""Compares a cold `costmodel predict densenet121` with importing torch and torchvision: wall time and peak memory.
+"""Wall time and peak memory of a cold `costmodel predict densenet121` against importing torch and torchvision.
 
-Both run in turn, in processes of their own; the first pair warms the file cache and is not counted. Where torchvision's
-compiled extension does not fit the torch build, its import is repaired in the same way on both sides.
+python scripts/predict_cost.py > docs/data/predict_cost.json
+
+Both run alternately, in processes of their own; the first pair warms the file cache and is not counted. If the compiled
+extension of torchvision does not fit the torch build, its import is repaired in the same way on both sides.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ def run(command: list[str]) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Prints both commands' medians and their ratio."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Print medians of both commands and their ratio."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--model", default="densenet121")
     args = parser.parse_args()

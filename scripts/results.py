@@ -1,4 +1,4 @@
-"""README's table of results, a line a claim, made of what was measured.
+"""README's table of results: one row a claim, with its condition, its figure, the baseline and the number of cases.
 
 python scripts/results.py --write README.md
 """
@@ -9,90 +9,127 @@ import argparse
 import json
 import statistics
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
+from accuracy_tables import CALIBRATED, MODES, UNCALIBRATED, of_setting
 from markdown_tables import markdown_table, percent, replace_section
 from memory_rows import Row
 from plan_tables import gain, latest
 
-from costmodel.calibration.evaluation import score
+from costmodel.calibration.evaluation import merge_processes, score
 from costmodel.profiles.profile import load_profile
 
-DOCS = Path(__file__).parent.parent / "docs" / "data"
+DATA = Path(__file__).parent.parent / "docs" / "data"
 BEGIN, END = "<!-- results: made by scripts/results.py -->", "<!-- end of results -->"
-HEAD = ("on an NVIDIA H200", "", "cases")
-MODES = ("default", "reduce-overhead")
+HEAD = ("on an NVIDIA H200", "result", "baseline", "cases")
 
 
-def table(card: dict[str, Any], docs: Path = DOCS) -> str:
-    """The claims, from the card of a profile and the files of a directory."""
-    return markdown_table(
-        HEAD, [*_families_left_out(card["scores"]), *_unseen(docs), _intervals(card), *_plans(docs), *_costs(docs)]
-    )
+def table(profile: Path, coverage: dict[str, float], data: Path = DATA) -> str:
+    """Table of results.
+
+    Args:
+        profile: directory with `validation.csv`.
+        coverage: share of held-out speedups inside the 90 % prediction interval, by mode.
+        data: directory of the other measurements.
+    """
+    validation = pd.read_csv(profile / "validation.csv")
+    rows = [*_held_out(validation), *_measured_later(data), _intervals(coverage, validation), *_plans(data)]
+    return markdown_table(HEAD, [*rows, *_costs(data)])
 
 
-def _error(found: dict[str, Any]) -> list[str]:
-    said = f"{percent(found['mean_error'])} mean error, {100 * found['within_10']:.0f} % within 10 %"
-    return [f"{said}; a constant: {percent(found['constant_mean_error'])}", str(int(found["cases"]))]
-
-
-def _families_left_out(scores: dict[str, Any]) -> list[list[str]]:
-    cases_of = "float32, batch 1 and 32"
-    found = {row["mode"]: row for row in scores["models"] if row["cases_of"] == cases_of}
-    return [[f"speedup of `{mode}`, families left out, {cases_of}", *_error(found[mode])] for mode in MODES]
-
-
-def _unseen(docs: Path) -> list[list[str]]:
-    frame = pd.read_csv(docs / "unseen_h200.csv")
-    models = frame["model"].nunique()
-    found = {mode: score(frame, mode, "probed_speedup") for mode in MODES}
-    return [[f"speedup of `{mode}`, {models} models never told of", *_error(found[mode])] for mode in MODES]
-
-
-def _intervals(card: dict[str, Any]) -> list[str]:
-    shares = [card["scores"]["coverage"][mode] for mode in MODES]
-    cases = max(int(row["cases"]) for row in card["scores"]["models"])
-    return ["intervals of 90 % hold", " and ".join(f"{100 * share:.0f} %" for share in shares), str(cases)]
-
-
-def _plans(docs: Path) -> list[list[str]]:
+def _held_out(validation: pd.DataFrame) -> list[list[str]]:
+    """Held-out families: the uncalibrated host first."""
+    chosen = of_setting(validation, "float32", (1, 32))
     rows = []
-    for name, what in (("compared", "the study's models and six more"), ("others", "models nothing was decided by")):
-        lines = (docs / f"{name}_h200.jsonl").read_text(encoding="utf-8").splitlines()
-        gains = [gain(record) for record in latest([one for one in map(json.loads, lines) if gain(one)])]
-        known = [value for value in gains if value]
-        said = f"{statistics.geometric_mean(known):.2f} times as fast (geometric mean), at least {min(known):.2f}"
-        rows.append([f"plans against the best mode of torch.compile, {what}", said, str(len(known))])
+    for host, column in (("uncalibrated", UNCALIBRATED), ("calibrated", CALIBRATED)):
+        for mode in MODES:
+            condition = f"speedup of `{mode}`, held-out families, float32, batch 1 and 32, {host} host"
+            rows.append([condition, *_errors(score(chosen, mode, column), "measurements")])
+    for mode in MODES:
+        condition = f"the same of `{mode}`, calibrated host, median over the measurements of a case"
+        rows.append([condition, *_errors(score(merge_processes(chosen, mode, CALIBRATED), mode, CALIBRATED))])
     return rows
 
 
-def _costs(docs: Path) -> list[list[str]]:
-    memory = [Row(**row) for row in json.loads((docs / "memory_h200.json").read_text(encoding="utf-8"))["rows"]]
-    kinds = ("inference", "training")
-    worst = [percent(max(abs(row.error) for row in memory if row.kind == kind)) for kind in kinds]
-    cost = json.loads((docs / "predict_cost.json").read_text(encoding="utf-8"))
-    sweep = json.loads((docs / "sweep_h200.json").read_text(encoding="utf-8"))
+def _measured_later(data: Path) -> list[list[str]]:
+    frame = pd.read_csv(data / "unseen_h200.csv")
+    rows = []
+    for host, column in (("uncalibrated", UNCALIBRATED), ("calibrated", CALIBRATED)):
+        for mode in MODES:
+            condition = f"speedup of `{mode}`, {frame['model'].nunique()} held-out models measured later, {host} host"
+            rows.append([condition, *_errors(score(frame, mode, column))])
+    return rows
+
+
+def _errors(found: dict[str, float], unit: str = "") -> list[str]:
+    result = f"{percent(found['mean_error'])} mean error, {percent(found['within_10'], 0)} within 10 %"
+    return [result, percent(found["constant_mean_error"]), f"{found['cases']:.0f} {unit}".strip()]
+
+
+def _intervals(coverage: dict[str, float], validation: pd.DataFrame) -> list[str]:
+    shares = " and ".join(percent(coverage[mode], 0) for mode in MODES)
+    cases = sum(int(validation[f"measured_speedup/{mode}"].notna().sum()) for mode in MODES)
+    condition = (
+        f"90 % prediction intervals of speedup, `{MODES[0]}` and `{MODES[1]}`, held-out families, uncalibrated host"
+    )
+    return [condition, f"cover {shares}", "-", f"{cases} measurements"]
+
+
+def _plans(data: Path) -> list[list[str]]:
+    """Gains of plans; the baseline is the fastest mode of torch.compile, measured."""
+    rows = []
+    for name, kind in (("compared", "models used in development"), ("others", "other models")):
+        lines = (data / f"{name}_h200.jsonl").read_text(encoding="utf-8").splitlines()
+        records = latest([record for record in map(json.loads, lines) if gain(record)])
+        gains = [value for value in map(gain, records) if value]
+        result = f"{statistics.geometric_mean(gains):.2f} times as fast (geometric mean), at least {min(gains):.2f}"
+        models = len({record["case"][0] for record in records})
+        precisions = " and ".join(sorted({record["case"][2] for record in records}, reverse=True))
+        condition = f"latency of plans, {models} {kind}, {precisions}, batch 1 and 32, measured"
+        rows.append([condition, result, "fastest of eager, `default`, `reduce-overhead`", str(len(gains))])
+    return rows
+
+
+def _costs(data: Path) -> list[list[str]]:
+    memory = [Row(**row) for row in json.loads((data / "memory_h200.json").read_text(encoding="utf-8"))["rows"]]
+    worst = [percent(max(abs(row.error) for row in memory if row.kind == kind)) for kind in ("inference", "training")]
+    cost = json.loads((data / "predict_cost.json").read_text(encoding="utf-8"))
+    sweep = json.loads((data / "sweep_h200.json").read_text(encoding="utf-8"))
     seconds, peak = cost["seconds"]["ratio"], cost["peak_mib"]["ratio"]
-    importing = f"{seconds:.2f} times the time and {peak:.2f} times the memory of importing torch and torchvision"
-    looping = f"{sweep['ratio']:.1f} times the units a minute of a loop with torch.compile and `do_bench`"
     return [
         [
-            "peak memory of inference and training",
-            " and ".join(f"within {it}" for it in worst),
+            "peak memory of inference and training, float32, batch 8, eager",
+            f"largest errors {' and '.join(worst)}",
+            "-",
             str(len(memory)),
         ],
-        ["a cold `costmodel predict densenet121`, on a CPU", importing, f"{cost['runs']} runs"],
-        ["a sweep of `costmodel collect`", looping, f"{sweep['sample']['units']:,} units"],
+        [
+            "a cold `costmodel predict densenet121`, on a CPU",
+            f"{seconds:.2f} times the seconds, {peak:.2f} times the peak memory",
+            "importing torch and torchvision",
+            f"{cost['runs']} runs",
+        ],
+        [
+            "a sweep of `costmodel collect`",
+            f"{sweep['ratio']:.1f} times the units a minute",
+            "a loop with torch.compile and `do_bench`",
+            f"{sweep['sample']['units']:,} units",
+        ],
     ]
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Print the table, or write it into a document."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", type=Path, metavar="FILE", help="put the table between its marks there")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the table between its marks in this document")
     args = parser.parse_args()
-    text = table(load_profile("nvidia-h200").card)
+    profile = load_profile("nvidia-h200")
+    text = table(profile.path, profile.card["scores"]["coverage"])
     if args.write:
         args.write.write_text(replace_section(args.write, text, BEGIN, END), encoding="utf-8")
     else:
         print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Units drawn by lot from what was measured before: what a real sweep is made of, and the same on every machine."""
+"""Random samples of units for the benchmarks of sweeps; the same on every machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CAPTURE_SECONDS = 60.0
 
 
 def by_unit(cases: list[Case]) -> list[list[Case]]:
-    """The cases of each unit, in the order in which units first appear; a lone kernel is a unit."""
+    """Cases of each unit, in the order of first appearance; a case without a unit is a unit of its own."""
     units: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
         units.setdefault((case.unit, "" if case.unit else case.key), []).append(case)
@@ -25,16 +25,16 @@ def by_unit(cases: list[Case]) -> list[list[Case]]:
 
 
 def sample_units(hardware: str, units: int, seed: int, device: str) -> list[list[Case]]:
-    """The cases of `units` units of a profile's dataset, drawn by lot, in an order by lot.
+    """Cases of a random sample of a profile's units, in random order.
 
     Args:
-        hardware: the profile.
-        units: how many.
-        seed: of the lot; the same one draws the same units.
-        device: where they will be measured; a CPU has no cuDNN.
+        hardware: name of the profile.
+        units: size of the sample.
+        seed: of the sample.
+        device: device to measure on; a CPU has no cuDNN.
 
     Raises:
-        RequestError: fewer than one, or more than the dataset has.
+        RequestError: the size is below one or above that of the dataset.
         UnknownHardwareError: there is no such profile.
     """
     frame, _ = read_frame(load_profile(hardware).path / "units.parquet")
@@ -45,15 +45,15 @@ def sample_units(hardware: str, units: int, seed: int, device: str) -> list[list
     known = by_unit(cases)
     if not 1 <= units <= len(known):
         raise RequestError(f"impossible number of units {units}; {hardware} has {len(known)}")
-    return random.Random(seed).sample(known, units)  # noqa: S311 - repeatable is what it should be
+    return random.Random(seed).sample(known, units)  # noqa: S311 - a sample, not a secret
 
 
 def conv_units(units: int, seed: int) -> list[list[Case]]:
-    """The cases of `units` convolution units in every way, without those that no sweep measures for their size."""
+    """Cases of a random sample of convolution units in every way, without units too large for a sweep."""
     drawn = [list(convolution_space.unit_cases(unit)) for unit in convolution_space.sample(units, seed)]
     return [cases for cases in drawn if max(size_bytes(parse(case.graph)) for case in cases) <= MOST_BYTES]
 
 
 def quick_units(units: int, device: str) -> list[list[Case]]:
-    """So many tiny units at most, to try something out."""
+    """A few tiny units, for a trial run."""
     return by_unit(unit_cases(UNIT_WORKLOADS, device, quick=True, end=time.monotonic() + CAPTURE_SECONDS))[:units]

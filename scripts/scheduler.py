@@ -1,10 +1,10 @@
-"""A sweep on several GPUs of one host against one on a single GPU: units a minute, and whether neighbours disturb.
+"""Sweep on several GPUs of one host against a sweep on one: units a minute, and the effect of neighbours on times.
 
 python scripts/scheduler.py --units 600 -o docs/data/scheduler_h200.json
 
-The same units, drawn by lot from a profile's dataset, are measured three times through the same scheduler: by one
-worker alone, by the same one again (how far apart two measurements are that nothing disturbs), and by all workers at
-once, each on a GPU of its own. The first and the last begin with empty Inductor and Triton caches.
+A random sample of a profile's units is measured three times through the same scheduler: by one worker alone, by it
+again (the difference without neighbours), and by all workers at once, each on a GPU of its own. The first and the last
+sweep start with empty Inductor and Triton caches.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ QUICK_UNITS = 6
 def run(
     cases: Sequence[Case], ledger: Path, caches: Path, workers: int | None, args: argparse.Namespace
 ) -> dict[str, Any]:
-    """Measures the cases with so many workers; None for one a GPU. The clock starts before the cluster does."""
+    """Measure the cases by a number of workers, None for one a GPU. The clock starts before the cluster."""
     os.environ |= {"TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"), "TRITON_CACHE_DIR": str(caches / "triton")}
     phases: dict[str, float] = {}
 
@@ -52,7 +52,7 @@ def run(
 
 
 def disturbance(again: Results, together: Results, alone: Results) -> dict[str, Any]:
-    """How far measurements are from those taken alone: taken again, and with neighbours, by whose GPU it was."""
+    """Differences from the first sweep: of the repeated one, and of the one with neighbours by GPU."""
     place = next(iter(alone.values()))["place"]
     groups: dict[str, Results] = {
         "again_alone": again,
@@ -64,7 +64,7 @@ def disturbance(again: Results, together: Results, alone: Results) -> dict[str, 
 
 
 def compare(args: argparse.Namespace) -> dict[str, Any]:
-    """The three sweeps, their rates and their differences."""
+    """Rates of the three sweeps, and their differences."""
     if args.quick:
         units = quick_units(QUICK_UNITS, args.device)
     else:
@@ -100,15 +100,15 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Prints and writes the comparison."""
+    """Print and write the comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--workers", type=int, help="at once; default: one a GPU")
-    parser.add_argument("--hardware", default="nvidia-h200", help="the profile whose dataset the units are drawn from")
+    parser.add_argument("--workers", type=int, help="workers at once; default: one a GPU")
+    parser.add_argument("--hardware", default="nvidia-h200", help="profile that the units are drawn from")
     parser.add_argument("--units", type=int, default=600)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=180, help="for each of the three sweeps at most")
-    parser.add_argument("--quick", action="store_true", help="a few tiny units, to try it out")
+    parser.add_argument("--seconds", type=float, default=180, help="limit for each of the three sweeps")
+    parser.add_argument("--quick", action="store_true", help="a few tiny units, for a trial run")
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
     report(parser, args, compare)

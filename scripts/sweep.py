@@ -1,13 +1,12 @@
-"""Throughput of a sweep (compiles in parallel, measures alone) against the loop that one would write first.
+"""Throughput of a sweep (compile in parallel, measure alone) against a simple loop.
 
 python scripts/sweep.py --units 4000 --naive-seconds 100 --seconds 220 -o docs/data/sweep_h200.json
 
-Both measure the same units on the same device, in turn: whole convolution units in every way, or what a profile's
-dataset is made of, drawn by lot. Each runs in a process of its own, with empty Inductor and Triton caches, and its
-clock starts before Python does. The loop takes one case after the other in one process: torch.compile where it is to
-be compiled, and the timing that is usual in such a loop, `triton.testing.do_bench` (`torch.utils.benchmark` on a CPU);
-it checks nothing, and does not time the host. It may be given less time: as the order is by lot, its rate holds for
-the rest. What it takes to start (imports, the device) is counted once, however long it goes on.
+Both measure the same units on the same device, one after the other: convolution units in every way, or a random sample
+of a profile's dataset. Each runs in a process of its own with empty Inductor and Triton caches; its clock starts before
+Python. The loop runs one case after another in one process, with torch.compile for compiled cases and
+`triton.testing.do_bench` (`torch.utils.benchmark` on a CPU). It checks no result and does not time the host. It may get
+less time, since the order is random and its rate holds for the rest. Its start (imports, device) counts once.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ QUICK_UNITS = 6
 
 
 def measure_naively(case: Case, device: str) -> tuple[str, dict[str, Any]]:
-    """Status and record of a case, as a first loop would have them."""
+    """Status and record of a case, measured as in a simple loop."""
     graph = parse(case.graph)
     arguments = [make_tensor(value.type, device) for value in graph.values]
     function: Callable[..., Any] = build_module(graph)
@@ -71,7 +70,7 @@ def _samples_us(call: Callable[[], Any], device: str) -> tuple[float, ...]:
 
 
 def naive_loop(cases: Sequence[Case], ledger: Ledger, device: str, end: float) -> bool:
-    """Measures what the ledger does not hold, until `end` (monotonic seconds); False if a new process has to go on."""
+    """Measure cases missing in the ledger until `end` (monotonic seconds); False if a new process must go on."""
     finished = ledger.finished()
     for case in cases:
         if time.monotonic() > end:
@@ -85,7 +84,7 @@ def naive_loop(cases: Sequence[Case], ledger: Ledger, device: str, end: float) -
 
 
 def contend(args: argparse.Namespace) -> int:
-    """In a process of its own: one of the two; prints how long its start, or the phases of the sweep, took."""
+    """Run one contender in this process; print the seconds of its start or of the sweep's phases."""
     die_with_parent(args.parent)
     cases = list(read_cases(args.cases))
     if args.contender == "naive":
@@ -105,10 +104,10 @@ def contend(args: argparse.Namespace) -> int:
 
 
 def run(contender: str, cases: Sequence[Case], place: Path, args: argparse.Namespace) -> dict[str, Any]:
-    """Runs one of the two on cold caches, started anew where a case has left its process unfit to go on.
+    """Run a contender with cold caches, in a new process after a case that spoiled the old one.
 
     Raises:
-        MeasurementError: it failed.
+        MeasurementError: the contender failed.
     """
     place.mkdir()
     write_cases(place / "cases.jsonl", cases)
@@ -131,12 +130,12 @@ def run(contender: str, cases: Sequence[Case], place: Path, args: argparse.Names
     seconds = time.monotonic() - start
     if done.returncode:
         raise MeasurementError(f"{contender} failed: {done.stderr.strip().rpartition(chr(10))[2]}")
-    told: dict[str, float] = json.loads(printed[0]) if printed else {}
-    return {**rate(cases, results(place / "ledger.sqlite"), seconds, told.get("start_s", 0.0)), **told}
+    phases: dict[str, float] = json.loads(printed[0]) if printed else {}
+    return {**rate(cases, results(place / "ledger.sqlite"), seconds, phases.get("start_s", 0.0)), **phases}
 
 
 def compare(args: argparse.Namespace) -> dict[str, Any]:
-    """Both contenders, the naive one first, and the ratio of their rates."""
+    """Rates of both contenders, and their ratio."""
     if args.quick:
         units = quick_units(QUICK_UNITS, args.device)
     elif args.workload == "conv":
@@ -162,17 +161,17 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Prints and writes the comparison."""
+    """Print and write the comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--workload", choices=WORKLOADS, default="dataset", help="what the units are drawn from")
-    parser.add_argument("--hardware", default="nvidia-h200", help="the profile whose dataset that is")
+    parser.add_argument("--workload", choices=WORKLOADS, default="dataset", help="source of the units")
+    parser.add_argument("--hardware", default="nvidia-h200", help="profile whose dataset it is")
     parser.add_argument("--units", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--processes", type=int, default=default_processes(), help="that compile at once in the sweep")
-    parser.add_argument("--seconds", type=float, default=400, help="for the sweep at most")
-    parser.add_argument("--naive-seconds", type=float, default=180, help="for the naive loop at most")
-    parser.add_argument("--quick", action="store_true", help="a few tiny units, to try it out")
+    parser.add_argument("--processes", type=int, default=default_processes(), help="compiling processes of the sweep")
+    parser.add_argument("--seconds", type=float, default=400, help="limit for the sweep")
+    parser.add_argument("--naive-seconds", type=float, default=180, help="limit for the loop")
+    parser.add_argument("--quick", action="store_true", help="a few tiny units, for a trial run")
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
     parser.add_argument("--cases", type=Path, help=argparse.SUPPRESS)

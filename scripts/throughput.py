@@ -1,4 +1,4 @@
-"""What a sweep got done, and by how much two sweeps of the same cases differ: for the benchmarks in scripts/."""
+"""Rates of sweeps, and differences between two sweeps of the same cases; for the benchmarks in scripts/."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from costmodel.errors import CostmodelError
 Results = Mapping[tuple[str, str], Mapping[str, Any]]
 """Rows of a ledger by key and unit."""
 MEDIAN = 2
-"""Where the median stands among the quantiles of a row."""
+"""Index of the median in the quantiles of a row."""
 
 
 def results(ledger_path: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    """Every ended case of a ledger.
+    """Finished cases of a ledger.
 
     Raises:
         DatasetError: there is no ledger, or it is damaged.
@@ -33,14 +33,14 @@ def results(ledger_path: Path) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def rate(cases: Sequence[Case], found: Results, seconds: float, start_seconds: float = 0.0) -> dict[str, Any]:
-    """Units of which every case has ended, a minute; how many cases ended how.
+    """Finished units a minute, and the number of cases by status.
 
     Args:
-        cases: all that were to be measured.
-        found: what was.
-        seconds: how long it took.
-        start_seconds: the part of that before the first case; `units_per_minute` has it once for all the units, also
-            where the time was up before they were done.
+        cases: cases to measure.
+        found: cases measured.
+        seconds: duration of the sweep.
+        start_seconds: part of that before the first case. `units_per_minute` counts it once for all units, even if the
+            sweep ended before all were measured.
     """
     units = by_unit(list(cases))
     whole = [unit for unit in units if all((case.key, case.unit) in found for case in unit)]
@@ -55,11 +55,11 @@ def rate(cases: Sequence[Case], found: Results, seconds: float, start_seconds: f
 
 
 def apart(found: Results, reference: Results, quantity: str) -> dict[str, float]:
-    """By how much medians differ from a reference's, relative to it, over the cases that both trust.
+    """Relative differences of medians from a reference, over the cases that are `ok` in both.
 
     Args:
-        found: one ledger's rows.
-        reference: another one's.
+        found: rows of a ledger.
+        reference: rows of the reference's ledger.
         quantity: `device_us` or `host_us`.
     """
     both = [mark for mark in found if found[mark]["status"] == "ok" == reference.get(mark, {}).get("status")]
@@ -80,7 +80,7 @@ def report(
     args: argparse.Namespace,
     compare: Callable[[argparse.Namespace], Mapping[str, Any]],
 ) -> None:
-    """Prints what a comparison finds as JSON, and writes it to `args.output` if given; or says what is wrong."""
+    """Print the result of a comparison as JSON, and write it to `args.output` if given."""
     try:
         text = json.dumps(compare(args), indent=1)
     except CostmodelError as error:

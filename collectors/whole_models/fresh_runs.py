@@ -26,7 +26,7 @@ from typing import Any
 from collectors.processes.process import describe_exit, kill_group, last_words
 from collectors.whole_models.fresh_case import Job, Record
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SKIPPED = re.compile(r"skipping cudagraphs?.*", re.IGNORECASE)
 """What Inductor logs where it does not use a CUDA graph."""
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from memory_rows import Row, accuracy_rows, accuracy_table
+from memory_rows import Row, accuracy_table, measured_rows
 from torch import nn
 
 import costmodel
@@ -116,7 +116,7 @@ class TestAccuracy:
         assert "| net | inference | 0.0 | 0.0 | +10.00% | +25.00% | +5.00% | - |" in accuracy_table([row], "cpu", 8)
 
     def test_a_model_of_torchvision_on_the_cpu(self) -> None:
-        inference, training = accuracy_rows(["squeezenet1_1"], "cpu", 1)
+        inference, training = measured_rows(["squeezenet1_1"], "cpu", 1)
         assert abs(inference.error) < 0.001
         assert abs(training.error) < 0.02
 

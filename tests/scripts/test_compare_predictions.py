@@ -1,4 +1,4 @@
-"""Two checkouts compared: equal to the last digit, what differs, runs that go on, and processes that die."""
+"""Comparison of two checkouts: equality to the last digit, differences, resumed runs, and processes that die."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def asked(tmp_path: Path, name: str) -> list[str]:
     return (tmp_path / f"{name}.log").read_text().splitlines()
 
 
-def test_there_are_60_models_in_six_settings_and_the_rest_of_the_package_for_twelve() -> None:
+def test_60_models_in_six_settings_and_other_functions_for_twelve() -> None:
     cases = script.all_cases()
     assert len(script.MODELS) == len(set(script.MODELS)) == 60
     assert sum(case.question == "predict" for case in cases) == 360
     assert len(cases) == 360 + 12 * 6
     files = {name.partition(":")[0] for name in script.USER.split()}
-    assert files == {path.name for path in script.USER_MODELS.glob("*.py")}
+    assert files == {path.name for path in script.COMPARED_MODELS.glob("*.py")}
 
 
 def test_a_last_digit_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,7 +74,7 @@ def test_a_last_digit_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == "6 of 6 cases equal, 0 differ; 2 are errors in B\n"
 
 
-def test_the_summary_tells_by_how_much_each_mode_moved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_has_the_change_of_each_mode(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, checkout(tmp_path, "a"), checkout(tmp_path, "b", latency="0.11")) == 1
     printed = capsys.readouterr().out
     assert "eager latency_ms: 4 reports moved, mean +10 %, mean size 10 %, at most 10 %" in printed
@@ -96,7 +96,7 @@ def test_a_key_may_be_added_but_not_dropped(tmp_path: Path, capsys: pytest.Captu
 
 def test_lists_of_other_lengths_differ() -> None:
     assert list(script.differences({"layers": [1.0]}, {"layers": [1.0, 2.0]})) == [("layers", [1.0], [1.0, 2.0])]
-    assert list(script.differences({"a": 1}, {"a": 1.0})) == [("a", 1, 1.0)]  # JSON prints them otherwise
+    assert list(script.differences({"a": 1}, {"a": 1.0})) == [("a", 1, 1.0)]  # JSON prints them differently
 
 
 def test_a_file_stands_for_its_checkout(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_file_stands_for_its_checkout(tmp_path: Path) -> None:
     assert run(tmp_path, tmp_path / "a.json", checkout(tmp_path, "b", latency="0.2")) == 1
 
 
-def test_what_was_answered_is_not_asked_again(tmp_path: Path) -> None:
+def test_a_cached_answer_is_not_asked_again(tmp_path: Path) -> None:
     before = checkout(tmp_path, "a")
     for _ in range(2):
         run(tmp_path, before, before, "--jobs", 2)

@@ -1,4 +1,4 @@
-"""The survey of which models are covered: outcomes, and a table that outlives crashes, hangs and interruption."""
+"""Survey of covered models: outcomes, and a table that survives crashes, hangs and interruption."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class TestCover:
 
 
 class TestSurvey:
-    def test_outlives_a_model_that_kills_its_process_and_resumes(self, nets: str, tmp_path: Path) -> None:
+    def test_survives_a_model_that_kills_its_process_and_resumes(self, nets: str, tmp_path: Path) -> None:
         table = tmp_path / "coverage.csv"
         fine = Outcome(f"{nets}fine", OK, "", 1, 2, 3, 0.5)
         write_table(table, [fine])
@@ -82,7 +82,7 @@ class TestSurvey:
         assert seen == specs[:1]
         assert survey(specs, table) == outcomes
 
-    def test_what_was_not_finished_is_dropped(self, tmp_path: Path) -> None:
+    def test_an_unfinished_row_is_dropped(self, tmp_path: Path) -> None:
         table = tmp_path / "coverage.csv"
         whole = (Outcome("a", OK, "", 1, 2, 3, 0.5), Outcome("b", FAILED, 'it said, "no"'))
         write_table(table, whole)

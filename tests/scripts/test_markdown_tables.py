@@ -1,27 +1,25 @@
-"""The accuracy tables of docs/accuracy.md are those of the shipped profiles."""
+"""Markdown tables, and documents without the marks."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from markdown_tables import CPU_BEGIN, CPU_END, accuracy_markdown, cpu_markdown, replace_section
+from markdown_tables import markdown_table, percent, replace_section
 
 from costmodel.errors import DatasetError
-from costmodel.profiles.profile import load_profile
-
-PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
 
 
-def test_the_page_shows_the_shipped_profiles_figures():
-    profile = load_profile("nvidia-h200")
-    assert replace_section(PAGE, accuracy_markdown(profile.card)) == PAGE.read_text()
-    cards = [load_profile(name).card for name in ("amd-epyc-2-threads", "intel-xeon-16-threads")]
-    assert replace_section(PAGE, cpu_markdown(cards), CPU_BEGIN, CPU_END) == PAGE.read_text()
+def test_a_table_and_its_place_in_a_document(tmp_path: Path):
+    document = tmp_path / "page.md"
+    document.write_text("before\n<b>\nold\n<e>\nafter\n")
+    text = markdown_table(("a", "b"), [["1", percent(0.126)], ["2", percent(0.126, 0)]])
+    assert text == "| a | b |\n| --- | --- |\n| 1 | 12.6 % |\n| 2 | 13 % |"
+    assert replace_section(document, text, "<b>", "<e>") == f"before\n<b>\n{text}\n<e>\nafter\n"
 
 
-def test_a_file_without_the_marks_is_refused(tmp_path: Path):
-    file = tmp_path / "page.md"
-    file.write_text("no marks")
-    with pytest.raises(DatasetError, match="are missing"):
-        replace_section(file, "text")
+def test_a_document_without_the_marks_is_refused(tmp_path: Path):
+    document = tmp_path / "page.md"
+    document.write_text("<b> no end")
+    with pytest.raises(DatasetError, match=r"the marks <b> and <e> are missing"):
+        replace_section(document, "text", "<b>", "<e>")

@@ -1,4 +1,4 @@
-"""The benchmark of several GPUs: what it compares with what, and a sweep of it on a CPU."""
+"""Benchmark of several GPUs: differences with and without neighbours, and a run on a CPU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rows(place: str, **medians: float) -> dict[str, dict[str, object]]:
     }
 
 
-def test_disturbance_is_told_apart_from_noise_and_from_another_gpu(script: ModuleType):
+def test_differences_by_repetition_and_by_gpu(script: ModuleType):
     alone = rows("gpu0", a=1.0, b=2.0)
     found = script.disturbance(rows("gpu0", a=1.01, b=2.0), rows("gpu0", a=1.1) | rows("gpu1", b=3.0), alone)
     assert found["again_alone"]["device_us"] | {"cases": 0} == found["again_alone"]["host_us"] | {"cases": 0}
@@ -39,8 +39,8 @@ def test_disturbance_is_told_apart_from_noise_and_from_another_gpu(script: Modul
 
 
 @pytest.mark.slow
-def test_a_sweep_of_it(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):  # which it sets, for its workers
+def test_a_run_on_a_cpu(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):  # set by the script for its workers
         monkeypatch.setenv(name, str(tmp_path))
     text = "graph _ {{\n  input %a0: float32[{0}]\n  %0 = relu(self=%a0) : float32[{0}]\n  return %0\n}}"
     cases = [Case(text.format(size), "aten") for size in range(1, 5)]

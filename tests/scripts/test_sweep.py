@@ -1,4 +1,4 @@
-"""The benchmark of throughput: what its loop measures, how it counts, and both contenders on a CPU."""
+"""Benchmark of a sweep: samples of units, the simple loop, and both contenders on a CPU."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def case_of(size: int, runner: str = "aten", unit: str = "") -> Case:
 
 
 def greedy() -> Case:
-    """A graph that says it is small, and asks for a petabyte: its process has to be replaced."""
+    """Graph with a small result type that allocates a petabyte, so that its process must be replaced."""
     text = "graph _ {\n  input %a0: float32[4]\n  %0 = new_empty(self=%a0, size=[281474976710656]) : float32[4]\n"
     return Case(text + "  return %0\n}", "aten")
 
 
 class TestSample:
-    """Units come whole, by lot, the same ones for a seed."""
+    """Random samples of whole units, the same for a seed."""
 
-    def test_a_units_cases_stay_together(self):
+    def test_cases_of_a_unit_stay_together(self):
         a, b, c, d = case_of(1, unit="u"), case_of(2), case_of(3, unit="u"), case_of(4)
         assert by_unit([a, b, c, d]) == [[a, c], [b], [d]]
 
@@ -62,13 +62,13 @@ class TestSample:
         assert all({"eager", "eager_nhwc", "inductor", "folded"} <= {case.way for case in unit} for unit in units)
 
     @pytest.mark.parametrize("units", [0, 10**9])
-    def test_more_than_there_are(self, units: int):
+    def test_an_impossible_size_is_refused(self, units: int):
         with pytest.raises(RequestError, match=rf"impossible number of units {units}; nvidia-h200 has \d+$"):
             sample_units("nvidia-h200", units, 0, "cuda")
 
 
 class TestNaiveLoop:
-    """It measures what a sweep does."""
+    """Cases measured by the simple loop."""
 
     def test_measures_case_after_case_until_its_time_is_up(self, script: ModuleType, tmp_path: Path):
         cases = [case_of(64), case_of(65)]
@@ -90,7 +90,7 @@ class TestNaiveLoop:
     @pytest.mark.slow
     @pytest.mark.filterwarnings("ignore")  # of torch's own compiler
     @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler on a CPU")
-    def test_compiles_what_is_to_be_compiled(self, script: ModuleType):
+    def test_compiles_cases_of_inductor(self, script: ModuleType):
         before = counters["stats"]["unique_graphs"]
         status, record = script.measure_naively(case_of(64, "inductor"), "cpu")
         assert status == "ok"
@@ -101,7 +101,7 @@ class TestNaiveLoop:
 
 
 class TestContenders:
-    """Real processes, each with caches of its own."""
+    """Both contenders in real processes, with caches of their own."""
 
     @pytest.mark.slow
     @pytest.mark.parametrize("contender", ["naive", "sweep"])
@@ -115,7 +115,7 @@ class TestContenders:
         assert ("measuring_s" in found) == (contender == "sweep")
 
     @pytest.mark.slow
-    def test_one_that_fails_says_why(self, script: ModuleType, tmp_path: Path):
+    def test_a_failure_names_its_reason(self, script: ModuleType, tmp_path: Path):
         args = argparse.Namespace(device="cuda:banana", processes=1, seconds=20.0, naive_seconds=20.0)
         with pytest.raises(MeasurementError, match=r"naive failed: .*banana"):
             script.run("naive", [case_of(64)], tmp_path / "naive", args)

@@ -1,4 +1,4 @@
-"""What a sweep got done, counted by hand; by how much two sweeps differ."""
+"""Rates of sweeps and differences between two, by hand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_only_whole_units_count():
     }
 
 
-def test_a_start_counts_once_however_few_units_there_was_time_for():
+def test_the_start_counts_once_if_time_was_short():
     cases = [case_of(name) for name in "abcd"]
     found = {(case.key, case.unit): {"runner": "aten", "status": "ok"} for case in cases[:2]}
     measured = rate(cases, found, 30.0, start_seconds=10.0)
@@ -34,7 +34,7 @@ def test_a_start_counts_once_however_few_units_there_was_time_for():
     assert rate(cases, {}, 30.0)["units_per_minute"] == 0.0
 
 
-def test_what_is_compared_is_what_both_trust():
+def test_only_cases_that_are_ok_in_both_are_compared():
     found = {"a": row(1.1), "b": row(0.7), "c": row(2.0), "d": row(9.0), "e": row(9.0, "noisy"), "f": row(3.0)}
     reference = {"a": row(1.0), "b": row(1.0), "c": row(2.0), "d": row(1.0, "noisy"), "e": row(1.0)}
     expected = {"cases": 3, "median_absolute": 0.1, "p90_absolute": 0.3, "median_signed": 0.0}
