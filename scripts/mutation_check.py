@@ -147,14 +147,20 @@ class Tests:
 
     def first_failure(self, tests: list[str], skipped: Iterable[str] = ()) -> str:
         """The first test that fails, TIME_LIMIT, or nothing."""
-        variables = {**os.environ, "PYTHONPATH": str(self.root), "PYTHONDONTWRITEBYTECODE": "1", "CI": "1"}
+        variables = {
+            **os.environ,
+            "PYTHONPATH": str(self.root),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "CI": "1",
+            "COLUMNS": "1000",
+        }
         command = [sys.executable, *PYTEST, *(f"--deselect={name}" for name in skipped), *tests]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         try:
             done = subprocess.run(command, cwd=self.root, env=variables, timeout=self.limit_s, check=False, **pipes)
         except subprocess.TimeoutExpired:
             return TIME_LIMIT
-        found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+        found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
         if done.returncode in PASSED:
             return ""
         assert found is not None, done.stdout[-1000:]
