@@ -1,13 +1,9 @@
 """Errors of single layers: figures derived by hand, and docs/accuracy.md equal to the file."""
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
 from tests.support.scripts import load_script
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +44,3 @@ def test_cases_in_the_file_are_not_measured_again(script, tmp_path, monkeypatch)
     assert measured == [("a", 8, "cpu"), ("b", 1, "cpu")]
     lines = (tmp_path / "layers.csv").read_text().splitlines()
     assert lines[1:] == ["a,8,layers,x,1.0,1.0", "b,1,layers,x,1.0,1.0"]
-
-
-def test_the_document_has_the_table_of_the_file(script):
-    rows = pd.read_csv(ROOT / "docs" / "data" / "layers_h200.csv")
-    page = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
-    assert f"{script.BEGIN}\n{script.table(rows)}\n{script.END}" in page

@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-from markdown_tables import replace_section
 from plan_tables import (
-    BEGIN,
-    END,
-    MOVES_BEGIN,
-    MOVES_END,
-    OTHERS_BEGIN,
-    OTHERS_END,
     best_mode,
     comparison_markdown,
     gain,
@@ -25,8 +17,6 @@ from plan_tables import (
 from costmodel.planning.api import plan
 from costmodel.zoo import load
 from tests.support.scripts import load_script
-
-ROOT = Path(__file__).parents[2]
 
 
 def record(model: str, batch: int, **measured: float | None) -> dict:
@@ -104,30 +94,12 @@ def test_the_last_measurement_of_a_case_counts_and_its_oracles_stay():
     assert latest([studied, SLOW, again]) == [again, SLOW]
 
 
-def test_the_document_has_the_table_of_the_file():
-    records = [json.loads(line) for line in (ROOT / "docs" / "data" / "compared_h200.jsonl").read_text().splitlines()]
-    page = ROOT / "docs" / "plans.md"
-    assert replace_section(page, comparison_markdown(records), BEGIN, END) == page.read_text()
-
-
-def test_the_document_has_the_table_of_other_models():
-    records = [json.loads(line) for line in (ROOT / "docs" / "data" / "others_h200.jsonl").read_text().splitlines()]
-    page = ROOT / "docs" / "plans.md"
-    assert replace_section(page, others_markdown(records), OTHERS_BEGIN, OTHERS_END) == page.read_text()
-
-
 def test_gains_by_rewrites():
     two = record("a", 1, plan=2.0, unmerged=3.0)
     six = record("b", 1, plan=1.0, unmerged=6.0)
     two["modes"]["unmerged"]["predicted_ms"] = 1.25
     text = moves_markdown([two, six, BROKEN, FAILED]).splitlines()
     assert text[2:] == ["| a | 1.50 (1.25) |", "| b | 6.00 (1.00) |", "| *geometric mean* | 3.00 |"]
-
-
-def test_the_document_has_the_gains_by_rewrites():
-    records = [json.loads(line) for line in (ROOT / "docs" / "data" / "moves_h200.jsonl").read_text().splitlines()]
-    page = ROOT / "docs" / "plans.md"
-    assert replace_section(page, moves_markdown(records), MOVES_BEGIN, MOVES_END) == page.read_text()
 
 
 def test_a_case_with_another_plan_is_measured_again():

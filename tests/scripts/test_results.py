@@ -7,24 +7,13 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from markdown_tables import replace_section
 
-from costmodel.profiles.profile import load_profile
 from tests.support.scripts import load_script
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
     return load_script("results")
-
-
-def test_readme_shows_the_figures_of_the_files(script: ModuleType):
-    readme = ROOT / "README.md"
-    profile = load_profile("nvidia-h200")
-    text = script.table(profile.path, profile.card["scores"]["coverage"])
-    assert replace_section(readme, text, script.BEGIN, script.END) == readme.read_text(encoding="utf-8")
 
 
 def test_figures_by_hand(script: ModuleType, tmp_path: Path):
