@@ -25,7 +25,7 @@ from costmodel.memory.workspace import (
     graph_pool_bytes,
     matmul_workspace_bytes,
 )
-from costmodel.profiles.profile import Profile, load_profile, resolve_default
+from costmodel.profiles.profile import Profile, profile_of
 from costmodel.report.types import Unsupported
 from costmodel.timeline.issue_trace import eager_trace, layout_of, main_input
 
@@ -72,7 +72,7 @@ def analyze_memory(
         UnknownHardwareError: there is no such profile.
         CaptureError: the module cannot be captured, or has no operator.
     """
-    profile = load_profile(resolve_default()[0] if hardware is None else hardware)
+    profile = profile_of(hardware)
     name = model_name or type(module).__name__
     return analyze_on(profile, module, inputs, name, optimizer, passes, all_trainable)
 

@@ -19,7 +19,7 @@ from costmodel.planning.oracle import STRATEGIES
 from costmodel.planning.plan import Plan
 from costmodel.planning.planner import Objective, bound_ms, make_plan
 from costmodel.prediction.predict import predict_graph
-from costmodel.profiles.profile import load_profile, resolve_default
+from costmodel.profiles.profile import profile_of
 
 
 @takes_turns
@@ -66,7 +66,7 @@ def plan(
         PlanError: the forward pass changes state that outlives it, so it cannot be replayed.
         ProfileError: the profile is damaged or of another version.
     """
-    profile = load_profile(resolve_default()[0] if hardware is None else hardware)
+    profile = profile_of(hardware)
     name = model_name or type(module).__name__
     exact = capture_exactly(module, inputs, name)
     report = predict_graph(capture(module, inputs, name, partial=True), profile)  # partial: graph breaks are noted
@@ -83,4 +83,4 @@ def theoretical_ms(module: nn.Module, inputs: Inputs, *, hardware: str | None = 
     The result is a lower bound, not a plan. Raises the errors of `plan`.
     """
     graph = capture_exactly(module, inputs, type(module).__name__).graph
-    return bound_ms(graph, load_profile(resolve_default()[0] if hardware is None else hardware))
+    return bound_ms(graph, profile_of(hardware))

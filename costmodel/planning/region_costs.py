@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from costmodel.features import device_share
+from costmodel.inductor.compilation import MULTIPROCESSORS
 from costmodel.inductor.pipeline import compiled_kernels
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
 from costmodel.ir.subgraph import Cutter, Part, cut, fused_part
@@ -34,14 +35,16 @@ def kernels_of(main: Graph, ops: Sequence[str], backend: str, on_cpu: bool = Fal
     return kernels_of_part(cut(main, ops), backend, on_cpu)
 
 
-def kernels_of_part(part: Part, backend: str, on_cpu: bool = False) -> tuple[Kernel, ...]:
+def kernels_of_part(
+    part: Part, backend: str, on_cpu: bool = False, multiprocessors: int = MULTIPROCESSORS
+) -> tuple[Kernel, ...]:
     """Kernels that a part of a graph launches; operators have the part's own names.
 
     Raises:
         ValueError: cuDNN cannot run the part as one convolution.
     """
     if backend == "inductor":
-        return compiled_kernels(part.graph, on_cpu)
+        return compiled_kernels(part.graph, on_cpu, multiprocessors)
     if backend == "eager":
         return eager_kernels(part.graph, on_cpu)
     fused = fused_part(part)
@@ -66,6 +69,7 @@ class RegionCosts:
         self.main = main
         self._cutter, self._predictor = Cutter(main), profile.predictor
         self._on_cpu = profile.on_cpu
+        self._multiprocessors = profile.device.multiprocessors
         self._launch_us = 0.0 if profile.on_cpu else profile.costs("default_device", cost_tables.LAUNCH_COSTS)["launch"]
         self._compile_costs = profile.costs("compile")
         self._kernels: dict[tuple[str, tuple[str, ...]], tuple[Kernel, ...]] = {}
@@ -81,7 +85,7 @@ class RegionCosts:
             part = self._cutter.cut(ops)
             text = (backend, str(part.graph))
             if text not in self._parts:
-                self._parts[text] = kernels_of_part(part, backend, self._on_cpu)
+                self._parts[text] = kernels_of_part(part, backend, self._on_cpu, self._multiprocessors)
             self._kernels[key] = self._parts[text]
         return self._kernels[key]
 

@@ -17,7 +17,7 @@ from costmodel.prediction.layer_predictions import predict_layers
 from costmodel.prediction.modes import predict_modes, verdict_of
 from costmodel.prediction.report_warnings import unmeasured_precisions, unsupported_in, warnings_of
 from costmodel.profiles.hosts import resolve_host
-from costmodel.profiles.profile import Profile, load_profile, resolve_default
+from costmodel.profiles.profile import Profile, profile_of
 from costmodel.report.types import Report
 from costmodel.timeline.issue_trace import issue_traces, layout_of, main_input
 
@@ -75,7 +75,7 @@ def predict(
     """
     from costmodel.capture.trace import capture
 
-    profile = load_profile(resolve_default()[0] if hardware is None else hardware)
+    profile = profile_of(hardware)
     chosen = resolve_host(None if host is None else str(host), profile)
     profile = replace(profile, host_speed=chosen.speed, host_calibrated=host is not None)
     name = model_name or type(module).__name__

@@ -189,6 +189,15 @@ def load_profile(name: str) -> Profile:
     return profile
 
 
+def profile_of(hardware: str | None) -> Profile:
+    """Load the profile of a name, or of this machine's GPU if there is no name.
+
+    Raises:
+        UnknownHardwareError, ProfileError: as `load_profile`.
+    """
+    return load_profile(resolve_default()[0] if hardware is None else hardware)
+
+
 def resolve_default() -> tuple[str, str]:
     """Name of the profile for this machine's GPU, or of the default; and the reason."""
     name = _this_device()
