@@ -81,8 +81,8 @@ def _accuracy_rows(card: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def _condition(cases: str) -> str:
-    """A set of cases: `all, host uncalibrated` for `host not told: all`."""
-    condition, _, kind = cases.replace("host not told", "host uncalibrated").rpartition(": ")
+    """A set of cases: `all, uncalibrated host` for `uncalibrated host: all`."""
+    condition, _, kind = cases.rpartition(": ")
     return f"{kind}, {condition}" if condition else kind
 
 
