@@ -213,7 +213,9 @@ def test_a_module_beside_one_whose_name_it_begins_with_is_no_part_of_it(tmp_path
     plan.save(tmp_path / "plan.json")
     assert CheckpointPlan.load(tmp_path / "plan.json") == plan
     replace(plan, modules=("layer1.b.c", "layer", "layer1.b")).save(tmp_path / "plan.json")
-    with pytest.raises(CheckpointPlanError, match=r"the module layer1\.b\.c is listed twice or lies in another"):
+    with pytest.raises(
+        CheckpointPlanError, match=r"the module layer1\.b\.c is listed twice or is inside another listed module"
+    ):
         CheckpointPlan.load(tmp_path / "plan.json")
 
 

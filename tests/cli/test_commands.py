@@ -186,7 +186,7 @@ class TestWrongRequests:
             (["plan", "alexnet", "--format", "md", "--format", "csv"], "--format is given 2 times"),
             (["memory", "alexnet", "--training", "--inference"], "--training is given 2 times"),
             (["predict", "alexnet", "--explain", "--shapes", "8x0"], "impossible shapes '8x0'"),
-            (["collect", "host", "--device", "cpu"], "shows on a GPU only"),
+            (["collect", "host", "--device", "cpu"], "is measured on a GPU only"),
             (["predict", "absent.py:build"], "no file absent.py"),
             (["predict", "absent.pt2"], "no file absent.pt2"),
             (["predikt", "alexnet"], "predikt"),

@@ -100,7 +100,7 @@ def seconds(call: Callable[[], object]) -> float:
         (make_program, 150),
         (find_barriers, 2000),
         (read_checkpoint_plan, 1000),
-        (read_deep_checkpoint_plan, 4000),
+        (read_deep_checkpoint_plan, 500),
         (apply_checkpoint_plan, 100),
         (compare_state, 300),
     ],

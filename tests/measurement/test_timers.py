@@ -52,7 +52,7 @@ def test_a_noisy_measurement_says_which_condition_failed():
 
 
 def test_a_measurement_without_samples_is_refused():
-    with pytest.raises(MeasurementError, match="without samples"):
+    with pytest.raises(MeasurementError, match="at least one sample"):
         Measurement(())
 
 

@@ -29,7 +29,7 @@ from costmodel.memory.workspace import (
     matmul_workspace_bytes,
 )
 from costmodel.predictor.group_model import UNMEASURED, GroupModel, none_measured
-from costmodel.predictor.neighbours import in_steps
+from costmodel.predictor.neighbours import in_steps, places_of
 from costmodel.profiles.profile import load_profile
 
 ECHO = """graph echo {
@@ -297,8 +297,8 @@ class TestAlternatives:
         one_way = 8192 / LINKS["pcie"]  # 0.149 us; 0.1 us of it hide in the forward pass, all in the backward pass
         assert found["offload over pcie"].moved_bytes == 16384
         assert found["offload over pcie"].added_us == pytest.approx(one_way - 0.1)
-        assert found["float16 saved_tensors"].saved_bytes == 4096
-        assert found["float16 saved_tensors"].busy_us == pytest.approx(2 * (8192 + 4096) / 1e6)
+        assert found["float16 saved activations"].saved_bytes == 4096
+        assert found["float16 saved activations"].busy_us == pytest.approx(2 * (8192 + 4096) / 1e6)
 
     def test_only_what_a_relu_alone_keeps_becomes_a_mask(self) -> None:
         module = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Flatten(), nn.AvgPool1d(2))
@@ -341,16 +341,20 @@ class TestWorkspace:
     def test_a_measured_convolution_recalls_its_workspace_and_others_take_their_neighbours(self) -> None:
         shares = np.array([0.0, 1.0, 1.0, 0.5, 1.0, 1.0, UNMEASURED, 0.0], dtype=np.float32)
         memory = in_steps(np.arange(8, dtype=np.float32)[:, None] / 2)
+        one, none = np.ones(1, np.float32), np.zeros(1, np.float32)
         model = GroupModel(
-            ("x",),
-            *(np.ones(1, np.float32),) * 2,
-            (),
-            memory,
-            shares,
-            1.0,
-            *(np.zeros(1, np.float32),) * 2,
-            1.0,
-            shares,
+            names=("x",),
+            mean=one,
+            scale=one,
+            networks=(),
+            memory=memory,
+            places=places_of(memory),
+            residual=shares,
+            reach=1.0,
+            edges=none,
+            widths=none,
+            far=1.0,
+            workspace=shares,
         )
         asked = np.array([[0.0], [1.5], [3.0], [1.7]], dtype=np.float32)
         # the first two were measured; 3 was not: the nearest five are 2.5, 3.5, 2, 1.5, 1; of 1.7: 1.5, 2, 1, 2.5, 0.5
