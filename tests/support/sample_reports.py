@@ -59,7 +59,7 @@ def plan(name: Name = as_it_is) -> Plan:
         graph="0123456789abcdef",
         hardware=name("some-gpu"),
         strategy="exact",
-        rewrites=("merge_sibling_convs:0,3", name("fold_bias")),
+        rewrites=("merge_sibling_convs:0,3", "fold_bias"),
         launch="graph",
         regions=(
             Region("cudnn", ("0", "1"), (name("features.0"), name("features.1")), 12.5, name("fused in cuDNN"), 0),
