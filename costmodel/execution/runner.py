@@ -162,7 +162,9 @@ class Runner:
         example = inputs.like(lambda tensor: random_like(tensor, device))
         signature = signature_of(example)  # on the module's device; `inputs` may be meta tensors
         if signature is None:
-            raise PlanError("an input that is not a tensor has no hash, so calls with it cannot be distinguished; leave it out")
+            raise PlanError(
+                "an input that is not a tensor has no hash, so calls with it cannot be distinguished; leave it out"
+            )
         refuse_hooks(module)
         exact = captured or capture_exactly(module, inputs, self.plan.model)
         if same:
