@@ -76,7 +76,7 @@ def test_sums_of_many_are_kept_in_the_preferred_order(names: str, again: bool, l
 
 
 def test_a_batched_product_passes_no_preference_on():
-    """What it reads is as it was, though a convolution reads what it makes."""
+    """Its inputs keep their layout, though a convolution reads its output."""
     kind = "float32[1,8,6,6]"
     graph = parse(
         f"""graph m {{

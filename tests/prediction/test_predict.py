@@ -326,7 +326,7 @@ def test_several_models_in_several_processes_are_those_in_one(capsys: pytest.Cap
 
 
 def nearly(value: Any) -> Any:
-    """What is equal to it but for the last digits: a product of matrices is summed otherwise by fewer threads."""
+    """Allow another last digit in every number: fewer threads sum a product of matrices in another order."""
     if isinstance(value, dict):
         return {name: nearly(item) for name, item in value.items()}
     if isinstance(value, list):
