@@ -171,7 +171,7 @@ class Graph:
     values: tuple[Value, ...]
     ops: tuple[Op, ...]
     outputs: tuple[Ref, ...]
-    calls: Calls = Calls()
+    calls: Calls = field(default=Calls())
     breaks: tuple[Break, ...] = ()
     checked_modules: int = 0
     _types: dict[str, tuple[TensorType, ...]] = field(init=False, repr=False, compare=False)

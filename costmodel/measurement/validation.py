@@ -128,7 +128,7 @@ def _measured_layers(
     """Measured layers and regions, by the names of fields of `Validation`."""
     planned, default = (runs[name].runner if name in runs else None for name in ("plan", "default"))
     regions = measure_regions(planned, example) if isinstance(planned, Planned) else ()
-    eager, compiled = measure_layers(module, default, example, report, load_profile(report.hardware).on_cpu)
+    eager, compiled = measure_layers(module, default, example, report, load_profile(report.hardware).device)
     return {"layers": eager, "compiled_layers": compiled, "regions": regions}
 
 

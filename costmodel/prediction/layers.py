@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from costmodel.device import ASSUMED_GPU, Device
 from costmodel.ir import Graph, Op, operators
 from costmodel.ir.op_table import Role
 from costmodel.kernels.kernel import Kernel
@@ -42,9 +43,9 @@ class Unit:
         return f"{self.position:5.3f} {self.name}: {names} ({len(self.kernels)} kernels)"
 
 
-def find_units(graph: Graph) -> tuple[Unit, ...]:
-    """Units of a captured graph, in execution order."""
-    return group_units(graph, compiled_trace(graph).kernels)
+def find_units(graph: Graph, device: Device = ASSUMED_GPU) -> tuple[Unit, ...]:
+    """Units of a captured graph compiled for a device, in execution order."""
+    return group_units(graph, compiled_trace(graph, device.is_cpu, device.multiprocessors).kernels)
 
 
 def group_units(graph: Graph, kernels: Sequence[Kernel]) -> tuple[Unit, ...]:
