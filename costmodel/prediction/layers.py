@@ -84,7 +84,7 @@ class _Sites:
         computing: operators that are no views, in order.
         home: operator -> index of the kernel that its time counts to: its library call, else the kernel that writes its
             result. For a concatenation whose parts several kernels write in place, the first kernel that reads it
-            whole.
+            whole; if none does, the last that writes a part.
         origins: operators that each kernel computes, in full or in part.
         own: operators whose home each kernel is.
     """
@@ -110,7 +110,7 @@ class _Sites:
         part: dict[str, int] = {}
         for index, (kernel, origins) in enumerate(zip(self.kernels, self.origins, strict=True)):
             for name in origins:
-                part.setdefault(name, index)
+                part[name] = index
                 if kernel.backend != "triton":
                     library.setdefault(name, index)
                 if name in kernel.ops:
