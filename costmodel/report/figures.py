@@ -11,6 +11,7 @@ NEVER = math.inf
 """Calls to break-even of a compilation that does not pay off."""
 
 MEBIBYTE = 2**20
+GIBIBYTE = 2**30
 
 Interval = tuple[float | None, float | None]
 """Lower and upper bound."""
@@ -24,11 +25,6 @@ def number(value: float | None, digits: int = 2) -> str:
 def tenths(value: float | None) -> str:
     """A number with one decimal."""
     return number(value, 1)
-
-
-def whole(value: float | None) -> str:
-    """A number without decimals."""
-    return number(value, 0)
 
 
 def milliseconds(value: float | None) -> str:
@@ -55,6 +51,11 @@ def scientific(value: float | None) -> str:
 def mebibytes(nbytes: float | None) -> str:
     """Bytes in MiB, 2^20 bytes, with one decimal."""
     return NONE if nbytes is None else number(nbytes / MEBIBYTE, 1)
+
+
+def gibibytes(nbytes: float | None) -> str:
+    """Bytes in GiB, 2^30 bytes, with one decimal."""
+    return NONE if nbytes is None else number(nbytes / GIBIBYTE, 1)
 
 
 def calls(value: float | None) -> str:

@@ -71,7 +71,7 @@ def test_plan_and_eager_are_measured_in_turn():
     assert plan.low_ms <= plan.measured_ms <= plan.high_ms
     assert plan.output_error < 1e-4
     assert plan.predicted_ms == 1.0
-    assert (plan.peak_mb, result.device, result.replaced) == (None, "cpu", ())
+    assert (plan.peak_bytes, result.device, result.replaced) == (None, "cpu", ())
     json.dumps(result.to_dict(), allow_nan=False)
 
 
