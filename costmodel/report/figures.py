@@ -27,6 +27,11 @@ def tenths(value: float | None) -> str:
     return number(value, 1)
 
 
+def whole(value: float | None) -> str:
+    """A number without decimals."""
+    return number(value, 0)
+
+
 def milliseconds(value: float | None) -> str:
     """A time to about four significant figures: 0.123, 12.35, 123.5."""
     size = abs(value or 0.0)

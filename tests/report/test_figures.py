@@ -37,10 +37,19 @@ def test_an_interval_needs_both_bounds() -> None:
 
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
 def test_what_is_no_number_is_a_dash(value: float | None) -> None:
-    formats = (figures.number, figures.tenths, figures.gibibytes, figures.times, figures.percent, figures.scientific)
+    formats = (
+        figures.number,
+        figures.tenths,
+        figures.whole,
+        figures.gibibytes,
+        figures.times,
+        figures.percent,
+        figures.scientific,
+    )
     assert {form(value) for form in (*formats, figures.milliseconds, figures.mebibytes)} == {"-"}
 
 
 def test_shares_and_small_numbers() -> None:
     assert figures.percent(-0.2) == "-20.0%"
     assert figures.scientific(2e-4) == "2.0e-04"
+    assert figures.whole(1234.5) == "1,234"  # half to even
