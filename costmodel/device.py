@@ -18,6 +18,13 @@ NOT_RECORDED: Mapping[str, Mapping[str, int]] = {
 """Facts of devices by name, for profiles whose environment was recorded without them."""
 
 
+def _number(fact: str, recorded: object) -> int:
+    text = str(recorded)
+    if not (text.isascii() and text.isdecimal()) or len(text) > MOST_DIGITS or int(text) == 0:
+        raise ValueError(f"impossible {fact}")
+    return int(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """A GPU, or the threads of a CPU.
@@ -55,8 +62,8 @@ class Device:
         return self.name == CPU
 
 
-def _number(fact: str, recorded: object) -> int:
-    text = str(recorded)
-    if not (text.isascii() and text.isdecimal()) or len(text) > MOST_DIGITS or int(text) == 0:
-        raise ValueError(f"impossible {fact}")
-    return int(text)
+ASSUMED_GPU = Device.of({"device": "NVIDIA H200"})
+"""GPU that is assumed where no profile says which: for units of a graph and work lists of sweeps.
+
+Its multiprocessors also decide the feature `split` of fused kernels, which profiles of CPUs have too.
+"""

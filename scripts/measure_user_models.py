@@ -33,14 +33,19 @@ timm:gmixer_24_224
 """.split()  # noqa: SIM905 - lists this long read better as text
 """Models of torchvision and timm, small ones first."""
 COMPILED = """
-segmentation:unet transformers:register_vit detection:siamese video:crnn awkward:prints imaging:espcn
-classifiers:senet classifiers:shuffle_mobile transformers:mixer imaging:dcgan_generator detection:yolo_like
-awkward:reads_scale imaging:vae video:c3d classifiers:group_norm_resnet detection:face_mesh transformers:window_net
-imaging:diffusion_unet
+segmentation:unet transformers:register_vit detection:siamese video:crnn python_in_forward:prints restoration:espcn
+classifiers:senet classifiers:shuffle_mobile transformers:mixer generation:dcgan_generator detection:yolo_like
+data_dependent:reads_scale generation:vae video:c3d classifiers:group_norm_resnet detection:face_mesh
+transformers:window_net generation:diffusion_unet
 """.split()  # noqa: SIM905 - lists this long read better as text
 """User models whose compile times are measured, beside as many of LIBRARY."""
 USER_MODELS = Path(__file__).parent / "user_models"
-QUICK = ("imaging:autoencoder", "awkward:prints", "awkward:normalises_in_place", "awkward:early_exit")
+QUICK = (
+    "generation:autoencoder",
+    "python_in_forward:prints",
+    "stateful:normalises_in_place",
+    "data_dependent:early_exit",
+)
 
 
 def arguments() -> argparse.Namespace:

@@ -16,6 +16,7 @@ from costmodel.memory.analysis import analyze_on
 from costmodel.memory.report import MemoryReport
 from costmodel.predictor.group_model import UNMEASURED
 from costmodel.profiles.profile import DEFAULT, Profile, load_profile
+from costmodel.report.figures import mebibytes
 from costmodel.training.dataset import kernel_of, read_frame
 from costmodel.training.families import family_of
 from costmodel.training.tables import shape_group, trusted
@@ -161,15 +162,15 @@ def accuracy_table(rows: Sequence[Row], device: str, batch_size: int) -> str:
     """Markdown table under a line with the conditions."""
     where = "`torch.cuda.max_memory_allocated`" if device != "cpu" else "live storages of a run on the CPU"
     lines = [
-        f"Measured: {where}, batch {batch_size}, {IMAGE_SIZE}x{IMAGE_SIZE}, float32, eager; 1 MB is 10^6 bytes.",
+        f"Measured: {where}, batch {batch_size}, {IMAGE_SIZE}x{IMAGE_SIZE}, float32, eager.",
         "*Beyond state*: error of the memory beyond parameters, buffers and inputs. *Held out*: error of the peak",
         "without measured workspaces of the model's family and shapes. *cuDNN at most*: bound on a workspace.",
         "",
-        "| model | pass | predicted MB | measured MB | error | beyond state | held out | cuDNN at most MB |",
+        "| model | pass | predicted MiB | measured MiB | error | beyond state | held out | cuDNN at most MiB |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in rows:
-        sizes = f"{row.predicted_bytes / 1e6:,.1f} | {row.measured_bytes / 1e6:,.1f}"
+        sizes = f"{mebibytes(row.predicted_bytes)} | {mebibytes(row.measured_bytes)}"
         errors = f"{row.error:+.2%} | {row.beyond_state_error:+.2%} | {row.unseen_error:+.2%}"
         lines.append(f"| {row.model} | {row.kind} | {sizes} | {errors} | {_allowance(row, device)} |")
     for kind in ("inference", "training"):
@@ -180,7 +181,7 @@ def accuracy_table(rows: Sequence[Row], device: str, batch_size: int) -> str:
 
 
 def _allowance(row: Row, device: str) -> str:
-    return "-" if device == "cpu" else f"{row.allowance_bytes / 1e6:,.1f}"
+    return "-" if device == "cpu" else mebibytes(row.allowance_bytes)
 
 
 def _module(name: str) -> nn.Module:

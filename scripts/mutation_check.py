@@ -125,7 +125,7 @@ def mirroring(module: Path, root: Path) -> list[str]:
 
 
 def copy_of_repository(directory: Path) -> Path:
-    """What tests need, under a directory; data is linked."""
+    """Copy into a directory all files that tests need; data is linked."""
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():

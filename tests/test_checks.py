@@ -176,7 +176,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
 
 
 SPELLED_OUT = {"batch_size": "batch size", "img_size": "image size"}
-"""What the message calls an argument that is an option of the command line too."""
+"""Argument that is an option of the command line too -> its name in messages."""
 
 
 def function_of(name: str) -> Callable[..., Any]:
@@ -205,7 +205,7 @@ def test_a_wrong_value_is_refused_by_the_arguments_name(name: str, argument: str
 
 
 def test_every_argument_of_every_public_function_is_in_the_table() -> None:
-    """What takes no argument, and what is a record or an error, has none to check."""
+    """Every one, that is, but of functions without arguments, of records and of errors."""
     without = {"list_profiles", "__version__", "CostmodelError", "Report", "Validation"}
     without |= {"LayerPrediction", "ModePrediction", "Plan", "CheckpointPlan"}
     assert {name for name in WRONG if "." not in name} == set(costmodel.__all__) - without

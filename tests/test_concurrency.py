@@ -151,7 +151,7 @@ def test_other_threads_run_as_ever_beside_a_capture() -> None:
 
 
 class Plain(nn.Module):
-    """What `Waiting` computes, without waiting."""
+    """The computation of `Waiting`, without waiting."""
 
     def __init__(self) -> None:
         super().__init__()

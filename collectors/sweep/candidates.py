@@ -11,14 +11,13 @@ from scipy.sparse import block_diag, csr_array
 
 from collectors.sweep.acquisition import Values, expected_error, likeness, order, standardised, uncovered
 from collectors.workloads.cases import Runner, UnitCase, distinct
+from costmodel.device import ASSUMED_GPU
 from costmodel.features import OPTIONAL, Roofline, featurize, group_of
 from costmodel.kernels.kernel import Kernel
 from costmodel.training.dataset import kernel_of, units_frame
 from costmodel.training.roofline_fit import fit_roofline
 from costmodel.training.tables import LEAST_ROWS, Table, drop, tabulate, trusted
 
-MULTIPROCESSORS = 100
-"""Number of multiprocessors in features; it shifts them by a constant, and the choice hardly depends on it."""
 CEILINGS = {"cuda": Roofline(2e6, {}, 2.0), "cpu": Roofline(2e4, {}, 5.0)}
 """Ceilings before anything is measured: bytes per microsecond, and the smallest kernel in microseconds."""
 CALLS = 30
@@ -102,14 +101,14 @@ def _measured(rows: Sequence[Mapping[str, Any]], device: str) -> tuple[Mapping[s
     kernels = [kernel_of(graph, runner) for graph, runner in zip(frame["graph"], frame["runner"], strict=True)]
     few = len(frame) < LEAST_ROWS
     roofline = CEILINGS[device.partition(":")[0]] if few else fit_roofline(kernels, frame["device_us_p50"].tolist())
-    tables = tabulate(kernels, frame, roofline, MULTIPROCESSORS, least=1)
+    tables = tabulate(kernels, frame, roofline, ASSUMED_GPU.multiprocessors, least=1)
     return {group: drop(table, OPTIONAL) for group, table in tables.items()}, roofline
 
 
 def _judge(of: Sequence[Candidate], table: Table | None, roofline: Roofline) -> tuple[csr_array, Values, Values]:
     """Likeness, uncovered error and expected microseconds of the candidates of one group."""
     kernels = [one.kernel for one in of if one.kernel is not None]
-    named = [featurize(kernel, roofline, MULTIPROCESSORS) for kernel in kernels]
+    named = [featurize(kernel, roofline, ASSUMED_GPU.multiprocessors) for kernel in kernels]
     names = [name for name in named[0] if name not in OPTIONAL]
     raw = np.array([[features[name] for name in names] for features in named], dtype=np.float32)
     bound = np.array([roofline.bound_us(kernel) for kernel in kernels])

@@ -112,4 +112,9 @@ def _drawn(graph: Graph, profile: Profile) -> str:
     from costmodel.prediction.predict import predict_graph
 
     speedups = [layer.speedup for layer in predict_graph(graph, profile).layers]
-    return to_svg(graph, find_units(graph), speedups, f"{graph.name}: predicted speedup of each unit on {profile.name}")
+    return to_svg(
+        graph,
+        find_units(graph, profile.device),
+        speedups,
+        f"{graph.name}: predicted speedup of each unit on {profile.name}",
+    )

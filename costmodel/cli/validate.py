@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,12 @@ from costmodel.cli import options
 from costmodel.cli.output import choose_hardware, note, opened, render_result, running_user_code
 from costmodel.cli.run import MISSED
 from costmodel.errors import RequestError
+
+if TYPE_CHECKING:
+    import torch
+
+    from costmodel.planning.plan import Plan
+    from costmodel.zoo import Loaded
 
 ModesOption = Annotated[
     list[str] | None,
@@ -61,31 +67,19 @@ def validate(
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
     """Measure MODEL on this machine in eager mode, compiled and as planned, and compare with the predictions."""
-    if not 0 < seconds < math.inf:
-        raise RequestError(f"--seconds must be above 0, not {seconds}")
-    if max_error is not None and not 0 <= max_error < math.inf:
-        raise RequestError(f"--max-error must be a percentage, not {max_error}")
-    if no_plan and plan is not None:
-        raise RequestError("--plan and --no-plan exclude each other; leave one out")
+    _check(seconds, max_error, plan, no_plan)
     # torch reads it when it is imported; its profiler would otherwise log to standard error
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     with opened(output) as write:
         profile = choose_hardware(hardware, quiet)
-        from costmodel.measurement.cpu_determinism import make_cpu_deterministic
-        from costmodel.measurement.validation import USUAL, resolve_device
+        from costmodel.measurement.validation import USUAL
         from costmodel.measurement.validation import validate as compare
         from costmodel.measurement.validation_report import validation_document
-        from costmodel.planning.api import plan as make_plan
-        from costmodel.planning.plan import Plan
-        from costmodel.profiles.profile import load_profile
-        from costmodel.zoo import load_real
 
-        place = resolve_device(device)
-        if load_profile(profile).on_cpu:
-            make_cpu_deterministic(place.type)  # the profile was measured in this state
-        given = Plan.load(plan) if plan is not None else None
+        place = _device(device, profile)
+        given = _given(plan)
         with running_user_code(model):
-            loaded = load_real(
+            loaded = _loaded(
                 model,
                 place,
                 batch_size=batch_size,
@@ -93,16 +87,11 @@ def validate(
                 precision=precision.value,
                 channels_last=channels_last,
             )
-            if isinstance(loaded.inputs, dict):
-                raise RequestError(f"{model} takes keyword inputs, which can be predicted but not measured yet")
-            module, inputs = loaded.module, loaded.inputs
-            if given is None and not no_plan and place.type == "cuda":
-                given = make_plan(module, inputs, hardware=profile, model_name=model)
-            elif given is None and not no_plan:
-                note("no plan is made for a CPU; give --plan PLAN.json to measure one", quiet)
+            if given is None and not no_plan:
+                given = _new_plan(loaded, place, profile, quiet)
             result = compare(
-                module,
-                inputs,
+                loaded.module,
+                tuple(loaded.inputs),
                 plan=given,
                 hardware=profile,
                 model_name=model,
@@ -113,3 +102,59 @@ def validate(
         write(render_result(validation_document(result, layers.value), format, output))
     if max_error is not None and 100 * result.worst_error > max_error:
         raise typer.Exit(MISSED)
+
+
+def _check(seconds: float, max_error: float | None, plan: Path | None, no_plan: bool) -> None:
+    """Refuse options that are impossible, alone or together.
+
+    Raises:
+        RequestError: names the option.
+    """
+    if not 0 < seconds < math.inf:
+        raise RequestError(f"--seconds must be above 0, not {seconds}")
+    if max_error is not None and not 0 <= max_error < math.inf:
+        raise RequestError(f"--max-error must be a percentage, not {max_error}")
+    if no_plan and plan is not None:
+        raise RequestError("--plan and --no-plan exclude each other; leave one out")
+
+
+def _device(name: str, hardware: str) -> torch.device:
+    """Device of a name, in the state in which the profile was measured."""
+    from costmodel.measurement.cpu_determinism import make_cpu_deterministic
+    from costmodel.measurement.validation import resolve_device
+    from costmodel.profiles.profile import load_profile
+
+    device = resolve_device(name)
+    if load_profile(hardware).on_cpu:
+        make_cpu_deterministic(device.type)
+    return device
+
+
+def _given(path: Path | None) -> Plan | None:
+    from costmodel.planning.plan import Plan
+
+    return None if path is None else Plan.load(path)
+
+
+def _loaded(model: str, device: torch.device, **request: Any) -> Loaded:
+    """Model with weights and positional inputs on a device.
+
+    Raises:
+        RequestError: it takes keyword inputs.
+    """
+    from costmodel.zoo import load_real
+
+    loaded = load_real(model, device, **request)
+    if isinstance(loaded.inputs, dict):
+        raise RequestError(f"{model} takes keyword inputs, which can be predicted but not measured yet")
+    return loaded
+
+
+def _new_plan(loaded: Loaded, device: torch.device, hardware: str, quiet: bool) -> Plan | None:
+    """Plan of a model on a GPU; None on a CPU, with a note."""
+    from costmodel.planning.api import plan
+
+    if device.type == "cuda":
+        return plan(loaded.module, loaded.inputs, hardware=hardware, model_name=loaded.name)
+    note("no plan is made for a CPU; give --plan PLAN.json to measure one", quiet)
+    return None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from costmodel.device import ASSUMED_GPU
 from costmodel.features.scalars import log2_of, window
-from costmodel.inductor.compilation import MULTIPROCESSORS
 from costmodel.inductor.split_reductions import split_reduction
 from costmodel.ir import Ref, operators
 from costmodel.ir.op_table import Role, View
@@ -12,7 +12,10 @@ from costmodel.kernels.traffic import needed_elements
 
 
 def triton_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
-    """Features of a fused kernel."""
+    """Features of a fused kernel.
+
+    `split` follows Inductor's rule for `ASSUMED_GPU`, whatever the device, so that profiles of CPUs have it too.
+    """
     graph = kernel.graph
     made = {op.name: op for op in graph.ops}
     computing = [op for op in graph.ops if operators.lookup(op).role is not Role.VIEW]
@@ -38,7 +41,9 @@ def triton_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         "log_inner": log2_of(domain / max(1, outer)),
         "reductions": float(len(reductions)),
         "reduces_nhwc": float(bool(reductions) and first.layout == "nhwc"),
-        "split": float(any(split_reduction(graph, op, made.get, MULTIPROCESSORS).levels > 1 for op in reductions)),
+        "split": float(
+            any(split_reduction(graph, op, made.get, ASSUMED_GPU.multiprocessors).levels > 1 for op in reductions)
+        ),
         "log_windows": log2_of(sum(window(op) for op in computing)),
         "cats": float(sum(operators.lookup(op).role is Role.CONCAT for op in computing)),
         "cat_inputs": float(sum(len(op.refs()) for op in computing if operators.lookup(op).role is Role.CONCAT)),

@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 from costmodel.ir import Graph, Op
 
-MULTIPROCESSORS = 132
-"""Multiprocessors of an H100 or H200, where the device is not named."""
 T = TypeVar("T")
 
 

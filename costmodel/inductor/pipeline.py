@@ -7,7 +7,8 @@ with the kernels that compiled models launch.
 
 from __future__ import annotations
 
-from costmodel.inductor.compilation import MULTIPROCESSORS, Compilation, Pass, Target
+from costmodel.device import ASSUMED_GPU
+from costmodel.inductor.compilation import Compilation, Pass, Target
 from costmodel.inductor.decompositions import decompose, unroll_attention
 from costmodel.inductor.layout import propagate_channels_last
 from costmodel.inductor.layout_channels_last import prefer_channels_last
@@ -34,7 +35,9 @@ PASSES: tuple[Pass, ...] = (
 """Passes before scheduling, in order. They share analyses, lowering among them, as long as the graph is the same."""
 
 
-def compiled_kernels(graph: Graph, on_cpu: bool = False, multiprocessors: int = MULTIPROCESSORS) -> tuple[Kernel, ...]:
+def compiled_kernels(
+    graph: Graph, on_cpu: bool = False, multiprocessors: int = ASSUMED_GPU.multiprocessors
+) -> tuple[Kernel, ...]:
     """Kernels of one forward pass of `torch.compile(model)`, in order.
 
     Args:
@@ -45,7 +48,9 @@ def compiled_kernels(graph: Graph, on_cpu: bool = False, multiprocessors: int = 
     return schedule(compile_graph(graph, on_cpu, multiprocessors))
 
 
-def compile_graph(graph: Graph, on_cpu: bool = False, multiprocessors: int = MULTIPROCESSORS) -> Compilation:
+def compile_graph(
+    graph: Graph, on_cpu: bool = False, multiprocessors: int = ASSUMED_GPU.multiprocessors
+) -> Compilation:
     """Apply every pass: operators decomposed and in order of lowering, layouts decided."""
     compilation = Compilation(graph, Target(on_cpu, multiprocessors))
     for apply in PASSES:

@@ -1,13 +1,12 @@
 """The project's intermediate representation: a graph of ATen operators on typed tensors, printed and parsed."""
 
+from costmodel.ir.forward_pass import Break, Calls
 from costmodel.ir.parser import parse, parse_types
 from costmodel.ir.types import (
     DTYPE_BYTES,
     HALF_PRECISION,
     LAYOUTS,
     Arg,
-    Break,
-    Calls,
     Graph,
     Op,
     Ref,

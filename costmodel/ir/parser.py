@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping
 
 from costmodel.errors import GraphError
+from costmodel.ir.forward_pass import Break, Calls
 from costmodel.ir.names import read_name
-from costmodel.ir.types import COUNTS, Arg, Break, Calls, Graph, Op, Ref, TensorType, Value
+from costmodel.ir.types import COUNTS, Arg, Graph, Op, Ref, TensorType, Value
 
 _NAME = r"[^\s,=()\[\]%#]+"
 _HEAD = re.compile(r"graph (.+?)" + "".join(rf"(?: {word} (\d+))?" for word in COUNTS) + r" \{")

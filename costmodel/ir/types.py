@@ -14,11 +14,11 @@ The text form is stable: golden tests, keys of measured units and work lists of 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field, replace
 
 from costmodel.errors import GraphError
+from costmodel.ir.forward_pass import Break, Calls
 from costmodel.ir.names import written_name
 
 DTYPE_BYTES: Mapping[str, int] = {
@@ -38,8 +38,6 @@ HALF_PRECISION = ("float16", "bfloat16")
 LAYOUTS = ("nchw", "nhwc", "strided")
 COUNTS = ("calls", "views", "idle", "queries", "writes", "checks")
 """Words of a graph's first line, each followed by a count unless it is zero: fields of `Calls`, and checked modules."""
-_QUOTED_IF = re.compile(r"[\s'\"]")
-"""Characters for which the operator of a break, which may be a sentence, is quoted."""
 _NO_NAME = "_"
 """Placeholder for the name of a graph without one."""
 
@@ -156,51 +154,6 @@ class Op:
 
 
 @dataclass(frozen=True, slots=True)
-class Break:
-    """A place where the forward pass depends on the values of a tensor, so that the graph is incomplete.
-
-    Attributes:
-        kind: `size`: a result size that depends on data was assumed to be its maximum; `stop`: the graph ends here;
-            `cut`: a graph break of Dynamo, which continues in another graph.
-        op: the operator; `control_flow` if Python code read the values; for a `cut`, Dynamo's reason.
-        module: module that was running.
-        source: file and line in the model's code.
-        missed: for a `stop`, outermost modules with parameters that did not run.
-    """
-
-    kind: str
-    op: str
-    module: str
-    source: str
-    missed: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        missed = f" misses {','.join(map(written_name, self.missed))}" if self.missed else ""
-        op = repr(self.op) if _QUOTED_IF.search(self.op) or not self.op.isprintable() else self.op
-        return f"break {self.kind} {op} @{written_name(self.module)} {written_name(self.source)}{missed}"
-
-
-@dataclass(frozen=True, slots=True)
-class Calls:
-    """Counts of Python calls in one forward pass that compute nothing but take host time in eager execution.
-
-    Attributes:
-        modules: calls of submodules.
-        views: calls of functions that only make views.
-        idle: calls of functions that dispatch nothing: dropout in evaluation mode, conversion to the current dtype.
-        queries: queries of a tensor's shape, dtype or device.
-        writes: writes of constants into parts of constants, as in building a mask; compilers fold them, so that the
-            graph has no operator for them.
-    """
-
-    modules: int = 0
-    views: int = 0
-    idle: int = 0
-    queries: int = 0
-    writes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Graph:
     """Operators in execution order, with the values that they start from and the outputs that they return.
 
@@ -218,7 +171,7 @@ class Graph:
     values: tuple[Value, ...]
     ops: tuple[Op, ...]
     outputs: tuple[Ref, ...]
-    calls: Calls = Calls()
+    calls: Calls = field(default=Calls())
     breaks: tuple[Break, ...] = ()
     checked_modules: int = 0
     _types: dict[str, tuple[TensorType, ...]] = field(init=False, repr=False, compare=False)

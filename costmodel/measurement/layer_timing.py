@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from costmodel.capture.module_stack import ModuleStack
 from costmodel.capture.module_state import scopes
 from costmodel.capture.trace import capture, tensors_in
+from costmodel.device import Device
 from costmodel.errors import MeasurementError
 from costmodel.execution.planned_module import Planned
 from costmodel.ir import Graph, operators
@@ -51,7 +52,7 @@ def measure_layers(
     runner: Callable[..., object] | None,
     inputs: Sequence[Any],
     report: Report,
-    on_cpu: bool,
+    device: Device,
 ) -> tuple[tuple[LayerResult, ...], tuple[LayerResult, ...]]:
     """Measure the layers of a module in eager passes, and in passes compiled in the default mode.
 
@@ -63,10 +64,10 @@ def measure_layers(
         runner: the compiled module, already called once; None to measure eager passes only.
         inputs: positional inputs on that device.
         report: prediction for this module.
-        on_cpu: whether the device is a CPU.
+        device: device of the report's profile.
     """
     graph = capture(module, inputs, partial=True)
-    kernels = compiled_trace(graph, on_cpu).kernels
+    kernels = compiled_trace(graph, device.is_cpu, device.multiprocessors).kernels
     units = group_units(graph, kernels)
     called = calls_of(graph)
     us = match(called, *profiled(module, inputs))

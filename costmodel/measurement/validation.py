@@ -128,7 +128,7 @@ def _measured_layers(
     """Measured layers and regions, by the names of fields of `Validation`."""
     planned, default = (runs[name].runner if name in runs else None for name in ("plan", "default"))
     regions = measure_regions(planned, example) if isinstance(planned, Planned) else ()
-    eager, compiled = measure_layers(module, default, example, report, load_profile(report.hardware).on_cpu)
+    eager, compiled = measure_layers(module, default, example, report, load_profile(report.hardware).device)
     return {"layers": eager, "compiled_layers": compiled, "regions": regions}
 
 
@@ -159,7 +159,7 @@ class _Run:
         self.note = note
         self.runner: Callable[..., Any] | None = None
         self.compile_s: float | None = None
-        self.peak_mb: float | None = None
+        self.peak_bytes: int | None = None
         self.output_error: float | None = None
         self.rounds_us: list[float] = []
         self.outputs: list[torch.Tensor] = []
@@ -193,7 +193,7 @@ class _Run:
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
             runner(*example)
-            run.peak_mb = torch.cuda.max_memory_allocated(device) / 1e6
+            run.peak_bytes = torch.cuda.max_memory_allocated(device)
         return run
 
     def result(self, predicted_ms: float | None, eager: _Run) -> ModeResult:
@@ -213,7 +213,7 @@ class _Run:
             speedup_low=slow if compared else None,
             speedup_high=fast if compared else None,
             compile_s=self.compile_s if compared else None,
-            peak_mb=self.peak_mb,
+            peak_bytes=self.peak_bytes,
             output_error=worst_error(self.outputs, eager.outputs) if compared else None,
             note=self.note,
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 from costmodel.report.document import Column, Document, Records, Row, Section, figures
 from costmodel.report.figures import (
-    MEBIBYTE,
+    mebibytes,
     milliseconds,
     percent,
     ratio_interval,
@@ -16,7 +16,6 @@ from costmodel.report.figures import (
     tenths,
     time_interval,
     times,
-    whole,
 )
 from costmodel.report.prediction_document import TOP_LAYERS
 from costmodel.report.renderers import render_document
@@ -31,7 +30,7 @@ _MODE_COLUMNS = (
     figures("speedup", times),
     figures("95 % interval", ratio_interval),
     figures("compile s", tenths),
-    figures("peak MiB", whole),
+    figures("peak MiB", mebibytes),
     figures("output error", scientific),
     Column(""),
 )
@@ -55,7 +54,7 @@ class ModeResult:
         speedup: eager latency over this latency, round by round: the median.
         speedup_low, speedup_high: 95 % bootstrap interval of the speedup.
         compile_s: duration of the first call, with Inductor's disk cache as it was.
-        peak_mb: peak of the memory that torch allocated during a call, in units of 10^6 bytes; None on a CPU.
+        peak_bytes: peak of the memory that torch allocated during a call; None on a CPU.
         output_error: largest relative error of an output against eager's.
         note: reason why the mode was not measured, or a remark.
     """
@@ -68,7 +67,7 @@ class ModeResult:
     speedup_low: float | None = None
     speedup_high: float | None = None
     compile_s: float | None = None
-    peak_mb: float | None = None
+    peak_bytes: int | None = None
     output_error: float | None = None
     note: str = ""
 
@@ -194,7 +193,7 @@ def _mode_row(mode: str, found: ModeResult) -> Row:
         found.speedup,
         (found.speedup_low, found.speedup_high),
         found.compile_s,
-        None if found.peak_mb is None else found.peak_mb * 1e6 / MEBIBYTE,
+        found.peak_bytes,
         found.output_error,
         found.note,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from costmodel.ir import Graph
 from costmodel.memory.peaks import inference_peak
 from costmodel.memory.storages import allocated
+from costmodel.report.figures import gibibytes
 
 
 def eager_bytes(graph: Graph) -> int:
@@ -16,9 +17,4 @@ def shortage(needed: int | None, available: int | None) -> str:
     """Warning for a request that needs more memory than there is; empty if it fits or a size is unknown."""
     if needed is None or available is None or needed <= available:
         return ""
-    return f"does not fit in memory: needs about {gigabytes(needed)} GB, the device has {gigabytes(available)} GB"
-
-
-def gigabytes(nbytes: int) -> str:
-    """Bytes in units of 10^9."""
-    return f"{nbytes / 1e9:,.1f}"
+    return f"does not fit in memory: needs about {gibibytes(needed)} GiB, the device has {gibibytes(available)} GiB"

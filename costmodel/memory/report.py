@@ -46,6 +46,7 @@ _PASS_KEYS = (
     *("peak_bytes", "peak_at", "workspace_bytes", "convolution_workspace_bytes", "convolution_allowance_bytes"),
     *("graph_pool_bytes", "gradient_bytes", "optimizer_bytes", "feature_map_bytes"),
 )
+_PASSES = ("inference", "training")
 _MODULES_SHOWN = 4
 
 SCHEMA = 1
@@ -267,9 +268,10 @@ def _notes(report: MemoryFigures) -> list[str]:
 
 
 def _records(report: MemoryFigures) -> Records:
-    """Rows of the CSV: the passes."""
+    """Rows of the CSV: the passes, each with its own warning."""
     record = report.to_dict()
     shared = {key: record[key] for key in (*_ABOUT, *_STATE_KEYS)}
     shared["input_shape"] = "x".join(map(str, report.input_shape))
-    rows = [shared | {"pass": key} | record[key] for key in ("inference", "training") if record[key]]
-    return Records([*_ABOUT, "pass", *_STATE_KEYS, *_PASS_KEYS], rows)
+    faults = {key: next((text for text in report.warnings if text.startswith(key)), "") for key in _PASSES}
+    rows = [shared | {"pass": key, "too_large": faults[key]} | record[key] for key in _PASSES if record[key]]
+    return Records([*_ABOUT, "pass", *_STATE_KEYS, *_PASS_KEYS, "too_large"], rows)

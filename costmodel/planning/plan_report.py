@@ -83,5 +83,6 @@ def _rewrite(text: str) -> str:
 
 def _records(plan: Plan) -> Records:
     """Rows of the CSV: the regions."""
-    rows = [{"region": index, **region} for index, region in enumerate(plan.to_dict()["regions"])]
-    return Records(list(rows[0]) if rows else ["region"], rows)
+    fault = {"too_large": "; ".join(plan.warnings)}
+    rows = [{"region": index, **region, **fault} for index, region in enumerate(plan.to_dict()["regions"])]
+    return Records(list(rows[0]) if rows else ["region", *fault], rows)

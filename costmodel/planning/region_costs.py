@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from costmodel.device import ASSUMED_GPU
 from costmodel.features import device_share
-from costmodel.inductor.compilation import MULTIPROCESSORS
 from costmodel.inductor.pipeline import compiled_kernels
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
 from costmodel.ir.subgraph import Cutter, Part, cut, fused_part
@@ -36,7 +36,7 @@ def kernels_of(main: Graph, ops: Sequence[str], backend: str, on_cpu: bool = Fal
 
 
 def kernels_of_part(
-    part: Part, backend: str, on_cpu: bool = False, multiprocessors: int = MULTIPROCESSORS
+    part: Part, backend: str, on_cpu: bool = False, multiprocessors: int = ASSUMED_GPU.multiprocessors
 ) -> tuple[Kernel, ...]:
     """Kernels that a part of a graph launches; operators have the part's own names.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from costmodel.device import ASSUMED_GPU, Device
 from costmodel.ir import Graph, Op, operators
 from costmodel.ir.op_table import Role
 from costmodel.kernels.kernel import Kernel
@@ -42,9 +43,9 @@ class Unit:
         return f"{self.position:5.3f} {self.name}: {names} ({len(self.kernels)} kernels)"
 
 
-def find_units(graph: Graph) -> tuple[Unit, ...]:
-    """Units of a captured graph, in execution order."""
-    return group_units(graph, compiled_trace(graph).kernels)
+def find_units(graph: Graph, device: Device = ASSUMED_GPU) -> tuple[Unit, ...]:
+    """Units of a captured graph compiled for a device, in execution order."""
+    return group_units(graph, compiled_trace(graph, device.is_cpu, device.multiprocessors).kernels)
 
 
 def group_units(graph: Graph, kernels: Sequence[Kernel]) -> tuple[Unit, ...]:
@@ -83,7 +84,7 @@ class _Sites:
         computing: operators that are no views, in order.
         home: operator -> index of the kernel that its time counts to: its library call, else the kernel that writes its
             result. For a concatenation whose parts several kernels write in place, the first kernel that reads it
-            whole.
+            whole; if none does, the last that writes a part.
         origins: operators that each kernel computes, in full or in part.
         own: operators whose home each kernel is.
     """
@@ -109,7 +110,7 @@ class _Sites:
         part: dict[str, int] = {}
         for index, (kernel, origins) in enumerate(zip(self.kernels, self.origins, strict=True)):
             for name in origins:
-                part.setdefault(name, index)
+                part[name] = index
                 if kernel.backend != "triton":
                     library.setdefault(name, index)
                 if name in kernel.ops:

@@ -11,6 +11,7 @@ NEVER = math.inf
 """Calls to break-even of a compilation that does not pay off."""
 
 MEBIBYTE = 2**20
+GIBIBYTE = 2**30
 
 Interval = tuple[float | None, float | None]
 """Lower and upper bound."""
@@ -55,6 +56,11 @@ def scientific(value: float | None) -> str:
 def mebibytes(nbytes: float | None) -> str:
     """Bytes in MiB, 2^20 bytes, with one decimal."""
     return NONE if nbytes is None else number(nbytes / MEBIBYTE, 1)
+
+
+def gibibytes(nbytes: float | None) -> str:
+    """Bytes in GiB, 2^30 bytes, with one decimal."""
+    return NONE if nbytes is None else number(nbytes / GIBIBYTE, 1)
 
 
 def calls(value: float | None) -> str:

@@ -230,5 +230,5 @@ def _layer_records(report: Report, layers: str) -> Records:
 
 
 def _records(report: Report, columns: Sequence[str], rows: Iterator[Mapping[str, Any]]) -> Records:
-    about = _about(report)
-    return Records([*_ABOUT, *columns], [{**about, **row} for row in rows])
+    about, fault = _about(report), {"too_large": report.too_large}
+    return Records([*_ABOUT, *columns, "too_large"], [{**about, **row, **fault} for row in rows])

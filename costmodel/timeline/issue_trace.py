@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from costmodel.device import Device
-from costmodel.inductor.compilation import MULTIPROCESSORS
+from costmodel.device import ASSUMED_GPU, Device
 from costmodel.inductor.pipeline import compiled_kernels
 from costmodel.ir import HALF_PRECISION, Calls, Graph, Op, Ref, TensorType
 from costmodel.ir import operators as operators_module
@@ -57,7 +56,9 @@ def eager_trace(graph: Graph, on_cpu: bool = False) -> IssueTrace:
     return replace(trace, views_again=max(0, made - count_views(issued)))
 
 
-def compiled_trace(graph: Graph, on_cpu: bool = False, multiprocessors: int = MULTIPROCESSORS) -> IssueTrace:
+def compiled_trace(
+    graph: Graph, on_cpu: bool = False, multiprocessors: int = ASSUMED_GPU.multiprocessors
+) -> IssueTrace:
     """Issue trace under `torch.compile`."""
     whole = _trace(graph, compiled_kernels(graph, on_cpu, multiprocessors), 0, Calls(), graph.checked_modules)
     return replace(whole, subgraphs=subgraph_count(graph))

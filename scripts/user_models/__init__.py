@@ -21,21 +21,29 @@ MODELS: dict[str, dict[str, int]] = {
     "video": {
         "conv_lstm": 32, "c3d": 16, "crnn": 32, "r2plus1d": 16, "slow_fast": 16, "frame_gru": 32, "cell_loop": 32,
     },
-    "imaging": {
-        "espcn": 16, "spatial_transformer": 32, "flow_net": 8, "diffusion_unet": 32, "fourier_operator": 16,
-        "stereo": 8, "dcgan_generator": 32, "edsr": 16, "vae": 32, "fft_denoiser": 16, "nerf": 16, "point_net": 32,
-        "dcgan_discriminator": 32, "autoencoder": 32,
+    "restoration": {"espcn": 16, "fourier_operator": 16, "edsr": 16, "fft_denoiser": 16},
+    "geometry": {"spatial_transformer": 32, "flow_net": 8, "stereo": 8, "nerf": 16, "point_net": 32, "big_warp": 16},
+    "generation": {
+        "diffusion_unet": 32, "dcgan_generator": 32, "vae": 32, "dcgan_discriminator": 32, "autoencoder": 32,
+        "transposed_stack": 32,
     },
     "classifiers": {
         "large_kernel": 32, "group_norm_resnet": 32, "shuffle_mobile": 32, "senet": 32, "weight_norm_net": 32,
         "own_deformable": 16, "senet_float16": 32, "two_backbones": 32, "library_deformable": 16,
     },
-    "awkward": {
-        "prints": 32, "early_exit": 32, "normalises_in_place": 32, "logs": 32, "reads_scale": 32, "excluded": 32,
-        "cpu_table": 32, "validates": 32, "running_mean": 32, "mixed_inside": 32, "ragged_attention": 16,
-        "stopwatch": 32, "numpy_window": 32, "selects": 8, "caches_grid": 32, "training_mode": 32,
-        "copies_config": 32, "shape_tensor": 32, "hooks": 32, "checkpointed": 32, "scripted": 32,
-        "straight_through": 32, "custom_operator": 32, "big_warp": 16, "transposed_stack": 32,
+    "python_in_forward": {
+        "prints": 32, "logs": 32, "excluded": 32, "stopwatch": 32, "numpy_window": 32, "copies_config": 32,
+    },
+    "data_dependent": {
+        "early_exit": 32, "reads_scale": 32, "validates": 32, "ragged_attention": 16, "selects": 8,
+        "shape_tensor": 32,
+    },
+    "stateful": {
+        "normalises_in_place": 32, "cpu_table": 32, "running_mean": 32, "caches_grid": 32, "training_mode": 32,
+        "hooks": 32,
+    },
+    "extensions": {
+        "mixed_inside": 32, "checkpointed": 32, "scripted": 32, "straight_through": 32, "custom_operator": 32,
     },
 }  # fmt: skip
 """File -> builder -> the larger batch that it is measured with, beside 1."""

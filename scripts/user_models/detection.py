@@ -81,10 +81,8 @@ class YoloLike(nn.Module):
         n3 = self.up3(torch.cat([F.interpolate(n4, scale_factor=2.0), p3], 1))
         n4 = self.n4(torch.cat([self.d3(n3), n4], 1))
         n5 = self.n5(torch.cat([self.d4(n4), p5], 1))
-        out = []
-        for level, (feat, box, cls) in enumerate(zip((n3, n4, n5), self.box, self.cls, strict=True)):
-            out.append(self._decode(box(feat), cls(feat), 8 * 2**level))
-        return torch.cat(out, 2)
+        levels = zip((n3, n4, n5), self.box, self.cls, (8, 16, 32), strict=True)
+        return torch.cat([self._decode(box(feat), cls(feat), stride) for feat, box, cls, stride in levels], 2)
 
     @staticmethod
     def _decode(box: Tensor, cls: Tensor, stride: int) -> Tensor:
@@ -225,7 +223,7 @@ class Siamese(nn.Module):
 
 
 class Keypoints(nn.Module):
-    """Strided encoder, three transposed convolutions, soft-argmax of heat maps."""
+    """Strided encoder, two transposed convolutions, soft-argmax of heat maps."""
 
     def __init__(self, joints: int = 17) -> None:
         super().__init__()
@@ -249,15 +247,11 @@ class FaceMesh(nn.Module):
 
     def __init__(self, points: int = 468) -> None:
         super().__init__()
-        c = 16
-        layers: list[nn.Module] = [nn.Conv2d(3, c, 3, 2, 1), nn.PReLU(c)]
-        for _stage in range(4):
-            layers += [self._block(c), self._block(c)]
-            out = min(128, c * 2)
-            layers += [nn.Conv2d(c, out, 2, 2), nn.PReLU(out)]
-            c = out
+        layers: list[nn.Module] = [nn.Conv2d(3, 16, 3, 2, 1), nn.PReLU(16)]
+        for c, out in ((16, 32), (32, 64), (64, 128), (128, 128)):
+            layers += [self._block(c), self._block(c), nn.Conv2d(c, out, 2, 2), nn.PReLU(out)]
         self.net = nn.Sequential(*layers)
-        self.points, self.gaze = nn.Conv2d(c, points * 3, 6), nn.Linear(c, 2)
+        self.points, self.gaze = nn.Conv2d(128, points * 3, 6), nn.Linear(128, 2)
 
     @staticmethod
     def _block(c: int) -> nn.Module:

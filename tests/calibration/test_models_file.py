@@ -36,7 +36,7 @@ def _times(mode: str, us: float) -> list[tuple[str, float]]:
 
 
 def read(tmp_path: Path, *records: dict[str, Any]) -> list[MeasuredModel]:
-    """What is read of records; each of two environments is a machine."""
+    """Write records of two environments, each a machine, to a file, and read them."""
     header = {"schema": 1, "environments": [{"device": "a"}, {"device": "b"}]}
     path = tmp_path / "models.jsonl"
     path.write_text("\n".join(json.dumps(line) for line in (header, *records)))
@@ -176,7 +176,7 @@ def test_slow_calls_stay_where_they_are_asked_for(tmp_path: Path) -> None:
 
 
 def in_rounds(probes_us: list[float], eager_us: list[float], **fields: Any) -> dict[str, Any]:
-    """What a process measured of eager calls alone, in rounds between probes of its host."""
+    """Record of a process that measured eager calls alone, in rounds between probes of its host."""
     rounds = {"eager": [[us] * 5 for us in eager_us]}
     return {**CASE, "environment": 0, "latency_us": rounds, "probes_us": probes_us, "probe_us": 99.0, **fields}
 

@@ -1,4 +1,4 @@
-"""Where a forward pass goes by the values of tensors: what is kept of it, and how the place is named (row 14)."""
+"""Data-dependent control flow: the part of the forward pass that is kept, and the name of its place."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class TestSize:
 
 
 class TestConstants:
-    """What depends on neither inputs nor parameters has values, and control flow may go by them."""
+    """Tensors that depend on neither inputs nor parameters have values, and control flow may depend on them."""
 
     @pytest.mark.parametrize(
         ("function", "expected"),

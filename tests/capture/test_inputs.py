@@ -1,4 +1,4 @@
-"""What a module may be called with, and what plans make of calls that differ in more than tensors."""
+"""Arguments that a module may be called with, and plans under calls that differ in more than tensors."""
 
 from __future__ import annotations
 

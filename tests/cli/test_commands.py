@@ -354,6 +354,29 @@ def test_ir_draws_units_in_the_colors_of_their_predicted_speedups(
     assert capsys.readouterr().err == ""
 
 
+POOLS = """
+import torch
+from torch import nn
+
+class Pools(nn.Module):
+    def forward(self, x):
+        y = torch.sigmoid(x)
+        return torch.cat([y, nn.functional.max_pool2d(y, 3, 1, 1)], 1), y.sum(1)
+
+def build():
+    return Pools().eval(), torch.zeros(1, 4, 64, 64)
+"""
+"""Model of two units on a CPU, and of three on a GPU."""
+
+
+def test_ir_draws_the_units_of_a_cpu(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(POOLS)
+    drawing = tmp_path / "net.svg"
+    model = f"{tmp_path}/net.py:build"
+    assert main(["ir", model, "--as", "svg", "--hardware", "amd-epyc-2-threads", "-o", str(drawing)]) == 0
+    assert drawing.read_text().count('<g class="unit">') == 2
+
+
 def start(*arguments: str, **options: object) -> subprocess.Popen[str]:
     command = [sys.executable, *arguments]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}

@@ -1,4 +1,4 @@
-"""What a model's code does to its process: the result is whole, by itself, and where it was asked for."""
+"""Model code that prints, forks or exits in its process: the result is whole, by itself, and where it was asked for."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ class TestExecutor:
 
     @pytest.mark.slow
     def test_a_case_that_was_alone_when_sweeps_were_killed_is_given_up_after_two(self, faulty: Path):
-        """Whatever a case does to the machine, a resumed sweep gets past it."""
+        """A resumed sweep gets past a case, whatever that does to the machine."""
         hang = case_of("costmodel_hang")
         write_cases(faulty.parent / "cases.jsonl", [hang])
         kill_sweep_when(lambda: started(faulty) == 1, faulty.parent)

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from costmodel.capture.trace import capture
+from costmodel.device import ASSUMED_GPU
 from costmodel.inductor import lowering
-from costmodel.inductor.compilation import MULTIPROCESSORS, Compilation, Target
+from costmodel.inductor.compilation import Compilation, Target
 from costmodel.inductor.pipeline import PASSES, compile_graph, compiled_kernels
 from costmodel.ir import Graph
 
@@ -46,7 +47,7 @@ def test_an_analysis_is_made_once_a_graph():
         graphs.append(compilation.graph)
         return len(compilation.graph.ops)
 
-    first = Compilation(graph_of(block()), Target(on_cpu=False, multiprocessors=MULTIPROCESSORS))
+    first = Compilation(graph_of(block()), Target(on_cpu=False, multiprocessors=ASSUMED_GPU.multiprocessors))
     assert first.analysis(count_ops) == first.analysis(count_ops) == len(first.graph.ops)
     second = first.with_ops(first.graph.ops[:1])
     assert second.analysis(count_ops) == 1
@@ -54,7 +55,7 @@ def test_an_analysis_is_made_once_a_graph():
 
 
 def test_the_same_operators_are_the_same_compilation():
-    compilation = Compilation(graph_of(block()), Target(on_cpu=False, multiprocessors=MULTIPROCESSORS))
+    compilation = Compilation(graph_of(block()), Target(on_cpu=False, multiprocessors=ASSUMED_GPU.multiprocessors))
     ops = compilation.graph.ops
     assert compilation.with_ops(list(ops)) is compilation
     assert compilation.with_graph(compilation.graph) is compilation
@@ -65,7 +66,7 @@ def test_the_same_operators_are_the_same_compilation():
 def test_every_pass_has_a_name_and_leaves_its_argument(on_cpu: bool):
     names = [apply.__name__ for apply in PASSES]
     assert len(set(names)) == len(names)
-    compilation = Compilation(graph_of(block()), Target(on_cpu, MULTIPROCESSORS))
+    compilation = Compilation(graph_of(block()), Target(on_cpu, ASSUMED_GPU.multiprocessors))
     for apply in PASSES:
         before = str(compilation.graph)
         after = apply(compilation)

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from costmodel.capture.trace import capture
-from costmodel.inductor.compilation import MULTIPROCESSORS, Compilation, Target
+from costmodel.device import ASSUMED_GPU
+from costmodel.inductor.compilation import Compilation, Target
 from costmodel.inductor.decompositions import decompose, unroll_attention
 from costmodel.inductor.layout_batch_one import contiguous_convolutions
 from costmodel.inductor.pipeline import compile_graph, compiled_kernels
@@ -72,7 +73,7 @@ def graph_of(module: nn.Module, batch: int = 1) -> Graph:
 
 
 def before_layouts(module: nn.Module, batch: int = 1) -> Compilation:
-    compilation = Compilation(graph_of(module, batch), Target(False, MULTIPROCESSORS))
+    compilation = Compilation(graph_of(module, batch), Target(False, ASSUMED_GPU.multiprocessors))
     return decompose(unroll_attention(compilation))
 
 

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from costmodel.capture.trace import capture
-from costmodel.inductor.compilation import MULTIPROCESSORS, ChannelsLast, Compilation, Target
+from costmodel.device import ASSUMED_GPU
+from costmodel.inductor.compilation import ChannelsLast, Compilation, Target
 from costmodel.inductor.layout_channels_last import prefer_channels_last
 from costmodel.ir import Graph, parse
 
@@ -31,7 +32,7 @@ class Block(nn.Module):
 def preferred(graph: Graph) -> Graph:
     """Apply the pass to a graph whose convolutions are decided to run in channels_last."""
     decided = ChannelsLast(graph, frozenset(op.name for op in graph.ops if op.base == "convolution"))
-    return prefer_channels_last(Compilation(graph, Target(False, MULTIPROCESSORS), decided)).graph
+    return prefer_channels_last(Compilation(graph, Target(False, ASSUMED_GPU.multiprocessors), decided)).graph
 
 
 def laid_out(module: nn.Module) -> Graph:
@@ -76,7 +77,7 @@ def test_sums_of_many_are_kept_in_the_preferred_order(names: str, again: bool, l
 
 
 def test_a_batched_product_passes_no_preference_on():
-    """What it reads is as it was, though a convolution reads what it makes."""
+    """Its inputs keep their layout, though a convolution reads its output."""
     kind = "float32[1,8,6,6]"
     graph = parse(
         f"""graph m {{
@@ -96,5 +97,5 @@ def test_a_batched_product_passes_no_preference_on():
 
 def test_without_convolutions_in_channels_last_nothing_is_preferred():
     graph = capture(Block(again=True).eval(), (torch.empty(1, 16, 14, 14, device="meta"),))
-    compilation = Compilation(graph, Target(False, MULTIPROCESSORS))
+    compilation = Compilation(graph, Target(False, ASSUMED_GPU.multiprocessors))
     assert prefer_channels_last(compilation) is compilation

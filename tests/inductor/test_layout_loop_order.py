@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from costmodel.capture.trace import capture
-from costmodel.inductor.compilation import MULTIPROCESSORS, Compilation, Target
+from costmodel.device import ASSUMED_GPU
+from costmodel.inductor.compilation import Compilation, Target
 from costmodel.inductor.layout_loop_order import choose_loop_orders
 from costmodel.inductor.pipeline import compiled_kernels
 from costmodel.ir import Graph, parse
@@ -49,7 +50,7 @@ class Model(nn.Module):
 
 def with_voted_orders(graph: Graph) -> Graph:
     """Apply the pass to a graph."""
-    return choose_loop_orders(Compilation(graph, Target(False, MULTIPROCESSORS))).graph
+    return choose_loop_orders(Compilation(graph, Target(False, ASSUMED_GPU.multiprocessors))).graph
 
 
 def voted(function: Forward, tensors: tuple[torch.Tensor, ...]) -> Graph:

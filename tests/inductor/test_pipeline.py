@@ -1,4 +1,4 @@
-"""What Inductor makes of a graph: kernels counted by hand, and against those that an H200 was seen to launch."""
+"""Kernels that Inductor makes of a graph, counted by hand and against those that an H200 was seen to launch."""
 
 from __future__ import annotations
 
@@ -361,7 +361,7 @@ class Gated(nn.Module):
 
 
 class TestOnACpu:
-    """What Inductor does otherwise for a CPU."""
+    """Differences between Inductor on a CPU and on a GPU."""
 
     def test_convolutions_always_run_channels_last(self):
         module = nn.Conv2d(64, 64, 3, groups=4, bias=False).eval()  # grouped: not worth it on a GPU

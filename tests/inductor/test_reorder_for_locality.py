@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from costmodel.capture.trace import capture
-from costmodel.inductor.compilation import MULTIPROCESSORS, Compilation, Target
+from costmodel.device import ASSUMED_GPU
+from costmodel.inductor.compilation import Compilation, Target
 from costmodel.inductor.pipeline import compiled_kernels
 from costmodel.inductor.reorder_for_locality import reorder_for_locality
 from costmodel.ir import Graph, parse
@@ -57,7 +58,7 @@ def operands_of_graphs(draw: st.DrawFn) -> Operands:
 
 @given(operands_of_graphs())
 def test_the_order_is_that_of_inductors_own_pass(reorder: Callable[[torch.fx.Graph], None], operands: Operands):
-    compilation = Compilation(graph_of(operands), Target(False, MULTIPROCESSORS))
+    compilation = Compilation(graph_of(operands), Target(False, ASSUMED_GPU.multiprocessors))
     graph = reorder_for_locality(compilation).graph.verify()
     assert [op.name for op in graph.ops] == reordered(operands, reorder)
 

@@ -127,6 +127,12 @@ class TestTable:
         assert not operators.UNKNOWN.supported
         assert operators.lookup(Op("0", "relu.out", (), ())).name == "relu"
 
+    def test_costly_results_are_kept_on_a_cpu(self) -> None:
+        """`heavy_ops` of StorageBox.should_realize_on_reuse in torch, and SiLU, which is decomposed into one."""
+        heavy = {"exp", "log", "log10", "log1p", "log2", "sigmoid", "tanh", "silu"}
+        assert all(operators.TABLE[name].realized_on_reuse for name in heavy)
+        assert not any(operators.TABLE[name].realized_on_reuse for name in ("relu", "add", "sqrt", "sin", "gelu"))
+
     @pytest.mark.parametrize("row", operators.TABLE.values(), ids=lambda row: row.name)
     def test_rows_make_sense(self, row: Row) -> None:
         assert row.kind

@@ -120,3 +120,19 @@ def test_operands_of_two_orders(shapes: tuple[str, str], op: str, walk: Walk):
         f"graph _ {{\n  input %a: float32[{plain}]\n  input %b: float32[{last}] nhwc\n  %0 = {op}\n  return %0\n}}"
     )
     assert walk_of(graph, graph.ops[0]) == walk
+
+
+@pytest.mark.parametrize(
+    ("result", "walk"),
+    [
+        ("", Walk(1, 3, mixed=True, unknown=False)),  # in the result's order; %b hops over its three channels
+        (" nhwc", Walk(1, 20, mixed=True, unknown=False)),  # %a hops over its 4 x 5 pixels
+        (" strided", Walk(1, 3, mixed=True, unknown=True)),  # in the order of %a, the first that is known
+    ],
+)
+def test_a_walk_is_in_the_order_of_the_result_or_of_the_first_known_operand(result: str, walk: Walk):
+    graph = parse(
+        "graph _ {\n  input %a: float32[2,3,4,5]\n  input %b: float32[2,3,4,5] nhwc\n"
+        f"  %0 = add.Tensor(self=%a, other=%b) : float32[2,3,4,5]{result}\n  return %0\n}}"
+    )
+    assert walk_of(graph, graph.ops[0]) == walk

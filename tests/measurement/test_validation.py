@@ -10,7 +10,7 @@ from torch import nn
 
 import costmodel
 from costmodel.errors import RequestError
-from costmodel.measurement.validation import bootstrap
+from costmodel.measurement.validation import _Run, bootstrap
 from costmodel.measurement.validation_report import ModeResult, Validation, render_validation
 from tests.execution.test_planned_module import plan_for
 
@@ -52,6 +52,18 @@ def test_errors_by_hand():
     assert replace(RESULT, modes={"eager": mode(None, 1.0)}).worst_error == 0.0
 
 
+def test_a_speedup_is_the_median_of_ratios_round_by_round():
+    eager, run = _Run(None), _Run(None)
+    eager.rounds_us, run.rounds_us = [30.0, 40.0, 30.0], [20.0, 20.0, 24.0]  # 1.5, 2 and 1.25
+    found = run.result(0.04, eager)
+    assert (found.predicted_ms, found.measured_ms, found.speedup) == (0.04, 0.02, 1.5)
+    assert 0.02 <= found.low_ms <= found.high_ms <= 0.024
+    assert 1.25 <= found.speedup_low <= found.speedup_high <= 2.0
+    alone = eager.result(0.05, eager)
+    assert (alone.measured_ms, alone.speedup, alone.speedup_low, alone.compile_s) == (0.03, None, None, None)
+    assert _Run(None, "it failed").result(1.0, eager) == ModeResult(1.0, None, note="it failed")
+
+
 def test_json_holds_finite_numbers_only():
     """A mode whose outputs are not numbers differs infinitely."""
     wrong = replace(RESULT.modes["default"], output_error=math.inf)
@@ -71,7 +83,7 @@ def test_plan_and_eager_are_measured_in_turn():
     assert plan.low_ms <= plan.measured_ms <= plan.high_ms
     assert plan.output_error < 1e-4
     assert plan.predicted_ms == 1.0
-    assert (plan.peak_mb, result.device, result.replaced) == (None, "cpu", ())
+    assert (plan.peak_bytes, result.device, result.replaced) == (None, "cpu", ())
     json.dumps(result.to_dict(), allow_nan=False)
 
 

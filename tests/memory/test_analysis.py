@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+import costmodel
 from costmodel.capture.trace import capture
 from costmodel.ir import Graph, Op, Ref, TensorType, Value, parse
 from costmodel.measurement.peak_memory import StorageWatch, inference_peak_bytes, training_peak_bytes
@@ -92,6 +93,27 @@ def of_training(module: nn.Module, *shape: int) -> tuple[Graph, tuple, int, int]
     saved = saved_tensors(graph, state.trainable)
     peak, between = training_peak(graph, saved, state.trainable, state.resident_bytes)
     return graph, saved, peak.nbytes, between
+
+
+def test_a_parameter_of_two_names_counts_once_and_is_trained_under_both() -> None:
+    one = nn.Linear(8, 8, bias=False)
+    module = nn.ModuleDict({"a": one, "b": one})
+    found = state_of(module, (torch.empty(4),))
+    assert found.trainable == {"a.weight", "b.weight"}
+    assert (found.parameter_bytes, found.trainable_bytes) == (512, 512)  # 256 bytes, in one block
+
+
+def test_the_peak_is_at_a_module_or_else_at_an_operator() -> None:
+    class Functional(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.exp()
+
+    def peak_at(module: nn.Module) -> str:
+        report = costmodel.analyze_memory(module, (torch.empty(4, 8),), hardware="nvidia-h200", passes=("inference",))
+        return report.inference.peak_at
+
+    assert peak_at(Functional()) == "exp"
+    assert peak_at(nn.Sequential(nn.Softplus())) == "0"
 
 
 class TestBlocks:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -17,16 +19,17 @@ from costmodel.memory.capacity import eager_bytes, shortage
 from costmodel.memory.report import render_memory
 from costmodel.planning.plan_report import render_plan
 from costmodel.profiles.profile import Profile, load_profile
+from tests.support.sample_reports import plan
 
 H200 = "nvidia-h200"
 LARGE = torch.empty(100_000, 3, 224, 224, device="meta")
-"""60.2 GB in float32: 100,000 x 3 x 224 x 224 elements of 4 bytes."""
+"""56.08 GiB in float32: 100,000 x 3 x 224 x 224 elements of 4 bytes."""
 NEED = "does not fit in memory: needs about "
-HAS = " GB, the device has 150.8 GB"
+HAS = " GiB, the device has 140.4 GiB"
 
 
 def model() -> nn.Module:
-    """A convolution of 3 to 4 channels and a ReLU: 60.2 GB of input, 80.3 GB for each of two results."""
+    """A convolution of 3 to 4 channels and a ReLU: 56.08 GiB of input, 74.77 GiB for each of two results."""
     return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU()).eval()
 
 
@@ -38,8 +41,8 @@ def test_the_least_that_a_pass_needs_is_counted_by_hand() -> None:
 
 def test_a_batch_that_no_device_holds_is_said_first() -> None:
     report = costmodel.predict(model(), (LARGE,), hardware=H200)
-    # 60.2 + 80.3 + 80.3
-    words = f"{NEED}220.8{HAS}"
+    # 56.08 + 74.77 + 74.77
+    words = f"{NEED}205.6{HAS}"
     assert report.too_large == report.warnings[0] == words
     assert report.verdict == "uncertain"
     assert json.loads(costmodel.render(report, "json"))["warnings"][0] == words
@@ -49,16 +52,36 @@ def test_a_batch_that_no_device_holds_is_said_first() -> None:
 
 
 def test_a_plan_and_a_memory_report_say_so_first(tmp_path: Path) -> None:
-    plan = costmodel.plan(model(), (LARGE,), hardware=H200)
-    assert plan.warnings[0].startswith(NEED)
-    assert plan.warnings[0] in render_plan(plan).splitlines()[0]
-    assert json.loads(render_plan(plan, "json"))["warnings"] == list(plan.warnings)
-    plan.save(tmp_path / "plan.json")
-    assert costmodel.Plan.load(tmp_path / "plan.json") == plan
+    made = costmodel.plan(model(), (LARGE,), hardware=H200)
+    assert made.warnings[0].startswith(NEED)
+    assert made.warnings[0] in render_plan(made).splitlines()[0]
+    assert json.loads(render_plan(made, "json"))["warnings"] == list(made.warnings)
+    made.save(tmp_path / "plan.json")
+    assert costmodel.Plan.load(tmp_path / "plan.json") == made
     report = costmodel.analyze_memory(model(), (LARGE,), hardware=H200)
     assert [line.partition(" does")[0] for line in report.warnings] == ["inference", "training"]
     assert all(line in render_memory(report).splitlines()[0] for line in report.warnings)
     assert report.to_dict()["warnings"] == report.warnings
+
+
+def cells(text: str, column: str = "too_large") -> list[str]:
+    """A column of CSV."""
+    return [row[column] for row in csv.DictReader(io.StringIO(text))]
+
+
+def test_every_row_of_csv_says_so_in_a_column_of_its_own() -> None:
+    report = costmodel.predict(model(), (LARGE,), hardware=H200)
+    assert cells(costmodel.render(report, "csv")) == [report.too_large] * len(report.modes)
+    assert cells(costmodel.render(report, "csv", layers="all")) == [report.too_large] * len(report.layers)
+    memory = costmodel.analyze_memory(model(), (LARGE,), hardware=H200)
+    assert cells(render_memory(memory, "csv")) == list(memory.warnings)
+    assert cells(render_memory(memory, "csv"), "pass") == ["inference", "training"]
+
+
+def test_csv_of_a_plan_says_so_too() -> None:
+    made = replace(plan(), warnings=("too much", "far too much"))
+    assert cells(render_plan(made, "csv")) == ["too much; far too much"] * len(made.regions)
+    assert cells(render_plan(plan(), "csv")) == [""] * len(made.regions)
 
 
 def test_what_fits_is_not_remarked_on() -> None:

@@ -158,6 +158,7 @@ def test_a_copy_is_paid_for_by_a_change_of_layout_and_by_nothing_else():
     assert costs.edge(0, ("inductor", "nhwc"), 1, ("inductor", "nhwc")) < 0.0
     assert costs.edge(-1, None, 0, ("cudnn", "nhwc")) == 2.0
     assert costs.edge(-1, None, 0, ("cudnn", "nchw")) == 0.0
+    assert costs.edge(0, ("cudnn", "nhwc"), 1, None) == 0.0  # the graph's end takes either layout
 
 
 class Fixed(RegionCosts):

@@ -11,10 +11,13 @@ from torch import nn
 
 from costmodel import zoo
 from costmodel.capture.trace import capture
+from costmodel.device import ASSUMED_GPU
 from costmodel.ir import Graph
 from costmodel.ir import operators as operators_module
 from costmodel.ir.op_table import Role
 from costmodel.prediction.layers import Unit, find_units, group_units
+from costmodel.prediction.predict import predict_graph
+from costmodel.profiles.profile import load_profile
 from costmodel.timeline.issue_trace import compiled_trace
 
 MODELS = ("densenet121", "resnet18", "alexnet", "swin_t", "squeezenet1_1", "mobilenet_v3_small")
@@ -34,6 +37,23 @@ def test_every_kernel_and_every_computing_operator_is_in_one_unit(graph_of: Grap
     computing = [op.name for op in graph.ops if operators_module.lookup(op).role is not Role.VIEW]
     assert Counter(op.name for unit in units for op in unit.ops) == Counter(computing)
     assert all(unit.ops and unit.kernels for unit in units)
+
+
+class Pools(nn.Module):
+    """A concatenation that a GPU writes in place, part by part, and a CPU in one loop."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.sigmoid(x)
+        return torch.cat([y, nn.functional.max_pool2d(y, 3, 1, 1)], 1), y.sum(1)
+
+
+def test_units_are_those_of_the_device():
+    graph = capture(Pools(), (torch.empty(1, 4, 64, 64, device="meta"),), "pools")
+    cpu = load_profile("amd-epyc-2-threads")
+    assert [len(find_units(graph, device)) for device in (ASSUMED_GPU, cpu.device)] == [3, 2]
+    assert [layer.name for layer in predict_graph(graph, cpu).layers] == [
+        unit.name for unit in find_units(graph, cpu.device)
+    ]
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -18,7 +18,7 @@ from torch import nn
 
 import costmodel
 from costmodel import zoo
-from costmodel.errors import CaptureError, ProfileError, UnknownHardwareError
+from costmodel.errors import CaptureError, CostmodelError, ProfileError, UnknownHardwareError
 from costmodel.ir import Graph, op_table, operators
 from costmodel.prediction.predict import predict_graph
 from costmodel.profiles import profile as profile_module
@@ -118,6 +118,15 @@ def test_the_public_function_is_the_same(report_of: Reports):
     assert report.to_dict() | {"host": "", "host_calibrated": None} == report_of("resnet18").to_dict()
     assert report.host_calibrated is False
     assert report.host == "the median of 4 machines"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"frontend": "guess"}, "frontend"), ({"explain": "yes"}, "explain"), ({"shapes": [(0,)]}, "shapes")],
+)
+def test_a_wrong_argument_is_refused_by_its_name(options: dict[str, Any], said: str):
+    with pytest.raises(CostmodelError, match=said):
+        costmodel.predict(nn.ReLU(), (torch.empty(2),), hardware=DEFAULT, **options)
 
 
 def test_without_hardware_and_without_a_gpu_the_default_is_taken(monkeypatch: pytest.MonkeyPatch):
@@ -326,7 +335,7 @@ def test_several_models_in_several_processes_are_those_in_one(capsys: pytest.Cap
 
 
 def nearly(value: Any) -> Any:
-    """What is equal to it but for the last digits: a product of matrices is summed otherwise by fewer threads."""
+    """Allow another last digit in every number: fewer threads sum a product of matrices in another order."""
     if isinstance(value, dict):
         return {name: nearly(item) for name, item in value.items()}
     if isinstance(value, list):

@@ -81,3 +81,17 @@ def test_equal_to_scikit_learns_trees(seed: int, count: int):
 def test_nodes_that_lead_nowhere_are_refused(change: dict[str, np.ndarray], message: str):
     with pytest.raises(ProfileError, match=message):
         replace(BY_HAND, **change).verify(2)
+
+
+def test_a_tree_deeper_than_any_that_was_grown_ends():
+    depth = 2 * trees.DEEPEST  # node after node on the left, each with a leaf far behind on its right
+    chain = Trees(
+        feature=np.array([0] * depth + [-1] * (depth + 1), np.int8),
+        number=np.ones(2 * depth + 1, np.float32),
+        right=np.array([depth] * depth + [0] * (depth + 1), np.int16),
+        roots=np.zeros(1, np.int32),
+    ).verify(1)
+    with pytest.raises(
+        ProfileError, match="a tree of the predictor is deeper than 1024 nodes; train the profile again"
+    ):
+        chain.forward(np.zeros((1, 1), np.float32))

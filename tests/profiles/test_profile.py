@@ -116,7 +116,7 @@ def test_a_home_that_cannot_be_entered_hides_no_shipped_profile(
 
 @contextmanager
 def without_privileges() -> Iterator[None]:
-    """What runs within it may not enter what its owner may not, though root runs the tests."""
+    """Run the block as an ordinary user, whom closed directories keep out, though root runs the tests."""
     if os.geteuid():
         yield
         return

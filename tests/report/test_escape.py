@@ -206,7 +206,7 @@ def test_drawings_of_a_module_of_that_name(name: str) -> None:
 
 
 def read_dot(text: str) -> str:
-    """What Graphviz makes of a quoted string of one line."""
+    """Read a quoted string of one line as Graphviz does."""
     assert re.fullmatch(r'"(?:[^"\\]|\\["\\])*"', text)
     return unescape(re.sub(r"\\(.)", r"\1", text[1:-1]))
 
@@ -240,7 +240,7 @@ def test_a_note_is_one_plain_line(text: str) -> None:
 
 
 def read_until_closed(descriptor: int) -> bytes:
-    """What a pseudo-terminal has to read; nothing where its other side is closed and all is read."""
+    """Read what has arrived at a pseudo-terminal; nothing where its other side is closed and all is read."""
     try:
         return os.read(descriptor, 10_000)
     except OSError:

@@ -26,6 +26,7 @@ def test_durations(seconds: float, text: str) -> None:
 @pytest.mark.parametrize(("nbytes", "text"), [(0, "0.0"), (2**20, "1.0"), (3 * 2**19, "1.5"), (2**40, "1,048,576.0")])
 def test_mebibytes(nbytes: int, text: str) -> None:
     assert figures.mebibytes(nbytes) == text
+    assert figures.gibibytes(nbytes * 1024) == text
 
 
 def test_an_interval_needs_both_bounds() -> None:
@@ -36,7 +37,15 @@ def test_an_interval_needs_both_bounds() -> None:
 
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
 def test_what_is_no_number_is_a_dash(value: float | None) -> None:
-    formats = (figures.number, figures.tenths, figures.whole, figures.times, figures.percent, figures.scientific)
+    formats = (
+        figures.number,
+        figures.tenths,
+        figures.whole,
+        figures.gibibytes,
+        figures.times,
+        figures.percent,
+        figures.scientific,
+    )
     assert {form(value) for form in (*formats, figures.milliseconds, figures.mebibytes)} == {"-"}
 
 

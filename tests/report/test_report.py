@@ -86,6 +86,12 @@ class TestToDict:
         assert json.loads(render([report()], "json")) == [report().to_dict()]
 
 
+@pytest.mark.parametrize("reports", [[report(), 1, "two"], (1, "two"), 1])
+def test_of_odd_reports_the_first_is_named(reports: object) -> None:
+    with pytest.raises(RequestError, match=r"^reports must be a Report or a sequence of them, not 1$"):
+        render(reports)
+
+
 def test_frame_has_a_row_a_layer() -> None:
     frame = report().to_frame()
     assert list(frame["name"]) == ["conv1", "conv2"]

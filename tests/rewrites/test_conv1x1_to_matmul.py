@@ -77,6 +77,7 @@ def test_those_of_one_size_are_one_place():
     graph = captured(net, torch.empty(2, 8, 5, 5))
     places = find_conv1x1(graph)
     assert [len(names) for names in places.values()] == [2, 2, 1, 1]
+    assert all(place == names[0] for place, names in places.items())
     first = next(iter(places))
     assert REWRITES["conv1x1_to_matmul"].places(graph) == tuple(places)
     assert bases(apply_rewrites(graph, [f"conv1x1_to_matmul:{first}"])).count("convolution") == 4

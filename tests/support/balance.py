@@ -1,4 +1,4 @@
-"""What a steady pass of a schedule leaves in each channel."""
+"""Items that a steady pass of a schedule leaves in each channel."""
 
 from __future__ import annotations
 

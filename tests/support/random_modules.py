@@ -14,7 +14,7 @@ SHAPE = (2, 4, 6, 6)
 NUMBERS = (0.5, 1.0, -1.0, 2.0, 0.0, 3.0)
 Tensor = torch.Tensor
 Step = Callable[["RandomModule", Tensor, Tensor], Tensor]
-"""What is made of two tensors of one shape: a third, or the first written in place."""
+"""Function of two tensors of one shape: returns a third, or the first written in place."""
 
 
 def written_slice(m: RandomModule, a: Tensor, b: Tensor) -> Tensor:

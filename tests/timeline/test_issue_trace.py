@@ -1,4 +1,4 @@
-"""What the host issues: counts, footprints, positions and classes of calls, by hand."""
+"""Launches issued by the host: counts, footprints, positions and classes of calls, by hand."""
 
 from __future__ import annotations
 

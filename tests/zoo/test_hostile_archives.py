@@ -164,7 +164,7 @@ class TestAnyOperator:
     def test_a_graph_with_another_operator_is_predicted_or_refused(
         self, good: Path, tmp_path_factory: pytest.TempPathFactory, target: str
     ) -> None:
-        """Whatever operator of torch or its packages a graph calls, files stay as they are."""
+        """Files stay as they are, whichever operator of torch or its packages a graph calls."""
         folder = tmp_path_factory.mktemp("any")
         victim = folder / "victim"
         victim.write_bytes(PRECIOUS)
