@@ -46,7 +46,7 @@ def validate(
     hardware: options.Hardware = None,
     batch_size: options.BatchSize = None,
     img_size: options.ImgSize = None,
-    precision: options.PrecisionOption = options.Precision.FLOAT32,
+    precision: options.PrecisionOption = None,
     channels_last: options.ChannelsLast = False,
     modes: ModesOption = None,
     plan: PlanOption = None,
@@ -90,11 +90,13 @@ def validate(
                 place,
                 batch_size=batch_size,
                 img_size=img_size,
-                precision=precision.value,
+                precision=precision and precision.value,
                 channels_last=channels_last,
             )
             if isinstance(loaded.inputs, dict):
                 raise RequestError(f"{model} takes keyword inputs, which can be predicted but not measured yet")
+            for text in loaded.warnings:
+                note(text, quiet)
             module, inputs = loaded.module, loaded.inputs
             if given is None and not no_plan and place.type == "cuda":
                 given = make_plan(module, inputs, hardware=profile, model_name=model)
