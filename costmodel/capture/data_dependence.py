@@ -20,6 +20,8 @@ _NOT_THE_MODEL = (Path(__file__).parents[1], Path(torch.__file__).parent)
 _NO_DATA = re.compile(r"meta tensor|meta device type", re.IGNORECASE)
 """Messages of torch about reading the values of a meta tensor."""
 
+NO_LINE = "?:0"
+"""Line of code that is not the model's."""
 _FRAME = re.compile(r'File "(.+)", line (\d+)')
 
 
@@ -64,7 +66,7 @@ def _first_of_model(places: Iterable[tuple[str, int]]) -> str:
         path = Path(name)
         if not any(path.is_relative_to(place) for place in _NOT_THE_MODEL):
             return plain_name(f"{_short(path)}:{line}")
-    return "?:0"
+    return NO_LINE
 
 
 def not_reached(paths: Mapping[nn.Module, str], called: Set[nn.Module]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""Tensors on meta, or on the CPU, in place of tensors on a GPU, for model code that asks for `cuda` where there is none.
+"""Tensors on meta, or on the CPU, in place of tensors on a GPU, for model code that asks for `cuda`.
 
-Calls that would make a tensor on a GPU, or move one there, make it on the device that stands in; a meta tensor says that
-it is on `cuda:0`, and `torch.cuda` answers as on a machine with a GPU. Code of torch itself gets true answers.
+Calls that would make a tensor on a GPU, or move one there, make it on the device that stands in. A meta tensor says
+that it is on `cuda:0`, and `torch.cuda` answers as on a machine with a GPU. Code of torch itself gets true answers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from torch.overrides import TorchFunctionMode
 
 GPU = torch.device("cuda", 0)
 META = torch.device("meta")
-_TORCH = str(Path(torch.__file__).parent)
+_NOT_MODELS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
+"""Directories of code that needs true answers: torch and this package."""
 _PACKAGES = str(Path(torch.__file__).parents[1])
 """Directory of installed packages: what they ask when they are imported must not depend on a GPU that is not there."""
 
@@ -28,8 +29,8 @@ _PASSING_ON = (__file__, str(Path(torch.__file__).parent / "utils" / "_device.py
 """Files of function modes, which pass on calls of a model: this one's, and that of a default device."""
 
 _ANSWERS: Mapping[Any, Any] = {
-    torch.Tensor.device.__get__: GPU,  # type: ignore[attr-defined]  # a descriptor of C
-    torch.Tensor.is_cuda.__get__: True,  # type: ignore[attr-defined]
+    torch.Tensor.device.__get__: GPU,
+    torch.Tensor.is_cuda.__get__: True,  # type: ignore[attr-defined]  # a descriptor of C
     torch.Tensor.is_meta.__get__: False,  # type: ignore[attr-defined]
     torch.Tensor.get_device: 0,
 }
@@ -60,7 +61,7 @@ class GpuStandIn(TorchFunctionMode):
     """Function mode in which `stand_in` is the GPU."""
 
     def __init__(self, stand_in: torch.device = META) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
+        super().__init__()
         self._stand_in = stand_in
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -76,7 +77,7 @@ def pretends(func: Any, args: Sequence[Any], caller: FrameType) -> bool:
         return False
     while caller.f_code.co_filename in _PASSING_ON and caller.f_back is not None:
         caller = caller.f_back
-    return not _is_in(caller, _TORCH)
+    return not caller.f_code.co_filename.startswith(_NOT_MODELS)
 
 
 def answer(func: Any) -> Any:
@@ -119,7 +120,8 @@ def _answering(module: ModuleType, name: str, value: Any) -> Callable[..., Any]:
     original, owner = getattr(module, name), threading.get_ident()
 
     def answered(*args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() != owner or _is_in(sys._getframe(1), _PACKAGES):
+        package = sys._getframe(1).f_code.co_filename.startswith(_PACKAGES)
+        if package or threading.get_ident() != owner:
             return original(*args, **kwargs)
         return value
 
@@ -137,7 +139,3 @@ def _is_gpu(device: object) -> bool:
     if isinstance(device, str):
         return device.partition(":")[0] == "cuda"
     return isinstance(device, int) and not isinstance(device, bool)
-
-
-def _is_in(frame: FrameType, directory: str) -> bool:
-    return frame.f_code.co_filename.startswith(directory)

@@ -14,6 +14,11 @@ CONVERTED = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat
 """Dtypes that a requested precision replaces. Complex numbers, integers and 8-bit floats are the model's own."""
 
 
+def wraps_others(tensor: torch.Tensor) -> bool:
+    """Whether a tensor consists of tensors that its class lists, as quantised weights do (`__tensor_flatten__`)."""
+    return bool(is_traceable_wrapper_subclass(tensor))
+
+
 def own_precision(module: nn.Module) -> torch.dtype:
     """Dtype of the first parameter or buffer that a precision could convert; float32 without any."""
     tensors = (tensor for held in (module.parameters(), module.buffers()) for tensor in held)
@@ -36,7 +41,7 @@ def moved(module: nn.Module, device: torch.device, request: Request) -> nn.Modul
         )
 
     def on_device(tensor: torch.Tensor) -> torch.Tensor:
-        if is_traceable_wrapper_subclass(tensor):
+        if wraps_others(tensor):
             return tensor if device.type == "meta" else tensor.to(device)
         return tensor.to(device, _converted(tensor, request))
 
@@ -75,6 +80,4 @@ def _converted(tensor: torch.Tensor, request: Request) -> torch.dtype:
 def _first_wrapped(module: nn.Module) -> str:
     """Name and class of the first tensor that wraps others; empty without any."""
     named = (pair for held in (module.named_parameters(), module.named_buffers()) for pair in held)
-    return next(
-        (f"{name} ({type(tensor).__name__})" for name, tensor in named if is_traceable_wrapper_subclass(tensor)), ""
-    )
+    return next((f"{name} ({type(tensor).__name__})" for name, tensor in named if wraps_others(tensor)), "")

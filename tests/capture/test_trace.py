@@ -406,7 +406,7 @@ class TestRefusals:
         ids=lambda layer: type(layer).__name__,
     )
     def test_training_mode(self, layer: nn.Module) -> None:
-        assert refusal(nn.Sequential(layer)) == "0 is in training mode; call .eval() on the model"
+        assert refusal(nn.Sequential(layer)).startswith("0 is in training mode; call .eval() on the model")
         if not isinstance(layer, Calls):
             capture(nn.Sequential(layer).eval(), (X,))
 
