@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -80,8 +81,14 @@ def validate(
         from costmodel.profiles.profile import load_profile
         from costmodel.zoo import load_real
 
-        place = resolve_device(device)
-        if load_profile(profile).on_cpu:
+        on_cpu = load_profile(profile).on_cpu
+        place = resolve_device(device or ("cpu" if on_cpu else ""))
+        if place.type == "cpu" and not (device or on_cpu):
+            raise RequestError(
+                "torch sees no GPU here; give --device cpu to measure on the CPU, where compiling takes minutes a mode"
+            )
+        note(_duration(modes or USUAL, place.type, seconds), quiet)
+        if on_cpu:
             make_cpu_deterministic(place.type)  # the profile was measured in this state
         given = Plan.load(plan) if plan is not None else None
         with running_user_code(model):
@@ -115,3 +122,13 @@ def validate(
         write(render_result(validation_document(result, layers.value), format, output))
     if max_error is not None and 100 * result.worst_error > max_error:
         raise typer.Exit(MISSED)
+
+
+def _duration(modes: Sequence[str], device: str, seconds: float) -> str:
+    """Line that says what will be measured, and how long it takes."""
+    from costmodel.measurement.validation import ROUNDS
+
+    compiling = "seconds to a minute" if device == "cuda" else "minutes, for a large model ten or more"
+    measuring = ROUNDS * seconds * (1 + len(modes))
+    listed = ", ".join(("eager", *modes))
+    return f"measuring {listed} on {device}: compiling takes {compiling} a mode, then the rounds {measuring:.0f} s"

@@ -17,12 +17,13 @@ from costmodel.concurrency import takes_turns
 from costmodel.errors import RequestError, own_words
 from costmodel.zoo.build import real_weights
 from costmodel.zoo.exported import load_exported_model
-from costmodel.zoo.placement import moved, moved_inputs, training_warning
+from costmodel.zoo.placement import moved, moved_inputs
 from costmodel.zoo.random_weights import replace_tiny_weights
 from costmodel.zoo.request import PRECISIONS, Inputs, Request
 from costmodel.zoo.timm_models import load_timm_model
 from costmodel.zoo.torchvision_import import load_torchvision
 from costmodel.zoo.torchvision_models import load_torchvision_model
+from costmodel.zoo.training_mode import AS_INFERENCE, training_warning
 from costmodel.zoo.transformers_models import load_transformers_model
 from costmodel.zoo.user_code import load_user_model
 
@@ -159,7 +160,7 @@ def _load(spec: str, request: Request) -> tuple[nn.Module, Inputs]:
 def _prepare(spec: str, module: nn.Module, inputs: Inputs, request: Request, device: torch.device = META) -> Loaded:
     """Move a module to a device, in evaluation mode, with the requested precision and layout; inputs stay on meta."""
     try:
-        warning = "" if _is_named(spec) else training_warning(module)
+        warning = "" if _is_named(spec) else training_warning(module, AS_INFERENCE)
         module = moved(module.eval(), device, request)
         inputs = moved_inputs(inputs, request)
     except (RequestError, KeyboardInterrupt):

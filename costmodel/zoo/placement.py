@@ -63,16 +63,6 @@ def moved_inputs(inputs: Inputs, request: Request) -> Inputs:
     return tree_map_only(torch.Tensor, on_meta, inputs)  # type: ignore[no-any-return]
 
 
-def training_warning(module: nn.Module) -> str:
-    """One line if a module, or a part of it, is in training mode, since it is put into evaluation mode; else empty."""
-    training = [name for name, child in module.named_modules() if child.training]
-    if not training:
-        return ""
-    part = "the model is" if module.training else f"{training[0]} is" if len(training) == 1 else ""
-    part = part or f"{training[0]} and {len(training) - 1} more modules are"
-    return f"{part} in training mode; predicted as inference, after .eval()"
-
-
 def _converted(tensor: torch.Tensor, request: Request) -> torch.dtype:
     return request.dtype if request.dtype is not None and tensor.dtype in CONVERTED else tensor.dtype
 
