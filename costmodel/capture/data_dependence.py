@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from traceback import FrameSummary
@@ -17,6 +18,8 @@ from costmodel.errors import text_of
 
 _NOT_THE_MODEL = (Path(__file__).parents[1], Path(torch.__file__).parent)
 """Directories of code that may lie on the stack between the model's line and an operator."""
+_PACKAGES = Path(torch.__file__).parents[1]
+"""Directory of installed packages."""
 _NO_DATA = re.compile(r"meta tensor|meta device type", re.IGNORECASE)
 """Messages of torch about reading the values of a meta tensor."""
 
@@ -49,6 +52,14 @@ def source_line(frames: Iterable[tuple[FrameType, int]]) -> str:
         frames: frames with their line numbers, the innermost first.
     """
     return _first_of_model((frame.f_code.co_filename, line) for frame, line in frames)
+
+
+def line_of_error(error: BaseException) -> str:
+    """Line of the user's code that an error comes from or, without any, of a library's model; NO_LINE without either."""
+    frames = list(reversed(list(traceback.walk_tb(error.__traceback__))))
+    users = [(frame, line) for frame, line in frames if not Path(frame.f_code.co_filename).is_relative_to(_PACKAGES)]
+    line = source_line(users)
+    return source_line(frames) if line == NO_LINE else line
 
 
 def source_line_of(stack: Sequence[FrameSummary]) -> str:

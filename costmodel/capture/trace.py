@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import operator
 import re
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from torch import fx, nn
 
 from costmodel import ir
 from costmodel.capture.autocast import refuse_autocast
-from costmodel.capture.data_dependence import NO_LINE, lacks_data, source_line
+from costmodel.capture.data_dependence import NO_LINE, lacks_data, line_of_error
 from costmodel.capture.functional_variants import functional, writes_first
 from costmodel.capture.inputs import Arguments, Inputs, inputs_fault, module_fault
 from costmodel.capture.intercepts import WholeOperators, forgetful_autograd
@@ -178,7 +177,7 @@ def _run(
 
 def _with_line(error: BaseException, where: str) -> CaptureError:
     """Error of a forward pass in one line, with the line of the model's code that it comes from."""
-    line = source_line(reversed(list(traceback.walk_tb(error.__traceback__))))
+    line = line_of_error(error)
     place = "" if line == NO_LINE else f" ({line})"
     if isinstance(error, CaptureError):
         return type(error)(f"{error}{place}")

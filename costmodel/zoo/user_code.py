@@ -30,6 +30,8 @@ from costmodel.zoo.torchvision_import import tolerate_missing_operators
 T = TypeVar("T")
 _NOT_USERS = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent), "<frozen")
 """Beginnings of the names of files whose lines say nothing about the user's code."""
+_PACKAGES = str(Path(torch.__file__).parents[1])
+"""Directory of installed packages, whose lines say less than the line that called them."""
 
 
 def load_user_model(spec: str, request: Request) -> tuple[nn.Module, Inputs]:
@@ -118,8 +120,9 @@ def _users(call: Callable[[], T], failed: str) -> T:
         raise
     except BaseException as error:  # an exit too
         places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-        users = [f"{file}:{line}" for file, line in places if not file.startswith(_NOT_USERS)]
-        where = f" ({users[-1]})" if users else ""
+        places = [(file, line) for file, line in places if not file.startswith(_NOT_USERS)]
+        places = [(file, line) for file, line in places if not file.startswith(_PACKAGES)] or places
+        where = f" ({places[-1][0]}:{places[-1][1]})" if places else ""
         if isinstance(error, SyntaxError | ModuleNotFoundError):
             where = ""  # its message says where, or the frame is the import system's
         raise RequestError(f"{failed} {own_words(error)}{where}") from error
