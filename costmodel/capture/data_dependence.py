@@ -15,11 +15,10 @@ import torch
 from torch import nn
 
 from costmodel.errors import text_of
+from costmodel.zoo.source_files import is_installed
 
 _NOT_THE_MODEL = (Path(__file__).parents[1], Path(torch.__file__).parent)
 """Directories of code that may lie on the stack between the model's line and an operator."""
-_PACKAGES = Path(torch.__file__).parents[1]
-"""Directory of installed packages."""
 _NO_DATA = re.compile(r"meta tensor|meta device type", re.IGNORECASE)
 """Messages of torch about reading the values of a meta tensor."""
 
@@ -55,9 +54,9 @@ def source_line(frames: Iterable[tuple[FrameType, int]]) -> str:
 
 
 def line_of_error(error: BaseException) -> str:
-    """Line of the user's code that an error comes from or, without any, of a library's model; NO_LINE without either."""
+    """Line of the user's code that an error comes from; without any, of a library's model, or else NO_LINE."""
     frames = list(reversed(list(traceback.walk_tb(error.__traceback__))))
-    users = [(frame, line) for frame, line in frames if not Path(frame.f_code.co_filename).is_relative_to(_PACKAGES)]
+    users = [(frame, line) for frame, line in frames if not is_installed(frame.f_code.co_filename)]
     line = source_line(users)
     return source_line(frames) if line == NO_LINE else line
 

@@ -82,11 +82,7 @@ def validate(
         from costmodel.zoo import load_real
 
         on_cpu = load_profile(profile).on_cpu
-        place = resolve_device(device or ("cpu" if on_cpu else ""))
-        if place.type == "cpu" and not (device or on_cpu):
-            raise RequestError(
-                "torch sees no GPU here; give --device cpu to measure on the CPU, where compiling takes minutes a mode"
-            )
+        place = resolve_device(_device_name(device, on_cpu))
         note(_duration(modes or USUAL, place.type, seconds), quiet)
         if on_cpu:
             make_cpu_deterministic(place.type)  # the profile was measured in this state
@@ -122,6 +118,21 @@ def validate(
         write(render_result(validation_document(result, layers.value), format, output))
     if max_error is not None and 100 * result.worst_error > max_error:
         raise typer.Exit(MISSED)
+
+
+def _device_name(device: str, on_cpu: bool) -> str:
+    """Name of the device to measure: the one given, else the CPU for the profile of a CPU, else the GPU.
+
+    Raises:
+        RequestError: there is no GPU, and compiling on a CPU takes so long that it has to be asked for.
+    """
+    import torch
+
+    if not (device or on_cpu or torch.cuda.is_available()):
+        raise RequestError(
+            "torch sees no GPU here; give --device cpu to measure on the CPU, where compiling takes minutes a mode"
+        )
+    return device or ("cpu" if on_cpu else "")
 
 
 def _duration(modes: Sequence[str], device: str, seconds: float) -> str:

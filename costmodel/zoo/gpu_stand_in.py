@@ -18,12 +18,12 @@ from unittest.mock import patch
 import torch
 from torch.overrides import TorchFunctionMode
 
+from costmodel.zoo.source_files import is_installed
+
 GPU = torch.device("cuda", 0)
 META = torch.device("meta")
 _NOT_MODELS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
 """Directories of code that needs true answers: torch and this package."""
-_PACKAGES = str(Path(torch.__file__).parents[1])
-"""Directory of installed packages: what they ask when they are imported must not depend on a GPU that is not there."""
 
 _PASSING_ON = (__file__, str(Path(torch.__file__).parent / "utils" / "_device.py"))
 """Files of function modes, which pass on calls of a model: this one's, and that of a default device."""
@@ -120,8 +120,8 @@ def _answering(module: ModuleType, name: str, value: Any) -> Callable[..., Any]:
     original, owner = getattr(module, name), threading.get_ident()
 
     def answered(*args: Any, **kwargs: Any) -> Any:
-        package = sys._getframe(1).f_code.co_filename.startswith(_PACKAGES)
-        if package or threading.get_ident() != owner:
+        installed = is_installed(sys._getframe(1).f_code.co_filename)  # what it imports must not depend on this
+        if installed or threading.get_ident() != owner:
             return original(*args, **kwargs)
         return value
 

@@ -25,13 +25,12 @@ from costmodel.errors import RequestError, own_words
 from costmodel.zoo.build import as_on_gpu, build
 from costmodel.zoo.placement import own_precision
 from costmodel.zoo.request import Inputs, Request, did_you_mean
+from costmodel.zoo.source_files import is_installed
 from costmodel.zoo.torchvision_import import tolerate_missing_operators
 
 T = TypeVar("T")
 _NOT_USERS = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent), "<frozen")
 """Beginnings of the names of files whose lines say nothing about the user's code."""
-_PACKAGES = str(Path(torch.__file__).parents[1])
-"""Directory of installed packages, whose lines say less than the line that called them."""
 
 
 def load_user_model(spec: str, request: Request) -> tuple[nn.Module, Inputs]:
@@ -121,7 +120,7 @@ def _users(call: Callable[[], T], failed: str) -> T:
     except BaseException as error:  # an exit too
         places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
         places = [(file, line) for file, line in places if not file.startswith(_NOT_USERS)]
-        places = [(file, line) for file, line in places if not file.startswith(_PACKAGES)] or places
+        places = [(file, line) for file, line in places if not is_installed(file)] or places
         where = f" ({places[-1][0]}:{places[-1][1]})" if places else ""
         if isinstance(error, SyntaxError | ModuleNotFoundError):
             where = ""  # its message says where, or the frame is the import system's

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -19,7 +21,7 @@ HERE = "nvidia-h200"
 
 def quantised(*widths: int) -> nn.Sequential:
     """Linear layers whose weights are Scaled."""
-    layers = [nn.Linear(given, made) for given, made in zip(widths, widths[1:], strict=False)]
+    layers = [nn.Linear(given, made) for given, made in itertools.pairwise(widths)]
     for layer in layers:
         layer.weight = nn.Parameter(Scaled.of(torch.ones(layer.weight.shape)), requires_grad=False)
     return nn.Sequential(*layers).eval()
@@ -35,11 +37,11 @@ def test_what_a_weight_wraps_is_read_and_computed_with(widths: list[int]) -> Non
     graph = capture(quantised(*widths), (torch.empty(5, widths[0]),))
     held = {
         f"{index}.weight.held": f"int8[{made},{given}]"
-        for index, (given, made) in enumerate(zip(widths, widths[1:], strict=False))
+        for index, (given, made) in enumerate(itertools.pairwise(widths))
     }
     assert held.items() <= params(graph).items()
     weights = [value.type.nbytes for value in graph.values if value.name.endswith("held")]
-    assert weights == [given * made for given, made in zip(widths, widths[1:], strict=False)]  # a byte a number
+    assert weights == [given * made for given, made in itertools.pairwise(widths)]  # a byte a number
     bases = [op.base for op in graph.ops if op.base not in ("t", "view")]
     assert bases == ["to", "mul", "addmm"] * (len(widths) - 1)
 

@@ -1,4 +1,4 @@
-"""Classes of tensors: one that wraps others as quantised weights do, one that hides what it does, one with attributes."""
+"""Classes of tensors: one that wraps others as quantised weights do, one that hides its own, one with attributes."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ from costmodel import zoo
 from costmodel.capture.trace import capture
 assert "torchvision" not in sys.modules
 loaded = zoo.load(sys.argv[1])
-print(*dict.fromkeys(op.base for op in capture(loaded.module, loaded.inputs, partial=True).ops if "torchvision" in op.base))
+graph = capture(loaded.module, loaded.inputs, partial=True)
+print(*dict.fromkeys(op.base for op in graph.ops if "torchvision" in op.base))
 assert len([finder for finder in sys.meta_path if type(finder).__name__ == "_Finder"]) <= 1
 """
 AT_THE_TOP = """
