@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from traceback import FrameSummary
@@ -14,12 +15,15 @@ import torch
 from torch import nn
 
 from costmodel.errors import text_of
+from costmodel.zoo.source_files import is_installed
 
 _NOT_THE_MODEL = (Path(__file__).parents[1], Path(torch.__file__).parent)
 """Directories of code that may lie on the stack between the model's line and an operator."""
 _NO_DATA = re.compile(r"meta tensor|meta device type", re.IGNORECASE)
 """Messages of torch about reading the values of a meta tensor."""
 
+NO_LINE = "?:0"
+"""Line of code that is not the model's."""
 _FRAME = re.compile(r'File "(.+)", line (\d+)')
 
 
@@ -49,6 +53,14 @@ def source_line(frames: Iterable[tuple[FrameType, int]]) -> str:
     return _first_of_model((frame.f_code.co_filename, line) for frame, line in frames)
 
 
+def line_of_error(error: BaseException) -> str:
+    """Line of the user's code that an error comes from; without any, of a library's model, or else NO_LINE."""
+    frames = list(reversed(list(traceback.walk_tb(error.__traceback__))))
+    users = [(frame, line) for frame, line in frames if not is_installed(frame.f_code.co_filename)]
+    line = source_line(users)
+    return source_line(frames) if line == NO_LINE else line
+
+
 def source_line_of(stack: Sequence[FrameSummary]) -> str:
     """First line of the model's code on a stack of Dynamo, the innermost frame last."""
     return _first_of_model((frame.filename, frame.lineno or 0) for frame in reversed(stack))
@@ -64,7 +76,7 @@ def _first_of_model(places: Iterable[tuple[str, int]]) -> str:
         path = Path(name)
         if not any(path.is_relative_to(place) for place in _NOT_THE_MODEL):
             return plain_name(f"{_short(path)}:{line}")
-    return "?:0"
+    return NO_LINE
 
 
 def not_reached(paths: Mapping[nn.Module, str], called: Set[nn.Module]) -> tuple[str, ...]:

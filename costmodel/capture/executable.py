@@ -17,6 +17,7 @@ from costmodel.capture.trace import lower, tensors_in, trace
 from costmodel.errors import PlanError
 from costmodel.ir import Graph
 from costmodel.ir.strides import with_pinned_strides
+from costmodel.zoo.placement import wraps_others
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,12 @@ def capture_exactly(module: nn.Module, inputs: Inputs, name: str) -> Exact:
 
     Raises:
         CaptureError: the pass cannot be captured.
-        PlanError: the pass writes into inputs or state, uses its own random generator, or returns a structure that
-            cannot be rebuilt.
+        PlanError: the pass writes into inputs or state, uses its own random generator, has tensors that wrap others, or
+            returns a structure that cannot be rebuilt.
     """
+    for key, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if wraps_others(tensor):
+            raise PlanError(f"{name} has {key}, a {type(tensor).__name__} tensor, which a plan does not support")
     traced = trace(module, inputs, exact=True)
     for node in traced.nodes:
         if node.kwargs.get("generator") is not None:

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import is_fake
 from torch.utils._pytree import keystr, tree_leaves, tree_leaves_with_path, tree_map_only
 
+from costmodel.capture.meta_tensors import acts_on_operators
 from costmodel.checks import shown
 from costmodel.errors import RequestError
+from costmodel.zoo.placement import wraps_others
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +117,12 @@ def _leaf_fault(leaf: object) -> str | None:
 
 
 def _special(tensor: torch.Tensor) -> str:
-    """Kind of a tensor that is quantized, nested or sparse; empty for a dense one."""
+    """Kind of a tensor that is quantized, nested, sparse, or of a class that hides its operators; empty if dense."""
     if tensor.is_quantized:
         return "quantized"
     if tensor.is_nested:
         return "nested"
-    return "" if tensor.layout is torch.strided else str(tensor.layout).removeprefix("torch.").lstrip("_")
+    if tensor.layout is not torch.strided:
+        return str(tensor.layout).removeprefix("torch.").lstrip("_")
+    hidden = acts_on_operators(type(tensor)) and not wraps_others(tensor) and not is_fake(tensor)
+    return type(tensor).__name__ if hidden else ""

@@ -1,12 +1,13 @@
-"""Intercepts of torch functions during recording: operators kept whole, autocast refused, autograd without memory."""
+"""Intercepts of torch functions during recording: operators kept whole, the device a GPU, autograd without memory."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, NoReturn
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -14,10 +15,11 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from costmodel.capture.autocast import AUTOCAST_QUERIES, asked_of_gpu, enter_autocast
 from costmodel.capture.recorder import Recorder
 from costmodel.capture.refusals import ATTENTION
 from costmodel.concurrency import is_recording
-from costmodel.errors import CaptureError
+from costmodel.zoo.gpu_stand_in import answer, cuda_answers, pretends, redirected
 
 _PYTHON_ATTENTION = torch.nn.functional.scaled_dot_product_attention
 _PYTHON_DROPOUT = torch.nn.functional.dropout
@@ -34,6 +36,7 @@ _RECURRENT_ARGUMENTS = 9
 class WholeOperators(TorchFunctionMode):
     """Function mode that records attention, dropout and recurrent layers as one operator each, as on a GPU.
 
+    The model runs as on a GPU: its tensors say that they are on one, and tensors that it makes there are on meta.
     The mode sees direct calls. Functions of libraries, which torch runs with the mode off, are patched; a patch acts
     only on the recording thread.
 
@@ -48,7 +51,9 @@ class WholeOperators(TorchFunctionMode):
         functions = torch.nn.functional
         self._patches = [
             _patched(recorder, functions, "scaled_dot_product_attention", self._attention),
-            _patched(recorder, torch.autocast, "__init__", functools.partial(_autocast, recorder)),
+            _patched(recorder, torch.autocast, "__init__", functools.partial(enter_autocast, recorder)),
+            *(_patched(recorder, torch, name, asked_of_gpu(getattr(torch, name))) for name in AUTOCAST_QUERIES),
+            cuda_answers(),
         ]
         if fast_path and not recorder.training:
             heads = functools.partial(_multi_head, recorder)
@@ -111,7 +116,11 @@ class WholeOperators(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not is_recording(self._recorder):
             return func(*args, **(kwargs or {}))
-        return self._recorder.counts.calling(self._called, func, *args, **(kwargs or {}))
+        if pretends(func, args, sys._getframe(1)):
+            self._recorder.counts.count("queries")
+            return answer(func)
+        func, args, kwargs = redirected(func, args, kwargs or {})
+        return self._recorder.counts.calling(self._called, func, *args, **kwargs)
 
     def _called(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """Run a call from Python, or record its operator as a whole."""
@@ -202,35 +211,6 @@ def _native_multi_head(module: nn.MultiheadAttention, recorder: Recorder, x: tor
     for result in results:
         recorder.own(result)
     return results[0]
-
-
-_AUTOCAST = torch.autocast.__init__
-
-
-def _autocast(
-    recorder: Recorder,
-    region: torch.autocast,
-    device_type: str,
-    dtype: torch.dtype | None = None,
-    enabled: bool = True,
-    cache_enabled: bool | None = None,
-) -> None:
-    """Enter a region that disables autocast; torch refuses even that on meta tensors.
-
-    Raises:
-        CaptureError: the region turns autocast on.
-    """
-    if enabled:
-        refuse_autocast(recorder.where)
-    _AUTOCAST(region, "cpu" if device_type == "meta" else device_type, dtype, False, cache_enabled)
-
-
-def refuse_autocast(where: str) -> NoReturn:
-    """Raise the error that autocast cannot be captured, with the alternative."""
-    raise CaptureError(
-        f"{where} runs under autocast, whose casts are not captured; "
-        "convert the model and its inputs instead, as --precision float16 does"
-    )
 
 
 def _without_lists(index: Any) -> Any:

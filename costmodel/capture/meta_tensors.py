@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch._prims_common import suggest_memory_format
 from torch.utils._pytree import tree_leaves
 
+from costmodel.zoo.placement import wraps_others
 
-def meta_like(tensor: torch.Tensor) -> torch.Tensor:
-    """Make a tensor of the same dtype and strides without data."""
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def meta_like(tensor: Any) -> torch.Tensor:
+    """Make a tensor of the same class, dtype and strides without data.
+
+    A tensor that wraps others (`__tensor_flatten__`, as quantised weights) wraps tensors without data. Attributes are
+    kept.
+    """
+    if wraps_others(tensor):
+        names, context = tensor.__tensor_flatten__()
+        held = {name: getattr(tensor, name) for name in names}
+        inner = {name: meta_like(item) if isinstance(item, torch.Tensor) else item for name, item in held.items()}
+        wrapper: torch.Tensor = type(tensor).__tensor_unflatten__(inner, context, tensor.shape, tensor.stride())
+        return wrapper
+    made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+    if not acts_on_operators(type(tensor)):
+        made = made if type(tensor) in _PLAIN else made.as_subclass(type(tensor))
+        vars(made).update(vars(tensor))
+    return made
+
+
+def acts_on_operators(kind: type[torch.Tensor]) -> bool:
+    """Whether a class of tensors replaces operators of torch."""
+    return kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+
+
+def named_parts(name: str, tensor: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensor by its name or, if it wraps others, those at any depth, such as `fc.weight.scale`."""
+    if not wraps_others(tensor):
+        yield name, tensor
+        return
+    for part in tensor.__tensor_flatten__()[0]:
+        if isinstance(held := getattr(tensor, part), torch.Tensor):
+            yield from named_parts(f"{name}.{part}", held)
 
 
 def tensors_of(tree: Any) -> list[torch.Tensor]:

@@ -1,4 +1,4 @@
-"""State of modules, restored after a forward pass; notification of submodule calls."""
+"""State of modules: copied to meta before a forward pass, restored after it; notification of submodule calls."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol, TypeGuard
 
+import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
+from costmodel.capture.meta_tensors import meta_like
 from costmodel.concurrency import is_recording, recording
+from costmodel.errors import CaptureError
 
 Container = dict[Any, Any] | list[Any] | set[Any]
 
@@ -23,6 +27,26 @@ class Scoped(Protocol):
 
     def leave(self, child: nn.Module) -> None:
         """Note that a submodule has returned; submodules below it may have ended by a caught exception."""
+
+
+def state_on_meta(module: nn.Module, training: bool) -> dict[str, torch.Tensor]:
+    """Copy parameters and buffers to the meta device, by name; tied tensors stay tied.
+
+    Parameters require a gradient if the module's do, in training always: torch chooses operators by that even without
+    autograd (`matmul` folds its batch).
+
+    Raises:
+        CaptureError: a parameter has no shape yet.
+    """
+    named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    unmade = [key for key, tensor in named if is_lazy(tensor)]
+    if unmade:
+        raise CaptureError(f"the parameter {unmade[0]} is not initialised yet; run the module once before")
+    twins = {id(tensor): meta_like(tensor) for _, tensor in named}
+    for parameter in module.parameters():
+        needed = parameter.is_floating_point() and (training or parameter.requires_grad)
+        twins[id(parameter)].requires_grad_(needed)
+    return {key: twins[id(tensor)] for key, tensor in named}
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from costmodel.capture.refusals import (
     refuse_data_dependence,
     refuse_impure,
     refuse_mixed_devices,
+    refuse_packed_weights,
     refuse_training,
 )
 from costmodel.capture.tensor_values import TensorValues, is_constant
@@ -191,6 +192,8 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if not is_recording(self):
             return func(*args, **kwargs)
+        if any(hasattr(kind, "__tensor_flatten__") for kind in types):
+            return NotImplemented  # the class runs it by operators on the tensors that it wraps
         self._held = None
         value = self.constants.value_of(args[0]) if func in _VALUE_QUERIES and args[0].is_meta else None
         if value is not None:
@@ -214,6 +217,7 @@ class Recorder(TorchDispatchMode):
     def refuse(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Raise for calls that need data, and for calls of training mode unless training is recorded."""
         refuse_data_dependence(self.where, func, args)
+        refuse_packed_weights(self.where, func)
         if not self.training:
             refuse_training(self.where, func, args, kwargs, self._running.module.training)
 

@@ -56,6 +56,19 @@ def refuse_training(
         raise CaptureError(f"{where} is in training mode; call .eval() on the model")
 
 
+def refuse_packed_weights(where: str, func: Any) -> None:
+    """Raise for an operator of `torch.ao`'s quantised modules, which has no kernel on a GPU and no meta kernel.
+
+    Raises:
+        CaptureError: the operator takes packed weights.
+    """
+    if func.namespace in ("quantized", "_quantized"):
+        raise CaptureError(
+            f"{where} calls {func}, which takes packed weights and runs on CPUs only; "
+            "give the model before its conversion, or quantised by tensor subclasses as torchao does"
+        )
+
+
 def refuse_mixed_devices(
     where: str, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], error: RuntimeError
 ) -> None:

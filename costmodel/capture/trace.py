@@ -16,15 +16,15 @@ from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.nn.parameter import is_lazy
 
 from costmodel import ir
-from costmodel.capture.data_dependence import lacks_data
+from costmodel.capture.autocast import refuse_autocast
+from costmodel.capture.data_dependence import NO_LINE, lacks_data, line_of_error
 from costmodel.capture.functional_variants import functional, writes_first
 from costmodel.capture.inputs import Arguments, Inputs, inputs_fault, module_fault
-from costmodel.capture.intercepts import WholeOperators, forgetful_autograd, refuse_autocast
-from costmodel.capture.meta_tensors import meta_like
-from costmodel.capture.module_state import scopes, untouched
+from costmodel.capture.intercepts import WholeOperators, forgetful_autograd
+from costmodel.capture.meta_tensors import meta_like, named_parts
+from costmodel.capture.module_state import scopes, state_on_meta, untouched
 from costmodel.capture.recorder import Recorder
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, DataDependentError, first_line, text_of
@@ -97,7 +97,7 @@ def trace(
         refuse_autocast(type(module).__name__)
     with untouched(module) as has_changed, torch.random.fork_rng(devices=[]):
         how = _How(exact, training, partial, fast_path)
-        state = _state_on_meta(module, training)
+        state = state_on_meta(module, training)
         before = dict(state)
         first = _traced(module, state, inputs, how)
         if exact or training or not (has_changed() or _is_other(before, state)):
@@ -126,22 +126,23 @@ def _is_other(before: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tens
 
 def _traced(module: nn.Module, state: dict[str, torch.Tensor], inputs: Inputs, how: _How) -> fx.Graph:
     """Record one pass with `state` in place of parameters and buffers; the pass may replace entries of `state`."""
-    recorder = Recorder(
-        module, {id(tensor): key for key, tensor in state.items()}, how.exact, how.training, how.partial
-    )
+    known = {id(part): name for key, tensor in state.items() for name, part in named_parts(key, tensor)}
+    recorder = Recorder(module, known, how.exact, how.training, how.partial)
     names: list[str] = []
 
     def placeholder(tensor: torch.Tensor) -> torch.Tensor:
         name = f"x{len(names)}" if names else "x"
         names.append(f"{name}_" if name in state else name)
         twin = meta_like(tensor)
-        recorder.placeholder(twin, names[-1])
+        for part, held in named_parts(names[-1], twin):
+            recorder.placeholder(held, part)
         return twin
 
     call = Arguments.of(inputs).like(placeholder)
     result, stopped = _run(module, state, call, recorder, how)
     recorder.finish()
-    outputs = [*stopped, *(recorder.node_of(tensor) for tensor in tensors_in(result))]
+    returned = (part for tensor in tensors_in(result) for _, part in named_parts("", tensor))
+    outputs = [*stopped, *map(recorder.node_of, returned)]
     if not outputs:
         raise CaptureError(f"the forward pass of {type(module).__name__} returned no tensor")
     recorder.graph.output(tuple(outputs)).meta.update(
@@ -151,23 +152,6 @@ def _traced(module: nn.Module, state: dict[str, torch.Tensor], inputs: Inputs, h
         breaks=tuple(recorder.breaks),
     )
     return recorder.graph
-
-
-def _state_on_meta(module: nn.Module, training: bool) -> dict[str, torch.Tensor]:
-    """Copy parameters and buffers to the meta device, by name; tied tensors stay tied.
-
-    Parameters require a gradient if the module's do, in training always: torch chooses operators by that even without
-    autograd (`matmul` folds its batch).
-    """
-    named = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-    unmade = [key for key, tensor in named if is_lazy(tensor)]
-    if unmade:
-        raise CaptureError(f"the parameter {unmade[0]} is not initialised yet; run the module once before")
-    twins = {id(tensor): meta_like(tensor) for _, tensor in named}
-    for parameter in module.parameters():
-        needed = parameter.is_floating_point() and (training or parameter.requires_grad)
-        twins[id(parameter)].requires_grad_(needed)
-    return {key: twins[id(tensor)] for key, tensor in named}
 
 
 def _run(
@@ -187,13 +171,18 @@ def _run(
             if how.partial and lacking and (unread := recorder.unread()):
                 recorder.stop(error)
                 return None, unread
-            if isinstance(error, CaptureError):
-                raise
-            reason = first_line(text_of(error))
-            raise CaptureError(
-                f"the forward pass failed in {recorder.where}: {type(error).__name__}: {reason}"
-            ) from error
+            raise _with_line(error, recorder.where) from error
     return result, []
+
+
+def _with_line(error: BaseException, where: str) -> CaptureError:
+    """Error of a forward pass in one line, with the line of the model's code that it comes from."""
+    line = line_of_error(error)
+    place = "" if line == NO_LINE else f" ({line})"
+    if isinstance(error, CaptureError):
+        return type(error)(f"{error}{place}")
+    reason = first_line(text_of(error))
+    return CaptureError(f"the forward pass failed in {where}: {type(error).__name__}: {reason}{place}")
 
 
 def tensors_in(result: Any) -> Iterator[torch.Tensor]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.output import choose_hardware, opened, running_user_code
+from costmodel.cli.output import choose_hardware, note, opened, running_user_code
 from costmodel.errors import RequestError
 from costmodel.report.escape import terminal
 
@@ -48,7 +48,7 @@ def ir(
     hardware: options.Hardware = None,
     batch_size: options.BatchSize = None,
     img_size: options.ImgSize = None,
-    precision: options.PrecisionOption = options.Precision.FLOAT32,
+    precision: options.PrecisionOption = None,
     channels_last: options.ChannelsLast = False,
     output: options.Output = None,
     quiet: options.Quiet = False,
@@ -69,8 +69,14 @@ def ir(
 
         with running_user_code(model):
             loaded = load(
-                model, batch_size=batch_size, img_size=img_size, precision=precision.value, channels_last=channels_last
+                model,
+                batch_size=batch_size,
+                img_size=img_size,
+                precision=precision and precision.value,
+                channels_last=channels_last,
             )
+            for text in loaded.warnings:
+                note(text, quiet)
             graph = capture(loaded.module, loaded.inputs, "_".join(loaded.name.split()), partial=True)
         write(_drawn(graph, profile) if profile else _shown(graph, wanted))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -39,7 +40,7 @@ def memory(
     hardware: options.Hardware = None,
     batch_size: options.BatchSize = None,
     img_size: options.ImgSize = None,
-    precision: options.PrecisionOption = options.Precision.FLOAT32,
+    precision: options.PrecisionOption = None,
     channels_last: options.ChannelsLast = False,
     training: Pass = None,
     optimizer: OptimizerOption = OptimizerName.NONE,
@@ -63,7 +64,11 @@ def memory(
         hardware = choose_hardware(hardware, quiet)
         with running_user_code(model):
             loaded = load(
-                model, batch_size=batch_size, img_size=img_size, precision=precision.value, channels_last=channels_last
+                model,
+                batch_size=batch_size,
+                img_size=img_size,
+                precision=precision and precision.value,
+                channels_last=channels_last,
             )
             with busy(f"analysing {model}", quiet=quiet):
                 report = analyze_memory(
@@ -74,6 +79,8 @@ def memory(
                     optimizer=optimizer.value,
                     passes=_PASSES[training],
                 )
+        if training is not True:  # a training step needs no evaluation mode
+            report = replace(report, warnings=(*loaded.warnings, *report.warnings))
         if save_plan is not None and report.training is not None:
             save(make_plan(report.model, report.training.checkpointing).to_json())
         write(render_result(memory_document(report), format, output))

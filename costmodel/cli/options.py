@@ -66,7 +66,14 @@ Host = Annotated[
 ]
 BatchSize = Annotated[int | None, typer.Option("-b", "--batch-size", help="Images in a forward pass; default: 1.")]
 ImgSize = Annotated[int | None, typer.Option("--img-size", help="Height and width; default: the model's own.")]
-PrecisionOption = Annotated[Precision, typer.Option("--precision", help="Element type of parameters and inputs.")]
+PrecisionOption = Annotated[
+    Precision | None,
+    typer.Option(
+        "--precision",
+        help="Convert parameters and inputs to this element type; default: float32 for a model of a library, and none "
+        "for one from your code, which keeps its own.",
+    ),
+]
 ChannelsLast = Annotated[bool, typer.Option("--channels-last", help="Parameters and inputs in channels_last.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="Form of the result.")]
 LayersOption = Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -61,7 +62,7 @@ def plan(
     hardware: options.Hardware = None,
     batch_size: options.BatchSize = None,
     img_size: options.ImgSize = None,
-    precision: options.PrecisionOption = options.Precision.FLOAT32,
+    precision: options.PrecisionOption = None,
     channels_last: options.ChannelsLast = False,
     strategy: StrategyOption = StrategyName.EXACT,
     calls: CallsOption = None,
@@ -82,7 +83,11 @@ def plan(
     with opened(output) as save, opened(None) as write:
         with running_user_code(model):
             loaded = load(
-                model, batch_size=batch_size, img_size=img_size, precision=precision.value, channels_last=channels_last
+                model,
+                batch_size=batch_size,
+                img_size=img_size,
+                precision=precision and precision.value,
+                channels_last=channels_last,
             )
             with busy(f"planning {model}", quiet=quiet):
                 made = make_plan(
@@ -94,6 +99,7 @@ def plan(
                     calls=math.inf if calls is None else calls,
                     memory_limit=limit,
                 )
+        made = replace(made, warnings=(*loaded.warnings, *made.warnings))
         text = render_result(plan_document(made), format or options.Format.TABLE, shown_at)
         if output is not None:
             save(text if shown_at is not None else made.to_json())

@@ -7,6 +7,7 @@ import math
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -27,7 +28,7 @@ def predict(
     hardware: options.Hardware = None,
     batch_size: options.BatchSize = None,
     img_size: options.ImgSize = None,
-    precision: options.PrecisionOption = options.Precision.FLOAT32,
+    precision: options.PrecisionOption = None,
     channels_last: options.ChannelsLast = False,
     format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
     layers: options.LayersOption = None,
@@ -55,7 +56,8 @@ def predict(
         failures: list[str] = []
         resolve_host(host, load_profile(profile))  # an unknown host is refused once, not for every model
         following = parse_shapes(shapes, explain)
-        how = (profile, batch_size, img_size, precision.value, channels_last, explain, host, following, capture.value)
+        kind = precision and precision.value
+        how = (profile, batch_size, img_size, kind, channels_last, explain, host, following, capture.value)
         quiet_bar = quiet or len(models) == 1
         for found in tracked(_attempts(models, how, jobs, debug), "predicting model", len(models), quiet=quiet_bar):
             if isinstance(found, str):
@@ -75,7 +77,7 @@ def _predict_one(
     hardware: str,
     batch_size: int | None,
     img_size: int | None,
-    precision: str,
+    precision: str | None,
     channels_last: bool,
     explain: bool,
     host: str | None,
@@ -87,7 +89,7 @@ def _predict_one(
 
     with running_user_code(spec):
         loaded = load(spec, batch_size=batch_size, img_size=img_size, precision=precision, channels_last=channels_last)
-        return predict_module(
+        report = predict_module(
             loaded.module,
             loaded.inputs,
             hardware=hardware,
@@ -97,6 +99,7 @@ def _predict_one(
             shapes=shapes,
             frontend=frontend,
         )
+        return replace(report, warnings=(*loaded.warnings, *report.warnings))
 
 
 def parse_shapes(text: str | None, explain: bool) -> tuple[tuple[int, ...], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,7 +53,7 @@ def validate(
     hardware: options.Hardware = None,
     batch_size: options.BatchSize = None,
     img_size: options.ImgSize = None,
-    precision: options.PrecisionOption = options.Precision.FLOAT32,
+    precision: options.PrecisionOption = None,
     channels_last: options.ChannelsLast = False,
     modes: ModesOption = None,
     plan: PlanOption = None,
@@ -77,14 +78,16 @@ def validate(
         from costmodel.measurement.validation_report import validation_document
 
         place = _device(device, profile)
+        note(_duration(modes or USUAL, place.type, seconds), quiet)
         given = _given(plan)
         with running_user_code(model):
             loaded = _loaded(
                 model,
                 place,
+                quiet,
                 batch_size=batch_size,
                 img_size=img_size,
-                precision=precision.value,
+                precision=precision and precision.value,
                 channels_last=channels_last,
             )
             if given is None and not no_plan:
@@ -124,8 +127,9 @@ def _device(name: str, hardware: str) -> torch.device:
     from costmodel.measurement.validation import resolve_device
     from costmodel.profiles.profile import load_profile
 
-    device = resolve_device(name)
-    if load_profile(hardware).on_cpu:
+    on_cpu = load_profile(hardware).on_cpu
+    device = resolve_device(_device_name(name, on_cpu))
+    if on_cpu:
         make_cpu_deterministic(device.type)
     return device
 
@@ -136,7 +140,7 @@ def _given(path: Path | None) -> Plan | None:
     return None if path is None else Plan.load(path)
 
 
-def _loaded(model: str, device: torch.device, **request: Any) -> Loaded:
+def _loaded(model: str, device: torch.device, quiet: bool, **request: Any) -> Loaded:
     """Model with weights and positional inputs on a device.
 
     Raises:
@@ -147,6 +151,8 @@ def _loaded(model: str, device: torch.device, **request: Any) -> Loaded:
     loaded = load_real(model, device, **request)
     if isinstance(loaded.inputs, dict):
         raise RequestError(f"{model} takes keyword inputs, which can be predicted but not measured yet")
+    for text in loaded.warnings:
+        note(text, quiet)
     return loaded
 
 
@@ -158,3 +164,28 @@ def _new_plan(loaded: Loaded, device: torch.device, hardware: str, quiet: bool) 
         return plan(loaded.module, loaded.inputs, hardware=hardware, model_name=loaded.name)
     note("no plan is made for a CPU; give --plan PLAN.json to measure one", quiet)
     return None
+
+
+def _device_name(device: str, on_cpu: bool) -> str:
+    """Name of the device to measure: the one given, else the CPU for the profile of a CPU, else the GPU.
+
+    Raises:
+        RequestError: there is no GPU, and compiling on a CPU takes so long that it has to be asked for.
+    """
+    import torch
+
+    if not (device or on_cpu or torch.cuda.is_available()):
+        raise RequestError(
+            "torch sees no GPU here; give --device cpu to measure on the CPU, where compiling takes minutes a mode"
+        )
+    return device or ("cpu" if on_cpu else "")
+
+
+def _duration(modes: Sequence[str], device: str, seconds: float) -> str:
+    """Line that says what will be measured, and how long it takes."""
+    from costmodel.measurement.validation import ROUNDS
+
+    compiling = "seconds to a minute" if device == "cuda" else "minutes, for a large model ten or more"
+    measuring = ROUNDS * seconds * (1 + len(modes))
+    listed = ", ".join(("eager", *modes))
+    return f"measuring {listed} on {device}: compiling takes {compiling} a mode, then the rounds {measuring:.0f} s"

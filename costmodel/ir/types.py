@@ -32,7 +32,17 @@ DTYPE_BYTES: Mapping[str, int] = {
     "int8": 1,
     "uint8": 1,
     "bool": 1,
+    "uint64": 8,
+    "uint32": 4,
+    "uint16": 2,
+    "complex128": 16,
     "complex64": 8,
+    "complex32": 4,
+    "float8_e4m3fn": 1,
+    "float8_e4m3fnuz": 1,
+    "float8_e5m2": 1,
+    "float8_e5m2fnuz": 1,
+    "float8_e8m0fnu": 1,
 }
 HALF_PRECISION = ("float16", "bfloat16")
 LAYOUTS = ("nchw", "nhwc", "strided")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from costmodel.planning.plan import Plan
 from costmodel.report.document import Column, Document, Records, Section, Tone, figures
 from costmodel.report.figures import MEBIBYTE, NONE, counted, milliseconds, tenths, times
@@ -71,7 +73,7 @@ def _notes(plan: Plan) -> list[str]:
     launch = "captured in one CUDA graph" if plan.launch == "graph" else "launched call after call"
     notes = [f"graph rewrites: {rewrites}", f"{launch}{streams}{search}", f"compile time: about {plan.build_s:.0f} s"]
     if plan.memory_bytes is not None:
-        notes.append(f"a call needs about {plan.memory_bytes / MEBIBYTE:.0f} MiB")
+        notes.append(f"a call needs about {math.ceil(plan.memory_bytes / MEBIBYTE)} MiB")
     return notes
 
 

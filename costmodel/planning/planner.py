@@ -100,7 +100,10 @@ def _candidates(graph: Graph, profile: Profile, strategy: str, wanted: Objective
         tried = [(rewrites, decide(rewrites)) for rewrites in BASE_SEQUENCES]
     if math.isfinite(wanted.memory_limit):
         tried += [(rewrites, decide(rewrites)) for rewrites in MEMORY_SEQUENCES]
-    return [(rewrites, one) for rewrites, found in tried for one in found]
+    candidates = [(rewrites, one) for rewrites, found in tried for one in found]
+    if math.isfinite(wanted.memory_limit) and math.isfinite(wanted.calls):  # what compiles more may need less memory
+        candidates += _candidates(graph, profile, strategy, replace(wanted, calls=math.inf))
+    return candidates
 
 
 def _choose(

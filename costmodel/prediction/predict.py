@@ -74,11 +74,13 @@ def predict(
         ProfileError: the profile is damaged or of another version.
     """
     from costmodel.capture.trace import capture
+    from costmodel.zoo.training_mode import AS_IT_IS, training_warning
 
     profile = profile_of(hardware)
     chosen = resolve_host(None if host is None else str(host), profile)
     profile = replace(profile, host_speed=chosen.speed, host_calibrated=host is not None)
     name = model_name or type(module).__name__
+    training = training_warning(module, AS_IT_IS)
     cuts: tuple[Break, ...] = ()
     fragments: tuple[Fragment, ...] = ()
     if frontend != "run":
@@ -91,6 +93,7 @@ def predict(
     graph = replace(graph, breaks=(*graph.breaks, *(item for item in cuts if item.source not in known)))
     found = predict_graph(graph, profile, _images(inputs))
     calibrated = None if profile.on_cpu else host is not None
+    found = replace(found, warnings=(*([training] if training else []), *found.warnings))
     report = replace(found, host=chosen.name, host_speed=chosen.speed, host_calibrated=calibrated)
     if explain:
         from costmodel.prediction.explain import explain as reasons

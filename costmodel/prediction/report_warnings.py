@@ -31,9 +31,10 @@ def _places(source: str, modules: Sequence[str]) -> str:
 
 def unmeasured_precisions(kernels: Sequence[Kernel], profile: Profile) -> tuple[str, ...]:
     """A warning for precisions that the profile has no measurements of."""
-    unknown = {kernel.anchor.type.dtype for kernel in kernels if not profile.predictor.roofline.knows(kernel)}
-    names = ", ".join(sorted(unknown))
-    text = f"{names} was not measured on {profile.name}: every figure is extrapolated from other precisions"
+    unknown = [kernel.anchor.type.dtype for kernel in kernels if not profile.predictor.roofline.knows(kernel)]
+    names = ", ".join(sorted(set(unknown)))
+    share = "every figure is" if len(unknown) == len(kernels) else f"{len(unknown)} of {len(kernels)} kernels are"
+    text = f"{names} was not measured on {profile.name}: {share} extrapolated from other precisions"
     return (text,) if unknown else ()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -17,16 +17,21 @@ from costmodel.concurrency import takes_turns
 from costmodel.errors import RequestError, own_words
 from costmodel.zoo.build import real_weights
 from costmodel.zoo.exported import load_exported_model
+from costmodel.zoo.placement import moved, moved_inputs
 from costmodel.zoo.random_weights import replace_tiny_weights
 from costmodel.zoo.request import PRECISIONS, Inputs, Request
 from costmodel.zoo.timm_models import load_timm_model
-from costmodel.zoo.torchvision_models import load_torchvision, load_torchvision_model
+from costmodel.zoo.torchvision_import import load_torchvision
+from costmodel.zoo.torchvision_models import load_torchvision_model
+from costmodel.zoo.training_mode import AS_INFERENCE, training_warning
 from costmodel.zoo.transformers_models import load_transformers_model
 from costmodel.zoo.user_code import load_user_model
 
 __all__ = ["PRECISIONS", "Loaded", "load", "load_real", "load_torchvision"]
 
 META = torch.device("meta")
+LIBRARY_PRECISION = "float32"
+"""Precision of a library's model unless another is requested; a model from user code keeps its own."""
 
 _CHECKPOINTS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".onnx")
 
@@ -39,11 +44,13 @@ class Loaded:
         module: module in evaluation mode, with parameters and buffers on the meta device.
         inputs: positional inputs, or a dict of keyword inputs; meta tensors, possibly inside lists, tuples and dicts.
         name: spec that the model was loaded by.
+        warnings: changes that the user did not ask for, one line each.
     """
 
     module: nn.Module
     inputs: Inputs
     name: str
+    warnings: tuple[str, ...] = ()
 
 
 @takes_turns
@@ -51,7 +58,7 @@ class Loaded:
     spec=checks.text,
     batch_size=checks.optional(checks.whole),
     img_size=checks.optional(checks.whole),
-    precision=checks.one_of(PRECISIONS),
+    precision=checks.optional(checks.one_of(PRECISIONS)),
     channels_last=checks.flag,
 )
 def load(
@@ -59,7 +66,7 @@ def load(
     *,
     batch_size: int | None = None,
     img_size: int | None = None,
-    precision: str = "float32",
+    precision: str | None = None,
     channels_last: bool = False,
 ) -> Loaded:
     """Load a model on the meta device.
@@ -69,19 +76,20 @@ def load(
             `package.module:callable`, or `model.pt2`.
         batch_size: images in one forward pass; None for 1.
         img_size: height and width in pixels; None for the model's default.
-        precision: a key of PRECISIONS.
+        precision: a key of PRECISIONS; None for float32 in a library's model, and for its own in a user's. Complex
+            numbers, integers and 8-bit floats are not converted.
         channels_last: whether parameters and inputs are in channels_last.
 
     Raises:
         UnknownModelError: unknown name; similar names are suggested.
         RequestError: an impossible size or precision, or a file or callable that is not a model.
     """
-    request = Request(batch_size, img_size, precision, channels_last).check()
+    request = _request(spec, batch_size, img_size, precision, channels_last)
     with contextlib.redirect_stdout(sys.stderr):  # model code may print; standard output is for results
         module, inputs = _load(spec, request)
-        if not spec.endswith(".pt2"):  # an exported program is fixed
-            module, inputs = _prepare(spec, module, inputs, request)
-    return Loaded(module, inputs, spec)
+        if spec.endswith(".pt2"):  # an exported program is fixed
+            return Loaded(module, inputs, spec)
+        return _prepare(spec, module, inputs, request)
 
 
 @takes_turns
@@ -91,7 +99,7 @@ def load_real(
     *,
     batch_size: int | None = None,
     img_size: int | None = None,
-    precision: str = "float32",
+    precision: str | None = None,
     channels_last: bool = False,
 ) -> Loaded:
     """Load a model with weights on a device, with random inputs.
@@ -104,14 +112,21 @@ def load_real(
     """
     if spec.endswith(".pt2"):
         raise RequestError(f"{spec}: an exported program can be predicted but not measured; give the code that made it")
-    request = Request(batch_size, img_size, precision, channels_last).check()
+    request = _request(spec, batch_size, img_size, precision, channels_last)
     with contextlib.redirect_stdout(sys.stderr), real_weights():
-        module, inputs = _load(spec, request)
-        module, inputs = _prepare(spec, module, inputs, request, device)
-        inputs = tree_map_only(torch.Tensor, lambda tensor: _filled(tensor, device), inputs)
+        loaded = _prepare(spec, *_load(spec, request), request, device)
+        inputs = tree_map_only(torch.Tensor, lambda tensor: _filled(tensor, device), loaded.inputs)
         if _is_named(spec):  # a model from user code may be trained
-            replace_tiny_weights(module, inputs)
-    return Loaded(module, inputs, spec)
+            replace_tiny_weights(loaded.module, inputs)
+    return replace(loaded, inputs=inputs)
+
+
+def _request(
+    spec: str, batch_size: int | None, img_size: int | None, precision: str | None, channels_last: bool
+) -> Request:
+    """Check a request; a library's model gets the default precision."""
+    usual = LIBRARY_PRECISION if _is_named(spec) and not spec.endswith(".pt2") else None
+    return Request(batch_size, img_size, precision or usual, channels_last).check()
 
 
 def _is_named(spec: str) -> bool:
@@ -142,30 +157,16 @@ def _load(spec: str, request: Request) -> tuple[nn.Module, Inputs]:
     return load_torchvision_model(spec, request)
 
 
-def _prepare(
-    spec: str,
-    module: nn.Module,
-    inputs: Inputs,
-    request: Request,
-    device: torch.device = META,
-) -> tuple[nn.Module, Inputs]:
+def _prepare(spec: str, module: nn.Module, inputs: Inputs, request: Request, device: torch.device = META) -> Loaded:
     """Move a module to a device, in evaluation mode, with the requested precision and layout; inputs stay on meta."""
     try:
-        module = module.eval().to(device, request.dtype)
-        inputs = tree_map_only(torch.Tensor, lambda tensor: _cast(tensor.detach().to("meta"), request), inputs)
-        if request.channels_last:
-            module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    except KeyboardInterrupt:
+        warning = "" if _is_named(spec) else training_warning(module, AS_INFERENCE)
+        module = moved(module.eval(), device, request)
+        inputs = moved_inputs(inputs, request)
+    except (RequestError, KeyboardInterrupt):
         raise
     except BaseException as error:  # from the module's own `train` or `_apply`, possibly SystemExit
         raise RequestError(
             f"{spec} cannot be moved to device {device} with this precision and layout: {own_words(error)}"
         ) from error
-    return module, inputs
-
-
-def _cast(tensor: torch.Tensor, request: Request) -> torch.Tensor:
-    if tensor.is_floating_point():
-        tensor = tensor.to(request.dtype)
-    images = request.channels_last and tensor.dim() == 4
-    return tensor.contiguous(memory_format=torch.channels_last) if images else tensor
+    return Loaded(module, inputs, spec, (warning,) if warning else ())

@@ -11,6 +11,9 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from costmodel.zoo.gpu_stand_in import META, GpuStandIn, cuda_answers
+
+CPU = torch.device("cpu")
 T = TypeVar("T")
 
 
@@ -45,16 +48,28 @@ def build(factory: Callable[[], T]) -> T:
     """Call `factory` on the meta device or, if that fails, on the CPU.
 
     Some constructors read a tensor's values (torchvision's regnet), which a meta tensor does not have. An error of the
-    second attempt passes through. Within `real_weights`, the factory runs unchanged.
+    second attempt passes through. What the factory makes on a GPU is made on the same device as the rest. Within
+    `real_weights`, the factory runs unchanged.
     """
     if _REAL.get():
         return factory()
     with skipped_initialisation():
         try:
-            with torch.device("meta"):
+            with GpuStandIn(META), META:
                 return factory()
         except Exception:  # noqa: BLE001 - any failure may be due to the meta device; the CPU build decides
-            return factory()
+            with GpuStandIn(CPU):
+                return factory()
+
+
+@contextmanager
+def as_on_gpu() -> Iterator[None]:
+    """Run code that may ask for a GPU, with the CPU in its place; within `real_weights`, run it unchanged."""
+    if _REAL.get():
+        yield
+        return
+    with cuda_answers(), GpuStandIn(CPU):
+        yield
 
 
 @contextmanager

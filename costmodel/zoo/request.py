@@ -30,13 +30,13 @@ class Request:
     Attributes:
         batch_size: images in one forward pass; None means 1, or the batch size of an exported program.
         img_size: height and width in pixels; None means the model's default.
-        precision: dtype of parameters and floating-point inputs, a key of PRECISIONS.
+        precision: dtype of parameters and floating-point inputs, a key of PRECISIONS; None means as built.
         channels_last: whether parameters and inputs are in channels_last.
     """
 
     batch_size: int | None = None
     img_size: int | None = None
-    precision: str = "float32"
+    precision: str | None = None
     channels_last: bool = False
 
     def check(self) -> Request:
@@ -47,14 +47,14 @@ class Request:
         """
         _check_range("batch size", self.batch_size, MAX_BATCH)
         _check_range("image size", self.img_size, MAX_SIZE)
-        if self.precision not in PRECISIONS:
+        if self.precision is not None and self.precision not in PRECISIONS:
             raise RequestError(f"unknown precision {self.precision!r}; choose one of {', '.join(PRECISIONS)}")
         return self
 
     @property
-    def dtype(self) -> torch.dtype:
-        """Precision as a dtype."""
-        return PRECISIONS[self.precision]
+    def dtype(self) -> torch.dtype | None:
+        """Precision as a dtype; None if none is requested."""
+        return None if self.precision is None else PRECISIONS[self.precision]
 
     def image(self, size: int = DEFAULT_SIZE, channels: int = 3, frames: int | None = None) -> torch.Tensor:
         """Make a meta tensor [batch, channels, size, size], or with `frames` [batch, channels, frames, size, size]."""

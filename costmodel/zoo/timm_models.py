@@ -10,7 +10,7 @@ from torch import nn
 from costmodel.errors import RequestError, UnknownModelError, own_words
 from costmodel.zoo.build import build
 from costmodel.zoo.request import DEFAULT_SIZE, Request, did_you_mean
-from costmodel.zoo.torchvision_models import load_torchvision
+from costmodel.zoo.torchvision_import import load_torchvision
 
 
 def load_timm_model(name: str, request: Request) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:

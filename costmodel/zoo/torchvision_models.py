@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-import torch
 from torch import nn
 
 from costmodel.errors import RequestError, UnknownModelError, own_words
 from costmodel.zoo.build import build
 from costmodel.zoo.request import DEFAULT_SIZE, Request, did_you_mean
+from costmodel.zoo.torchvision_import import load_torchvision
 
 VIDEO_FRAMES = 16
 """Frames in the clip for a video model; most evaluations in torchvision use this number."""
-
-_MISSING_SCHEMAS = (
-    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "roi_align(Tensor input, Tensor rois, float scale, int h, int w, int sampling_ratio, bool aligned) -> Tensor",
-)
-_libraries: list[torch.library.Library] = []
-"""Library objects kept alive, because their declared operators live as long as they do."""
 
 _SIZE_OPTIONS: dict[str, Callable[[int], dict[str, Any]]] = {
     "vision_transformer": lambda size: {"image_size": size},
@@ -34,41 +24,6 @@ _SIZE_OPTIONS: dict[str, Callable[[int], dict[str, Any]]] = {
 """Builder options for the image size, by family of models that are built for one size."""
 
 _SPECS = "other forms: timm:NAME, hf:CONFIG, FILE.py:CALLABLE, MODULE:CALLABLE, FILE.pt2"
-
-
-def load_torchvision() -> ModuleType:
-    """Import torchvision, even if its compiled operators do not load.
-
-    A wheel built for another torch (CUDA's torchvision beside the CPU's torch) fails on import, because it registers
-    fake implementations of operators that its library would define. Their schemas are declared here instead.
-
-    Raises:
-        RequestError: torchvision is not installed or cannot be imported.
-    """
-    try:
-        return importlib.import_module("torchvision")
-    except RuntimeError as error:
-        if "torchvision::" not in str(error):
-            raise RequestError(f"torchvision cannot be imported: {error}") from error
-    except ImportError as error:
-        raise RequestError(f"torchvision cannot be imported: {error}") from error
-    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-        del sys.modules[name]
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    for schema in _MISSING_SCHEMAS:
-        library.define(schema)
-    _libraries.append(library)
-    package = importlib.import_module("torchvision")
-    _run_on_meta(library)
-    return package
-
-
-def _run_on_meta(library: torch.library.Library) -> None:
-    """Register torchvision's meta kernels for the declared operators, so that detection models can run on meta."""
-    meta = importlib.import_module("torchvision._meta_registrations")
-    library.impl("roi_align", meta.meta_roi_align, "Meta")
-    for name in ("extension", "ops.roi_align"):
-        vars(importlib.import_module(f"torchvision.{name}"))["_has_ops"] = lambda: True
 
 
 def load_torchvision_model(name: str, request: Request) -> tuple[nn.Module, tuple[Any, ...]]:

@@ -22,18 +22,23 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from costmodel.errors import RequestError, own_words
-from costmodel.zoo.build import build
+from costmodel.zoo.build import as_on_gpu, build
+from costmodel.zoo.placement import own_precision
 from costmodel.zoo.request import Inputs, Request, did_you_mean
+from costmodel.zoo.source_files import is_installed
+from costmodel.zoo.torchvision_import import tolerate_missing_operators
 
 T = TypeVar("T")
-_HERE = Path(__file__).parent
+_NOT_USERS = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent), "<frozen")
+"""Beginnings of the names of files whose lines say nothing about the user's code."""
 
 
 def load_user_model(spec: str, request: Request) -> tuple[nn.Module, Inputs]:
     """Call user code that returns a module, or `(module, inputs)`.
 
     Inputs are a tensor, a tuple or list of positional inputs, or a dict of keyword inputs; each input may be a tensor,
-    contain tensors, or be a plain value. A module without inputs gets a batch of images with three channels.
+    contain tensors, or be a plain value. A module without inputs gets a batch of images with three channels, in its own
+    precision. Code that asks for a GPU runs as on a machine with one.
 
     Raises:
         RequestError: the file or module, the name in it, the call, or its result is wrong; the message quotes an
@@ -41,11 +46,12 @@ def load_user_model(spec: str, request: Request) -> tuple[nn.Module, Inputs]:
     """
     place, _, name = spec.rpartition(":")
     directory = Path(place).resolve().parent if place.endswith(".py") else Path.cwd()
-    with _importable(directory):
+    tolerate_missing_operators()
+    with _importable(directory), as_on_gpu():
         namespace = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
         found = _users(lambda: _find(namespace, name, place), f"{spec} raised")
         if _users(lambda: isinstance(found, nn.Module), f"{spec} raised"):
-            return _users(lambda: copy.deepcopy(found), f"{spec} cannot be copied:"), (request.image(),)
+            return _with_inputs(_users(lambda: copy.deepcopy(found), f"{spec} cannot be copied:"), spec, request)
         if not callable(found):
             raise RequestError(f"{spec} is of type {type(found).__name__}, not a callable that returns an nn.Module")
         built = _users(lambda: build(found), f"{spec} raised")
@@ -54,7 +60,7 @@ def load_user_model(spec: str, request: Request) -> tuple[nn.Module, Inputs]:
 
 def _with_inputs(built: object, spec: str, request: Request) -> tuple[nn.Module, Inputs]:
     if isinstance(built, nn.Module):
-        return built, (request.image(),)
+        return built, (request.image().to(own_precision(built)),)
     if not (isinstance(built, tuple) and len(built) == 2 and isinstance(built[0], nn.Module)):
         raise RequestError(f"{spec} returned {type(built).__name__}, not an nn.Module or (nn.Module, inputs)")
     module, inputs = built
@@ -113,8 +119,9 @@ def _users(call: Callable[[], T], failed: str) -> T:
         raise
     except BaseException as error:  # an exit too
         places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-        users = [(file, line) for file, line in places if Path(file).parent != _HERE]
-        where = f" ({users[-1][0]}, line {users[-1][1]})" if users else ""
+        places = [(file, line) for file, line in places if not file.startswith(_NOT_USERS)]
+        places = [(file, line) for file, line in places if not is_installed(file)] or places
+        where = f" ({places[-1][0]}:{places[-1][1]})" if places else ""
         if isinstance(error, SyntaxError | ModuleNotFoundError):
             where = ""  # its message says where, or the frame is the import system's
         raise RequestError(f"{failed} {own_words(error)}{where}") from error

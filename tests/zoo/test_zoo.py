@@ -211,7 +211,7 @@ class TestUserCode:
         [
             ("absent.py:build", ["no file absent.py"]),
             ("usernet.py:biuld", ["usernet.py has no 'biuld'", "did you mean build"]),
-            ("usernet.py:boom", ["usernet.py:boom raised ValueError: the user's own words", "usernet.py, line 23"]),
+            ("usernet.py:boom", ["usernet.py:boom raised ValueError: the user's own words", "usernet.py:23"]),
             ("usernet.py:leaves", ["usernet.py:leaves raised SystemExit: 3"]),
             ("usernet.py:needs", ["usernet.py:needs raised TypeError", "'width'"]),
             ("usernet.py:wrong", ["returned int", "nn.Module"]),
