@@ -142,4 +142,6 @@ def _duration(modes: Sequence[str], device: str, seconds: float) -> str:
     compiling = "up to a minute" if device == "cuda" else "some minutes, and ten for a large model"
     measuring = ROUNDS * seconds * (1 + len(modes))
     listed = ", ".join(("eager", *modes))
-    return f"measuring {listed} on {device}: compiling takes {compiling}, for each mode; then {measuring:.0f} s of rounds"
+    return (
+        f"measuring {listed} on {device}: compiling takes {compiling}, for each mode; then {measuring:.0f} s of rounds"
+    )

@@ -175,7 +175,9 @@ def test_the_least_is_accepted_and_a_mebibyte_less_is_not(profile, widths, batch
     free = make_plan(graph, profile, {}, "2.11", strategy, Objective(calls=calls))
     assert free.memory_bytes > (least - 1) << 20
     assert least_mib(graph, profile, strategy) >= least  # what compiling costs is no reason to need more memory
-    assert f"a call needs about {math.ceil(free.memory_bytes / 2**20)} MiB" in render_plan(free)  # a limit that it keeps
+    assert f"a call needs about {math.ceil(free.memory_bytes / 2**20)} MiB" in render_plan(
+        free
+    )  # a limit that it keeps
 
 
 def test_the_commands_limit(capsys):
