@@ -153,9 +153,9 @@ def least_mib(graph: Graph, profile, strategy: str = "exact", calls: float = mat
     return int(str(caught.value).split()[-2])
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    widths=st.lists(st.sampled_from((8, 24, 64)), min_size=1, max_size=4),
+    widths=st.lists(st.sampled_from((8, 24, 64)), min_size=1, max_size=3),
     batch=st.sampled_from((1, 32)),
     calls=st.sampled_from((1.0, 100.0, math.inf)),
     strategy=st.sampled_from(("exact", "published")),
