@@ -152,7 +152,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "spec": [None, *NOT_TEXT],
             "batch_size": NOT_SIZES,
             "img_size": NOT_SIZES,
-            "precision": [None, *NOT_NAMES, "float3"],
+            "precision": [*NOT_NAMES, "float3"],
             "channels_last": NOT_FLAGS,
         },
     ),

@@ -71,6 +71,8 @@ def module_fault(module: object) -> str | None:
     kind = type(module).__name__
     if isinstance(module, torch.jit.ScriptModule):
         return f"is TorchScript ({kind}); give the nn.Module that it was made from"
+    if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        return f"is a {kind}, which runs on several devices; give the nn.Module in it, its attribute .module"
     if not {"_parameters", "_buffers", "_modules"} <= vars(module).keys():
         return f"is a {kind} that was not initialised; call super().__init__() in its __init__"
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):

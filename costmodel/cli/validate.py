@@ -185,7 +185,9 @@ def _duration(modes: Sequence[str], device: str, seconds: float) -> str:
     """Line that says what will be measured, and how long it takes."""
     from costmodel.measurement.validation import ROUNDS
 
-    compiling = "seconds to a minute" if device == "cuda" else "minutes, for a large model ten or more"
+    compiling = "up to a minute" if device == "cuda" else "some minutes, and ten for a large model"
     measuring = ROUNDS * seconds * (1 + len(modes))
     listed = ", ".join(("eager", *modes))
-    return f"measuring {listed} on {device}: compiling takes {compiling} a mode, then the rounds {measuring:.0f} s"
+    return (
+        f"measuring {listed} on {device}: compiling takes {compiling}, for each mode; then {measuring:.0f} s of rounds"
+    )

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from costmodel.capture.inputs import Arguments, Inputs
+from costmodel.capture.meta_tensors import named_parts
 from costmodel.memory.storages import rounded
 
 
@@ -49,4 +50,6 @@ def state_of(module: nn.Module, inputs: Inputs, *, all_trainable: bool = False) 
 
 
 def _nbytes(tensors: Iterable[torch.Tensor]) -> int:
-    return sum(rounded(tensor.nbytes) for tensor in {id(tensor): tensor for tensor in tensors}.values())
+    """Bytes of distinct tensors; of one that wraps others, as quantised weights, those of what it wraps."""
+    held = {id(part): part for tensor in tensors for _, part in named_parts("", tensor)}
+    return sum(rounded(tensor.nbytes) for tensor in held.values())

@@ -126,7 +126,8 @@ def _request(
 ) -> Request:
     """Check a request; a library's model gets the default precision."""
     usual = LIBRARY_PRECISION if _is_named(spec) and not spec.endswith(".pt2") else None
-    return Request(batch_size, img_size, precision or usual, channels_last).check()
+    wanted = usual if precision is None else precision
+    return Request(batch_size, img_size, wanted, channels_last).check()
 
 
 def _is_named(spec: str) -> bool:

@@ -195,3 +195,8 @@ def test_legacy_spectral_norm_is_predicted():
     report = costmodel.predict(module, (image(),), hardware="nvidia-h200")
     assert not report.unsupported
     assert any("matmul" in layer.ops for layer in report.layers)
+
+
+def test_a_module_for_several_devices_is_refused():
+    with pytest.raises(RequestError, match=r"module is a DataParallel, .* give the nn\.Module in it"):
+        costmodel.predict(nn.DataParallel(nn.ReLU()), (image(),), hardware="nvidia-h200")

@@ -65,6 +65,14 @@ def test_the_operators_are_those_of_the_same_computation_by_hand() -> None:
     assert wrapped["eager"].device_ms == pytest.approx(by_hand["eager"].device_ms, rel=0.01)
 
 
+def test_memory_counts_what_a_weight_wraps() -> None:
+    report = costmodel.analyze_memory(
+        quantised(1024, 512), (torch.empty(1, 1024),), hardware=HERE, passes=("inference",)
+    )
+    # a byte a number, and in float32 a scale a row and the bias: all multiples of the allocator's 512 bytes
+    assert report.parameter_bytes == 1024 * 512 + 4 * 512 + 4 * 512
+
+
 def test_an_input_that_wraps_others_is_an_input_for_each() -> None:
     graph = capture(nn.ReLU(), (Scaled.of(torch.ones(2, 3)),))
     assert {value.name: str(value.type) for value in graph.values} == {

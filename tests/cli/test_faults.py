@@ -13,8 +13,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 from costmodel.cli import main, run_only, streams
+from costmodel.errors import RequestError
 from costmodel.planning.plan import Plan
 
 ROOT = Path(__file__).parents[2]
@@ -165,6 +168,39 @@ def test_numbers_that_are_none_and_options_that_exclude_each_other(
 ):
     assert main(["validate", "resnet18", "-q", *options]) == 2
     assert said in capsys.readouterr().err
+
+
+class TestValidate:
+    @pytest.fixture
+    def measured(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """Types of devices that a measurement was asked for, instead of measuring."""
+        asked: list[str] = []
+
+        def compare(module: nn.Module, *_: object, **__: object) -> None:
+            asked.append(next(module.parameters()).device.type)
+            raise RequestError("not measured")
+
+        monkeypatch.setattr("costmodel.measurement.validation.validate", compare)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        return asked
+
+    def test_a_cpu_in_place_of_a_gpu_has_to_be_asked_for(
+        self, measured: list[str], models: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        assert main(["validate", "net.py:small", "--hardware", "nvidia-h200"]) == 2
+        assert "torch sees no GPU here; give --device cpu" in capsys.readouterr().err
+        assert measured == []
+
+    @pytest.mark.parametrize(
+        "options", [["--hardware", "nvidia-h200", "--device", "cpu"], ["--hardware", "amd-epyc-2-threads"]]
+    )
+    def test_how_long_it_takes_is_said_first(
+        self, options: list[str], measured: list[str], models: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        assert main(["validate", "net.py:small", "--no-plan", "--seconds", "2", "--mode", "default", *options]) == 2
+        said = "measuring eager, default on cpu: compiling takes some minutes, and ten for a large model, for each mode"
+        assert f"{said}; then 28 s of rounds" in capsys.readouterr().err  # 7 rounds of 2 modes of 2 s
+        assert measured == ["cpu"]
 
 
 @pytest.mark.parametrize(

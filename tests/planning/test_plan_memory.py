@@ -5,6 +5,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 import costmodel
@@ -19,6 +21,7 @@ from costmodel.measurement.peak_memory import StorageWatch
 from costmodel.planning.blocks import find_blocks
 from costmodel.planning.plan import Region
 from costmodel.planning.plan_memory import plan_bytes, region_bytes, stream_peaks
+from costmodel.planning.plan_report import render_plan
 from costmodel.planning.planner import LEAST_GAIN, Objective, make_plan
 from costmodel.profiles.profile import load_profile
 from costmodel.rewrites.hoist_constants import hoist_constants
@@ -141,6 +144,40 @@ def test_plans_within_a_limit_keep_it_and_are_slower_the_less_there_is(graph, pr
     assert latencies[3] == latencies[4] == free.latency_ms["plan"]
     with pytest.raises(RequestError, match="cannot be planned"):
         make_plan(graph, profile, {}, "2.11", wanted=Objective(memory_limit=least - 2**20))
+
+
+def least_mib(graph: Graph, profile, strategy: str = "exact", calls: float = math.inf) -> int:
+    """The least that the refusal of an impossible limit names."""
+    with pytest.raises(RequestError, match=r"the least .* is \d+ MiB$") as caught:
+        make_plan(graph, profile, {}, "2.11", strategy, Objective(calls=calls, memory_limit=1))
+    return int(str(caught.value).split()[-2])
+
+
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    widths=st.lists(st.sampled_from((8, 24, 64)), min_size=1, max_size=3),
+    batch=st.sampled_from((1, 32)),
+    calls=st.sampled_from((1.0, 100.0, math.inf)),
+    strategy=st.sampled_from(("exact", "published")),
+)
+def test_the_least_is_accepted_and_a_mebibyte_less_is_not(profile, widths, batch, calls, strategy):
+    layers = [
+        layer
+        for before, after in itertools.pairwise((3, *widths, 64))
+        for layer in (nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU())
+    ]
+    graph = capture_exactly(nn.Sequential(*layers).eval(), (torch.empty(batch, 3, 40, 40),), "net").graph
+    least = least_mib(graph, profile, strategy, calls)
+    plan = make_plan(graph, profile, {}, "2.11", strategy, Objective(calls=calls, memory_limit=least << 20))
+    assert (least - 1) << 20 < plan.memory_bytes <= least << 20
+    with pytest.raises(RequestError, match=f"cannot be planned within {least - 1} MiB"):
+        make_plan(graph, profile, {}, "2.11", strategy, Objective(calls=calls, memory_limit=(least - 1) << 20))
+    free = make_plan(graph, profile, {}, "2.11", strategy, Objective(calls=calls))
+    assert free.memory_bytes > (least - 1) << 20
+    assert least_mib(graph, profile, strategy) >= least  # what compiling costs is no reason to need more memory
+    assert f"a call needs about {math.ceil(free.memory_bytes / 2**20)} MiB" in render_plan(
+        free
+    )  # a limit that it keeps
 
 
 def test_the_commands_limit(capsys):
