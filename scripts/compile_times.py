@@ -4,8 +4,8 @@ python scripts/compile_times.py --add compile.jsonl      records of scripts/meas
 python scripts/compile_times.py                          fit again, after a change of what a model is compiled to
 
 Records are kept in the profile's compile_times.jsonl with the counts of what was compiled, so that `costmodel train`
-needs neither the models nor the device. Counts are made anew each time. Every profile that ships is fitted, one without
-records of its own to compilations beside others. `make tables` then writes the tables of the documents.
+needs neither the models nor the device. Counts are made anew each time. A profile without records, such as a CPU's
+(--hardware), is fitted to compilations beside others. `make tables` then writes the tables of the documents.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from costmodel.capture.trace import capture
 from costmodel.device import Device
 from costmodel.files import write_whole
 from costmodel.profiles.card import CARD
-from costmodel.profiles.profile import Profile, list_profiles, load_profile, shipped_directory
+from costmodel.profiles.profile import Profile, load_profile
 from costmodel.timeline.compile_time import compile_counts
 from costmodel.timeline.issue_trace import IssueTrace, compiled_trace
 
@@ -49,7 +49,7 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--add", type=Path, nargs="+", default=(), metavar="FILE", help="records to add")
-    parser.add_argument("--hardware", default="nvidia-h200", help="profile that they are added to")
+    parser.add_argument("--hardware", default="nvidia-h200", help="profile to fit")
     parser.add_argument("-o", "--output", type=Path, default=Path("docs/data/compile_times_h200.csv"))
     return parser.parse_args()
 
@@ -103,25 +103,26 @@ def add(profile: Profile, files: Sequence[Path]) -> None:
     write_whole(path, "\n".join([lines[0], *map(json.dumps, counted)]) + "\n")
 
 
-def fit_again(profile: Profile) -> None:
+def fit_again(profile: Profile) -> Mapping[str, Any]:
     """Fit a profile's costs of compiling and write its summary."""
     records = profile.path / COMPILE_TIMES
     cases = [] if records.exists() else read_measured(profile.path / "models.jsonl")[0]
     traces = [traces_of(case, profile.device)[1] for case in cases]
-    write_card(profile.path / CARD, add_compile_times(profile.card, profile.path, cases, traces))
+    card = add_compile_times(profile.card, profile.path, cases, traces)
+    write_card(profile.path / CARD, card)
+    return card
 
 
 def main() -> None:
     """Add, fit, list."""
     args = arguments()
     profile = load_profile(args.hardware)
-    add(profile, args.add)
-    for name in list_profiles():
-        if (shipped_directory() / name).is_dir():
-            fit_again(load_profile(name))
-    fit = fit_compile_times(read_compile_records(profile.path / COMPILE_TIMES)[0])
-    pd.DataFrame(fit.rows).to_csv(args.output, index=False, float_format="%.4g")
-    for row in load_profile(args.hardware).card["scores"]["compile"]:
+    if args.add or (profile.path / COMPILE_TIMES).exists():
+        add(profile, args.add)
+        fit = fit_compile_times(read_compile_records(profile.path / COMPILE_TIMES)[0])
+        pd.DataFrame(fit.rows).to_csv(args.output, index=False, float_format="%.4g")
+    card = fit_again(profile)
+    for row in card["scores"].get("compile", ()):
         print(f"{row['cache']}, {row['mode']}: {row['cases']} models, median error {row['median_error']:.1%}")
 
 

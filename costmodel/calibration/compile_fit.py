@@ -14,7 +14,7 @@ from costmodel.calibration.intervals import quantile_interval
 from costmodel.timeline.compile_time import COLD, WARM, compile_us
 
 CAUSES: Mapping[str, tuple[str, ...]] = {
-    COLD: ("start", "kernel", "grouped_convolution", "pooling", "further_graph", "cuda_graph"),
+    COLD: ("start", "operator", "distinct_kernel", "grouped_convolution", "pooling", "further_graph", "cuda_graph"),
     WARM: ("start", "parameter", "module", "further_graph", "cuda_graph"),
 }
 """Counts that each table has costs of. Counts that always occur together, as operators and kernels do, are not fitted

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from costmodel.ir import Op
 from costmodel.kernels.kernel import Kernel
-from costmodel.timeline.issue_trace import IssueTrace, distinct_fused
+from costmodel.timeline.issue_trace import IssueTrace, distinct_fused, origin_of
 from costmodel.timeline.queue import Costs
 
 COLD, WARM = "compile", "compile_warm"
@@ -39,7 +39,7 @@ def compile_counts(
 ) -> dict[str, float]:
     """Counts of compile time, by the names of the costs.
 
-    Operators are traced, lowered and generated one by one; equal fused kernels are compiled once. A library call of a
+    Captured operators are traced and lowered one by one; equal fused kernels are compiled once. A library call of a
     grouped convolution has cuDNN choose among its engines in the first call. Guards check parameters and modules.
 
     Args:
@@ -53,7 +53,7 @@ def compile_counts(
     fused = [kernel for kernel in kernels if kernel.backend == "triton"]
     library = [kernel for kernel in kernels if kernel.backend != "triton"]
     return {
-        "operator": sum(len(kernel.graph.ops) for kernel in kernels),
+        "operator": len({origin_of(name) for kernel in kernels for name in kernel.ops}),
         "kernel": len(kernels),
         "distinct_kernel": distinct_fused(kernels),
         "library_call": len(library),
