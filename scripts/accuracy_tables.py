@@ -37,15 +37,11 @@ CAUSE_HEAD = ("cause", "seconds, cold cache", "seconds, warm cache")
 CAUSES = {
     "start": "the first graph",
     "further_graph": "a further graph",
-    "cuda_graph": "a graph captured as a CUDA graph (`reduce-overhead`)",
     "operator": "an operator",
-    "kernel": "a kernel",
     "distinct_kernel": "a distinct Triton kernel",
-    "library_call": "a library call",
-    "grouped_convolution": "a grouped convolution",
-    "pooling": "max pooling in a Triton kernel, once",
-    "parameter": "a parameter or buffer",
-    "module": "a module with guards of its own",
+    "fused_operator": "an operator in a distinct Triton kernel",
+    "grouped_convolution": "a distinct grouped convolution",
+    "parameter": "a parameter or buffer (standing for the layers)",
 }
 """Cost of compiling -> its description."""
 ABLATION_HEAD = ("without", "decision", "worth", "`default`", "`reduce-overhead`")

@@ -65,6 +65,7 @@ def measured_rows(path: Path) -> Iterator[dict[str, Any]]:
         if "error" not in row:
             found = {name: row[name] for name in (*CASE, "session")}
             found |= {"graphs": row["cold"]["graphs"], "cores": row.get("cores") or int(machine["cores"])}
+            found |= {"device": machine.get("device", "")}
             found |= {run: {name: row[run][name] for name in PROCESS if name in row[run]} for run in ("cold", "warm")}
             yield found
 
@@ -78,7 +79,7 @@ def with_counts(rows: Sequence[Mapping[str, Any]], device: Device) -> list[dict[
         if case not in traces:
             traces[case] = compiled(row, device)
         trace, graphs = traces[case], max(1, row["graphs"])
-        counts = compile_counts(trace.kernels, trace.parameters, trace.checked_modules, graphs, row["mode"])
+        counts = compile_counts(trace.kernels, trace.parameters, graphs)
         found.append({**row, "counts": counts})
     return found
 

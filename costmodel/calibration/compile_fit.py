@@ -14,11 +14,11 @@ from costmodel.calibration.intervals import quantile_interval
 from costmodel.timeline.compile_time import COLD, WARM, compile_us
 
 CAUSES: Mapping[str, tuple[str, ...]] = {
-    COLD: ("start", "operator", "distinct_kernel", "grouped_convolution", "pooling", "further_graph", "cuda_graph"),
-    WARM: ("start", "parameter", "module", "further_graph", "cuda_graph"),
+    COLD: ("start", "parameter", "fused_operator", "further_graph"),
+    WARM: ("start", "parameter", "grouped_convolution", "further_graph"),
 }
-"""Counts that each table has costs of. Counts that always occur together, as operators and kernels do, are not fitted
-side by side."""
+"""Counts that each table has costs of. Of counts that occur together only those that predict held-out families best are
+fitted: parameters stand for the layers, whose operators are traced and guarded."""
 OUTLIER = 0.1
 """Relative error beyond which the loss is linear: two cold compilations of one model differ by about as much."""
 ROUNDS = 20

@@ -48,6 +48,7 @@ class CompileRecord(msgspec.Struct, frozen=True, kw_only=True):
         mode: mode of torch.compile.
         graphs: number of graphs that Dynamo compiled.
         cores: number of cores that the processes ran on.
+        device: name of the device; empty where it is unknown.
         counts: counts of `costmodel.timeline.compile_time.compile_counts`, with the measured number of graphs.
         cold: the process with an empty cache.
         warm: the process after it, with the cache that it left; None where it failed.
@@ -60,6 +61,7 @@ class CompileRecord(msgspec.Struct, frozen=True, kw_only=True):
     mode: Text
     graphs: int
     cores: int
+    device: Text = ""
     counts: dict[str, Annotated[float, Meta(ge=0, le=1e9)]]
     cold: Calls
     warm: Calls | None = None
@@ -106,6 +108,7 @@ def describe(records: Sequence[CompileRecord]) -> Mapping[str, Any]:
     return {
         "models": len({record.model for record in records}),
         "records": len(records),
+        "devices": sorted({record.device for record in records if record.device}),
         "cores": statistics.median(record.cores for record in records),
         "import_s": statistics.median(imports) if imports else None,
     }

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from costmodel.calibration.compile_fit import LEAST_RECORDS, CompileFit, fit_compile_times, score_compile_times
+from costmodel.calibration.compile_fit import (
+    LEAST_RECORDS,
+    CompileFit,
+    fit_compile_times,
+    held_out_s,
+    nonnegative_costs,
+    score_compile_times,
+)
 from costmodel.calibration.compile_records import COMPILE_TIMES, describe, read_compile_records
 from costmodel.calibration.host_costs import STRENGTH, ridge
 from costmodel.calibration.intervals import quantile_interval
 from costmodel.calibration.measured_model import MeasuredModel
-from costmodel.timeline.compile_time import COLD, compile_us, counts_of
+from costmodel.timeline.compile_time import COLD, counts_of
 from costmodel.timeline.cost_tables import PRIORS
 from costmodel.timeline.issue_trace import IssueTrace
 
@@ -50,7 +56,8 @@ def add_compile_times(
 def fit_contended(cases: Sequence[MeasuredModel], compiled: Sequence[IssueTrace]) -> CompileFit:
     """Fit cold compile time of `default` to compilations that went on beside others; the prior with too few.
 
-    The median ratio of compilations that were also timed alone gives their scale.
+    The median ratio of compilations that were also timed alone gives their scale. Where none was, costs stay near the
+    prior and the interval is the assumed one: compilations disturb each other by an unknown factor.
 
     Args:
         cases: measured models.
@@ -59,24 +66,15 @@ def fit_contended(cases: Sequence[MeasuredModel], compiled: Sequence[IssueTrace]
     beside = [case.record.get("contended_compile_s", {}).get("default") for case in cases]
     alone = [case.record.get("cold_compile_s") for case in cases]
     ratios = [one / other for one, other in zip(alone, beside, strict=True) if one and other]
-    scale = float(np.median(ratios)) if ratios else 1.0
     known = [index for index, seconds in enumerate(beside) if seconds]
     if len(known) < LEAST_RECORDS:
         return CompileFit({COLD: dict(PRIORS[COLD])}, {}, [])
-    rows = [counts_of(compiled[index]) for index in known]
-    target_us = [beside[index] * scale * 1e6 for index in known]
-    families = [cases[index].family for index in known]
-    errors = []
-    for family in set(families):
-        others = [place for place, one in enumerate(families) if one != family]
-        costs = _near_prior([rows[place] for place in others], [target_us[place] for place in others])
-        held_out = [(row, us) for row, us, one in zip(rows, target_us, families, strict=True) if one == family]
-        errors += [math.log(compile_us(row, costs) / us) for row, us in held_out]
-    width = quantile_interval(np.array(errors))
-    return CompileFit({COLD: _near_prior(rows, target_us)}, {COLD: {"default": width}}, [])
-
-
-def _near_prior(rows: Sequence[Mapping[str, float]], target_us: Sequence[float]) -> dict[str, float]:
-    """Costs near the prior, none below 0."""
-    costs = ridge(rows, target_us, PRIORS[COLD], STRENGTH[COLD])
-    return {name: max(0.0, us) for name, us in costs.items()}
+    counts, seconds = [counts_of(compiled[index]) for index in known], np.array([beside[index] for index in known])
+    if not ratios:
+        costs = ridge(counts, (seconds * 1e6).tolist(), PRIORS[COLD], STRENGTH[COLD])
+        return CompileFit({COLD: {name: max(0.0, us) for name, us in costs.items()}}, {}, [])
+    seconds = seconds * float(np.median(ratios))
+    models, families = [cases[index].model for index in known], [cases[index].family for index in known]
+    causes = tuple(PRIORS[COLD])
+    width = quantile_interval(np.log(held_out_s(counts, seconds, causes, models, families) / seconds))
+    return CompileFit({COLD: nonnegative_costs(counts, seconds, causes, models)}, {COLD: {"default": width}}, [])

@@ -56,7 +56,7 @@ def compile_fields(
 
 def _seconds(table: str, compiled: IssueTrace, mode: str, profile: Profile) -> Seconds:
     widths: Mapping[str, float] = profile.summary.intervals.get(table, {})
-    return with_interval(compile_us(counts_of(compiled, mode), profile.costs(table)), widths.get(mode, ASSUMED_WIDTH))
+    return with_interval(compile_us(counts_of(compiled), profile.costs(table)), widths.get(mode, ASSUMED_WIDTH))
 
 
 def break_even(

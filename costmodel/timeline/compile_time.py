@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from costmodel.ir import Op
 from costmodel.kernels.kernel import Kernel
-from costmodel.timeline.issue_trace import IssueTrace, distinct_fused, origin_of
+from costmodel.timeline.issue_trace import IssueTrace, origin_of
 from costmodel.timeline.queue import Costs
 
 COLD, WARM = "compile", "compile_warm"
@@ -34,42 +34,36 @@ class Seconds:
     high: float
 
 
-def compile_counts(
-    kernels: Iterable[Kernel], parameters: int = 0, modules: int = 0, graphs: int = 1, mode: str = "default"
-) -> dict[str, float]:
-    """Counts of compile time, by the names of the costs.
+def compile_counts(kernels: Iterable[Kernel], parameters: int | None = None, graphs: int = 1) -> dict[str, float]:
+    """Counts of compile time, by the names of the costs; equal in all modes, as capturing takes hundredths of a second.
 
-    Captured operators are traced and lowered one by one; equal fused kernels are compiled once. A library call of a
-    grouped convolution has cuDNN choose among its engines in the first call. Guards check parameters and modules.
+    Captured operators are traced and lowered one by one; equal fused kernels are generated and compiled once. For each
+    distinct grouped convolution cuDNN chooses among its engines in the first call. Guards check parameters.
 
     Args:
         kernels: kernels of the compiled model.
-        parameters: number of tensors that a call checks and passes.
-        modules: number of modules with guards of their own.
+        parameters: number of tensors that a call checks and passes; None for those that the kernels read.
         graphs: number of graphs that the model is compiled as.
-        mode: mode of torch.compile.
     """
     kernels = tuple(kernels)
-    fused = [kernel for kernel in kernels if kernel.backend == "triton"]
-    library = [kernel for kernel in kernels if kernel.backend != "triton"]
+    fused = {str(kernel.graph): len(kernel.graph.ops) for kernel in kernels if kernel.backend == "triton"}
+    library = {str(kernel.graph): _groups(kernel.anchor) for kernel in kernels if kernel.backend != "triton"}
+    if parameters is None:
+        parameters = sum(value.role == "param" for kernel in kernels for value in kernel.graph.values)
     return {
         "operator": len({origin_of(name) for kernel in kernels for name in kernel.ops}),
-        "kernel": len(kernels),
-        "distinct_kernel": distinct_fused(kernels),
-        "library_call": len(library),
-        "grouped_convolution": sum(_groups(kernel.anchor) > 1 for kernel in library),
-        "pooling": float(any("max_pool" in op.base for kernel in fused for op in kernel.graph.ops)),
+        "distinct_kernel": len(fused),
+        "fused_operator": sum(fused.values()),
+        "grouped_convolution": sum(groups > 1 for groups in library.values()),
         "parameter": parameters,
-        "module": modules,
         "further_graph": graphs - 1,
-        "cuda_graph": graphs if mode == "reduce-overhead" else 0,
         "start": 1.0,
     }
 
 
-def counts_of(compiled: IssueTrace, mode: str = "default") -> dict[str, float]:
+def counts_of(compiled: IssueTrace) -> dict[str, float]:
     """Counts of compiling a whole model, from its compiled issue trace."""
-    return compile_counts(compiled.kernels, compiled.parameters, compiled.checked_modules, compiled.subgraphs, mode)
+    return compile_counts(compiled.kernels, compiled.parameters, compiled.subgraphs)
 
 
 def _groups(op: Op) -> int:

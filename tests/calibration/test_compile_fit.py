@@ -167,7 +167,7 @@ def test_a_summary_keeps_what_is_not_of_compiling(tmp_path: Path):
     assert found["costs"]["compile"]["start"] == pytest.approx(4e6, rel=1e-3)
     assert set(found["intervals"]) == {"compile", "compile_warm"}
     assert found["scores"]["models"] == []
-    assert found["compile_times"] == {"models": 16, "records": 16, "cores": 16, "import_s": None}
+    assert found["compile_times"] == {"models": 16, "records": 16, "devices": [], "cores": 16, "import_s": None}
     assert card["costs"]["compile"] == {"start": 1.0}  # an input stays as it is
 
 
@@ -194,13 +194,13 @@ def test_stored_counts_are_those_of_today(shipped: list[CompileRecord], model: s
     trace = compiled_trace(capture(loaded.module, loaded.inputs, model))
     for record in shipped:
         if record.model == model:
-            assert counts_of(trace, record.mode) == record.counts
+            assert {**counts_of(trace), "further_graph": record.graphs - 1} == record.counts
 
 
 LARGEST_MEDIAN = {
     ("cold", "default"): 0.14,
-    ("cold", "reduce-overhead"): 0.16,
-    ("warm", "default"): 0.11,
-    ("warm", "reduce-overhead"): 0.15,
+    ("cold", "reduce-overhead"): 0.145,
+    ("warm", "default"): 0.1,
+    ("warm", "reduce-overhead"): 0.09,
 }
 """Median errors on held-out families that the shipped fit must not exceed; lower them as it improves."""

@@ -14,28 +14,29 @@ RELU = parse("graph _ {\n  input %a0: float32[4]\n  %0 = relu(self=%a0) : float3
 EXP = parse("graph _ {\n  input %a0: float32[4]\n  %0 = exp(self=%a0) : float32[4]\n  return %0\n}")
 
 
-def test_equal_kernels_are_generated_once_and_lowered_each():
-    kernels = [Kernel("triton", RELU, ("a",)), Kernel("triton", RELU, ("b",)), Kernel("triton", EXP, ("c",))]
-    counts = compile_counts([*kernels, Kernel("aten", RELU, ("d",))], parameters=3, modules=2)
+def test_equal_kernels_are_generated_once_and_traced_each():
+    kernels = [Kernel("triton", RELU, ("a",)), Kernel("triton", RELU, ("b",)), Kernel("triton", EXP, ("c.1",))]
+    counts = compile_counts([*kernels, Kernel("aten", RELU, ("c.2",))], parameters=3, graphs=3)
     assert counts == {
-        "operator": 4,
-        "kernel": 4,
+        "operator": 3,
         "distinct_kernel": 2,
-        "library_call": 1,
+        "fused_operator": 2,
         "grouped_convolution": 0,
-        "pooling": 0.0,
         "parameter": 3,
-        "module": 2,
-        "further_graph": 0,
-        "cuda_graph": 0,
+        "further_graph": 2,
         "start": 1.0,
     }
 
 
-def test_graphs_beyond_the_first_and_captures_are_counted():
-    default, replayed = (compile_counts([], graphs=3, mode=mode) for mode in ("default", "reduce-overhead"))
-    assert (default["further_graph"], default["cuda_graph"]) == (2, 0)
-    assert (replayed["further_graph"], replayed["cuda_graph"]) == (2, 3)
+def test_equal_grouped_convolutions_count_once_and_parameters_are_those_that_kernels_read():
+    text = (
+        "graph _ {{\n  input %x: float32[1,8,4,4]\n  param %w: float32[8,{},1,1]\n"
+        "  %0 = convolution(input=%x, weight=%w, groups={}) : float32[1,8,4,4]\n  return %0\n}}"
+    )
+    grouped, dense = parse(text.format(1, 8)), parse(text.format(8, 1))
+    kernels = [Kernel("aten", graph, (str(place),)) for place, graph in enumerate((grouped, grouped, dense))]
+    counts = compile_counts(kernels)
+    assert (counts["grouped_convolution"], counts["parameter"]) == (1, 3)
 
 
 @pytest.mark.parametrize(
