@@ -12,6 +12,8 @@ from pathlib import Path
 import pandas as pd
 from accuracy_tables import (
     ablation_table,
+    cause_table,
+    compile_table,
     cpu_table,
     kernel_table,
     known_errors,
@@ -36,6 +38,8 @@ def sections(hardware: str, ablations: Path) -> dict[str, str]:
         "machines": machine_table(validation),
         "kernels": kernel_table(scores["kernels"]),
         "CPUs": cpu_table([one.card for one in shipped if one.on_cpu]),
+        "compile times": compile_table(scores["compile"]),
+        "compile causes": cause_table(profile.card["costs"]),
         "ablations": ablation_table(pd.read_csv(ablations)),
         "known errors": known_errors(validation),
     }

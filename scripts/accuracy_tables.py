@@ -29,6 +29,21 @@ KERNEL_WAYS = {
 }
 """Way of predicting a kernel in a card's scores -> heading."""
 CPU_HEAD = ("profile", "kernels", "cases", "mean error", "within 10 %", "baseline", "latency, `eager`", "`default`")
+COMPILE_HEAD = (
+    *("cache", "mode", "models", "median error", "mean error", "90 % interval covers"),
+    *("baseline: constant", "baseline: seconds an operator"),
+)
+CAUSE_HEAD = ("cause", "seconds, cold cache", "seconds, warm cache")
+CAUSES = {
+    "start": "the first graph",
+    "further_graph": "a further graph",
+    "operator": "an operator",
+    "distinct_kernel": "a distinct Triton kernel",
+    "fused_operator": "an operator in a distinct Triton kernel",
+    "grouped_convolution": "a distinct grouped convolution",
+    "parameter": "a parameter or buffer (standing for the layers)",
+}
+"""Cost of compiling -> its description."""
 ABLATION_HEAD = ("without", "decision", "worth", "`default`", "`reduce-overhead`")
 GROUPED = "kept as a group"
 """Decision of a mechanism that the table shows by its group only."""
@@ -102,6 +117,28 @@ def cpu_table(cards: Sequence[Mapping[str, Any]]) -> str:
         about = [f"`{card['name']}`", f"{card['units']['trained_on']:,}", f"{row['cases']:.0f}"]
         rows.append([*about, *errors, latency["eager"], latency["default"]])
     return markdown_table(CPU_HEAD, rows)
+
+
+def compile_table(scores: Sequence[Mapping[str, Any]]) -> str:
+    """Errors of predicted compile times by cache and mode, beside the medians of two baselines."""
+    rows = []
+    for row in scores:
+        errors = [percent(row["median_error"]), percent(row["mean_error"]), percent(row["coverage"], 0)]
+        baselines = [percent(row[f"{way}_median_error"], 0) for way in ("constant", "by_operators")]
+        rows.append([row["cache"], f"`{row['mode']}`", str(row["cases"]), *errors, *baselines])
+    return markdown_table(COMPILE_HEAD, rows)
+
+
+def cause_table(costs: Mapping[str, Mapping[str, float]]) -> str:
+    """Fitted seconds of compiling by cause, with a cold and a warm cache; what costs nothing is left out."""
+    tables = costs["compile"], costs["compile_warm"]
+    known = [name for name in CAUSES if any(table.get(name) for table in tables)]
+    rows = [[CAUSES[name], *(_seconds(table.get(name, 0.0)) for table in tables)] for name in known]
+    return markdown_table(CAUSE_HEAD, rows)
+
+
+def _seconds(us: float) -> str:
+    return f"{us / 1e6:.2g}" if us else "-"
 
 
 def ablation_table(ablations: pd.DataFrame) -> str:

@@ -2,6 +2,7 @@
 
 python scripts/measure_user_models.py --latency-only -o latency.jsonl --budget 9m
 python scripts/measure_user_models.py --compile-times -o compile.jsonl --budget 9m
+python scripts/measure_user_models.py --compile-times --device cuda:0 --device cuda:1 -o compile.jsonl
 python scripts/measure_user_models.py --latency-only --quick -o here.jsonl           on a CPU, a few small models
 
 The collector is `collectors.whole_models.collect`. Cases in the file are not measured again, except failures with
@@ -38,7 +39,7 @@ classifiers:senet classifiers:shuffle_mobile transformers:mixer generation:dcgan
 data_dependent:reads_scale generation:vae video:c3d classifiers:group_norm_resnet detection:face_mesh
 transformers:window_net generation:diffusion_unet
 """.split()  # noqa: SIM905 - lists this long read better as text
-"""User models whose compile times are measured, beside as many of LIBRARY."""
+"""User models whose compile times are measured, beside LIBRARY."""
 USER_MODELS = Path(__file__).parent / "user_models"
 QUICK = (
     "generation:autoencoder",
@@ -54,17 +55,19 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("models", nargs="*", metavar="MODEL", help="instead of the lists of this script")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--latency-only", action="store_true", help="compile in parallel, then measure latencies")
-    what.add_argument("--compile-times", action="store_true", help="cold and warm compile times, one at a time")
+    what.add_argument(
+        "--compile-times", action="store_true", help="cold and warm compile times, one at a time on each device"
+    )
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument(
         "-b", "--batch-size", type=int, action="append", help="default: 1, and a larger one for latency"
     )
     parser.add_argument("--mode", action="append", help="default: default and reduce-overhead")
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--device", action="append", help="default: cuda; several measure side by side")
     parser.add_argument("--budget", type=_seconds, default=_seconds("9m"), help="such as 9m or 540s")
-    parser.add_argument("--processes", type=int, default=14, help="that prepare at once")
+    parser.add_argument("--processes", type=int, default=14, help="that prepare at once for each device")
     parser.add_argument(
-        "--held", type=int, default=0, help="processes in a block; default: 28, or 24 for compile times"
+        "--held", type=int, default=0, help="processes in a block; default: 28, or 24 a device for compile times"
     )
     parser.add_argument("--ready", type=float, default=170.0, help="seconds until a process must be ready")
     parser.add_argument("--measure", type=float, default=0.0, help="seconds of a turn; default: 25, or 110 to compile")
@@ -92,7 +95,7 @@ def groups(args: argparse.Namespace) -> list[list[tuple[str, int]]]:
     if args.models or args.quick:
         return [[(spec(name), user.get(name, 32)) for name in args.models or QUICK]]
     if args.compile_times:
-        found = [[(name, 1) for name in COMPILED], [(name, 1) for name in LIBRARY[: len(COMPILED)]]]
+        found = [[(name, 1) for name in COMPILED], [(name, 1) for name in LIBRARY]]
     else:
         kinds = [[(f"{file}:{name}", batch) for name, batch in names.items()] for file, names in MODELS.items()]
         found = [*kinds, [(name, 32) for name in LIBRARY]]
@@ -114,15 +117,16 @@ def all_cases(args: argparse.Namespace) -> list[WholeModelCase]:
 
 def settings(args: argparse.Namespace) -> WholeModelSettings:
     """Settings of the collector."""
+    devices = ("cpu",) if args.quick else tuple(args.device or ("cuda",))
     own = OwnProcessSettings(
-        processes=2 if args.quick else args.processes,
+        processes=2 if args.quick else args.processes * len(devices),
         held=args.held or (4 if args.quick else 24 if args.compile_times else 28),
         ready_s=args.ready,
         measure_s=args.measure or (110.0 if args.compile_times else 25.0),
         rounds=RoundSettings(2, 0.03 if args.quick else 0.1, samples=True, kernels=True),
     )
     return WholeModelSettings(
-        devices=("cpu",) if args.quick else (args.device,),
+        devices=devices,
         seconds=args.budget,
         modes=tuple(args.mode or ("default", "reduce-overhead")),
         compile_times=args.compile_times,

@@ -34,7 +34,7 @@ def table(profile: Path, coverage: dict[str, float], data: Path = DATA) -> str:
     """
     validation = pd.read_csv(profile / "validation.csv")
     rows = [*_held_out(validation), *_measured_later(data), _intervals(coverage, validation), *_plans(data)]
-    return markdown_table(HEAD, [*rows, *_costs(data)])
+    return markdown_table(HEAD, [*rows, *_compile_times(data), *_costs(data)])
 
 
 def _held_out(validation: pd.DataFrame) -> list[list[str]]:
@@ -87,6 +87,18 @@ def _plans(data: Path) -> list[list[str]]:
         precisions = " and ".join(sorted({record["case"][2] for record in records}, reverse=True))
         condition = f"latency of plans, {models} {kind}, {precisions}, batch 1 and 32, measured"
         rows.append([condition, result, "fastest of eager, `default`, `reduce-overhead`", str(len(gains))])
+    return rows
+
+
+def _compile_times(data: Path) -> list[list[str]]:
+    """Compile time on held-out families, cold and warm, both modes; the baseline is a constant."""
+    frame = pd.read_csv(data / "compile_times_h200.csv")
+    rows = []
+    for cache, chosen in frame.groupby("cache"):
+        errors = [(chosen[f"{way}_s"] / chosen["measured_s"] - 1).abs().median() for way in ("predicted", "constant")]
+        condition = f"compile time with a {cache} cache, `default` and `reduce-overhead`, held-out families, batch 1"
+        models = f"{len(chosen)} of {chosen['model'].nunique()} models"
+        rows.append([condition, f"{percent(errors[0])} median error", percent(errors[1]), models])
     return rows
 
 

@@ -39,6 +39,7 @@ class Job:
         modes: modes of torch.compile.
         run: `latency`, with the modes compiled before the turn; or `compile`, with compilation timed in the turn.
         rounds: settings of the rounds of a latency.
+        cores: cores that the process and all that it starts run on; empty for any.
     """
 
     case: WholeModelCase
@@ -46,6 +47,7 @@ class Job:
     modes: tuple[str, ...] = ()
     run: Literal["latency", "compile"] = "latency"
     rounds: RoundSettings = field(default_factory=RoundSettings)
+    cores: tuple[int, ...] = ()
 
     def dumps(self) -> str:
         """The job as JSON."""
@@ -55,7 +57,8 @@ class Job:
 def loads(text: str) -> Job:
     """The job of a JSON text."""
     fields = json.loads(text)
-    return Job(**{**fields, "modes": tuple(fields["modes"]), "rounds": RoundSettings(**fields["rounds"])})
+    tuples = {name: tuple(fields[name]) for name in ("modes", "cores")}
+    return Job(**{**fields, **tuples, "rounds": RoundSettings(**fields["rounds"])})
 
 
 def prepare(job: Job) -> Callable[[], Record]:
@@ -114,6 +117,8 @@ def main() -> None:
     """Prepare a job, wait for its turn, measure it, write its record."""
     job = loads(sys.argv[1])
     die_with_parent(int(sys.argv[2]))
+    if job.cores:
+        os.sched_setaffinity(0, job.cores)  # before torch and Inductor choose their numbers of threads
     warnings.simplefilter("ignore")
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # models may print

@@ -28,7 +28,8 @@ from collectors.processes.environment import environment
 from collectors.processes.process import die_with_parent, pinned
 from collectors.processes.process_pool import ONE_THREAD, default_processes
 from collectors.whole_models.compilation import MODES
-from collectors.whole_models.own_processes import OwnProcessSettings, compile_times, latencies
+from collectors.whole_models.compile_times import compile_times
+from collectors.whole_models.own_processes import OwnProcessSettings, latencies
 from collectors.whole_models.records import Record, RecordFile, open_records, record_key
 from collectors.whole_models.shared_process import SharedProcessSettings, measure_here
 from collectors.workloads.model_cases import WholeModelCase
@@ -109,7 +110,7 @@ def _measured(
         seconds = end - time.monotonic()
         return measure_here(cases, keys, name, modes, settings.shared, seconds, variables)
     if settings.compile_times:
-        return compile_times(cases, done, devices[0], modes, settings.own, end)
+        return compile_times(cases, done, devices, modes, settings.own, end)
     return latencies(cases, done, devices, modes, settings.own, end)
 
 
@@ -131,7 +132,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", type=Path, help="JSON list of cases")
     parser.add_argument("out", type=Path, help="records, JSON lines")
-    parser.add_argument("--device", nargs="+", default=("cuda",), help="cpu, cuda or cuda:N; several with --times")
+    parser.add_argument(
+        "--device", nargs="+", default=("cuda",), help="cpu, cuda or cuda:N; several with --times or --compile-times"
+    )
     parser.add_argument("--seconds", type=float, default=560, help="time budget")
     parser.add_argument("--modes", nargs="*", choices=MODES, default=tuple(MODES), help="of torch.compile")
     parser.add_argument("--retry", action="store_true", help="measure cases again that failed")
@@ -154,7 +157,7 @@ def _settings(args: argparse.Namespace) -> WholeModelSettings:
     if args.times or args.compile_times:
         own = OwnProcessSettings(max(1, args.times), args.processes, args.held, launch_us=args.launch_us)
     elif len(args.device) > 1:
-        raise RequestError("several devices are used by processes of their own only; give --times")
+        raise RequestError("several devices are used by processes of their own only; give --times or --compile-times")
     devices, modes = tuple(args.device), tuple(args.modes)
     return WholeModelSettings(devices, args.seconds, modes, args.compile_times, args.retry, shared, own)
 

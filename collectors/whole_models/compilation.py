@@ -56,8 +56,11 @@ def compile_mode(
         MeasurementError: the model returns no tensor.
     """
     import torch
+
+    start = time.perf_counter()
     from torch._dynamo import utils
 
+    import_s = round(time.perf_counter() - start, 4)
     from costmodel.execution.inductor_compile import share_cache
 
     if not reference:
@@ -79,6 +82,7 @@ def compile_mode(
     errors = relative_errors(model.outputs(compiled), reference)
     record[f"{mode}_error"] = errors[0]
     record.setdefault("compiled", {})[mode] = {
+        "import_s": import_s,
         "wrap_s": wrap_s,
         "calls_s": calls_s,
         "graphs": graphs,

@@ -7,7 +7,6 @@ times that differ by some 5 % from start to end, so a case measured in several p
 from __future__ import annotations
 
 import select
-import shutil
 import tempfile
 import time
 from collections import deque
@@ -163,82 +162,6 @@ def prepare(starts: Sequence[Start], folder: Path, settings: OwnProcessSettings,
             one.stop()
         raise
     return held
-
-
-def compile_times(
-    cases: Sequence[WholeModelCase],
-    done: Mapping[str, int],
-    device: str,
-    modes: Sequence[str],
-    settings: OwnProcessSettings,
-    end: float,
-) -> Iterator[Record]:
-    """Measure compile times: a cold process with an empty cache, then a warm one with the cache that it left.
-
-    All processes of a block have imported torch and built their models before the first one compiles; from then on they
-    take turns. Yields a record for each case and mode, with `cold` and `warm` details of compilation.
-    """
-    variables, name = pinned(device)
-    jobs = [Job(case, name, (mode,), "compile") for case in cases for mode in modes_on(name, modes)]
-    jobs = [job for job in jobs if not done.get(record_key(job.case | {"mode": job.modes[0]}), 0)]
-    with tempfile.TemporaryDirectory(prefix="compile_times_") as place:
-        folder = Path(place)
-        _warm_file_cache(jobs[:1], folder, variables, settings, end)
-        longest = 0.0
-        for first in range(0, len(jobs), max(1, settings.held // 2)):
-            if end - time.monotonic() < longest + settings.ready_s / 4:
-                return
-            starts: list[Start] = []
-            for index, job in enumerate(jobs[first : first + max(1, settings.held // 2)]):
-                cache = {"TORCHINDUCTOR_CACHE_DIR": str(folder / f"cache{first + index}")}
-                starts += [(job, {**variables, **cache})] * 2
-            held = prepare(starts, folder, settings, end)
-            try:
-                for cold, warm in zip(held[::2], held[1::2], strict=False):
-                    begin = time.monotonic()
-                    if begin + longest > end:
-                        return
-                    if any(not one.ready and one.record is None for one in (cold, warm)):
-                        continue  # stopped, as the time was up
-                    yield cold_then_warm(cold, warm, settings.measure_s)
-                    longest = max(longest, time.monotonic() - begin)
-            finally:
-                for one in held:
-                    one.stop()
-                for _, used in starts:
-                    shutil.rmtree(used["TORCHINDUCTOR_CACHE_DIR"], ignore_errors=True)
-
-
-def cold_then_warm(cold: HeldProcess, warm: HeldProcess, seconds: float) -> Record:
-    """Record of a cold and a warm compilation, one after the other; or of the first failure."""
-    mode = cold.job.modes[0]
-    record: Record = {**cold.job.case, "mode": mode}
-    for name, one in (("cold", cold), ("warm", warm)):
-        if one.ready:
-            one.start_turn()
-            one.finish_turn(seconds)
-        found = one.record
-        assert found is not None
-        if "error" in found:
-            warm.stop()
-            return {**found, "mode": mode, "run": name}
-        record[name] = {**found["compiled"][mode], "phases": found["phases"]}
-        record["input_shape"] = found["input_shape"]
-    if mode == "default":
-        record["cold_compile_s"] = round(record["cold"]["wrap_s"] + record["cold"]["calls_s"][0], 2)
-    return record
-
-
-def _warm_file_cache(
-    jobs: Sequence[Job], folder: Path, variables: Mapping[str, str], settings: OwnProcessSettings, end: float
-) -> None:
-    """Compile once, unrecorded: the operating system then caches the files of torch, Triton and the compilers."""
-    cache = {**variables, "TORCHINDUCTOR_CACHE_DIR": str(folder / "first")}
-    for one in prepare([(job, cache) for job in jobs], folder, settings, end):
-        if one.ready:
-            one.start_turn()
-            one.finish_turn(settings.measure_s)
-        one.stop()
 
 
 def interleaved(groups: Sequence[Sequence[WholeModelCase]]) -> list[WholeModelCase]:

@@ -16,7 +16,6 @@ import numpy as np
 from costmodel.timeline import gpu, host_counts
 from costmodel.timeline.cost_tables import LAUNCHES, PRIORS, WALL
 from costmodel.timeline.cpu import BETWEEN, SERIAL_MODES, kernel_counts
-from costmodel.timeline.issue_trace import compile_counts
 from costmodel.timeline.timed_trace import TimedTrace
 
 OUTLIER = 0.08
@@ -160,25 +159,3 @@ def _fit_graph(cases: Sequence[CalibrationCase]) -> dict[str, float]:
     if len(rows) < 5:
         return dict(PRIORS["graph_host"])
     return ridge(rows, rest, PRIORS["graph_host"], STRENGTH["graph_host"])
-
-
-def fit_compile(
-    cases: Sequence[CalibrationCase], contended_s: Sequence[float | None], cold_s: Sequence[float | None]
-) -> dict[str, float]:
-    """Fit compile time by cause, microseconds.
-
-    Times of parallel compilations give the ratios of the costs. The median ratio of compilations that were also timed
-    alone gives their scale.
-
-    Args:
-        cases: measured models.
-        contended_s: compile time of each beside others, seconds; None where not measured.
-        cold_s: compile time of each alone, with empty caches, seconds; None where not measured.
-    """
-    ratios = [cold / contended for cold, contended in zip(cold_s, contended_s, strict=True) if cold and contended]
-    scale = float(np.median(ratios)) if ratios else 1.0
-    known = [(case, contended) for case, contended in zip(cases, contended_s, strict=True) if contended]
-    if len(known) < 5:
-        return dict(PRIORS["compile"])
-    rows = [compile_counts(case.compiled.trace.kernels) for case, _ in known]
-    return ridge(rows, [contended * scale * 1e6 for _, contended in known], PRIORS["compile"], STRENGTH["compile"])

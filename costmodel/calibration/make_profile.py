@@ -13,6 +13,7 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from costmodel.calibration import evaluation, host_costs, residuals
+from costmodel.calibration.compile_section import add_compile_times
 from costmodel.calibration.intervals import DEFAULT_WIDTHS, coverage, intervals
 from costmodel.calibration.measured_model import MeasuredModel
 from costmodel.calibration.models_file import machine_probes_us, noise, read_measured, spread, usual_probe_us
@@ -25,7 +26,7 @@ from costmodel.files import write_whole
 from costmodel.profiles.card import CARD, CARD_SCHEMA
 from costmodel.profiles.predictor_file import save_predictor
 from costmodel.profiles.profile import PREDICTOR, WHOLE_MODELS
-from costmodel.timeline import cost_tables, residual_gp
+from costmodel.timeline import residual_gp
 from costmodel.timeline.issue_trace import IssueTrace
 from costmodel.timeline.residual_gp import ResidualModel
 from costmodel.training.baselines import BASELINES, cross_validate, score_group
@@ -80,6 +81,7 @@ def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Sa
     fit = cross_fit(tables, folds, roofline, device.multiprocessors, settings, jobs)
     found, others = _whole_models(directory, cases, issued, fit, device.is_cpu, say, jobs)
     found["scores"]["kernels"] = _score_groups(tables, folds, fit, say, jobs)
+    found = add_compile_times(found, directory, cases, [compiled for _, compiled in issued])
     # an earlier profile stays valid until both files are written
     pending = {file: directory / f"{file}.pending" for file in (PREDICTOR, WHOLE_MODELS)}
     hashes = save_predictor(fit.predictor, pending[PREDICTOR]), others.save(pending[WHOLE_MODELS])
@@ -98,7 +100,7 @@ def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Sa
     }
     for final, path in pending.items():
         path.replace(directory / final)
-    _write_card(directory / CARD, card)
+    write_card(directory / CARD, card)
     return card
 
 
@@ -185,7 +187,7 @@ def _whole_models(
     """
     if not cases:
         say("no models were measured: host costs are priors, intervals are wide")
-        costs = host_costs.fit_tables([], on_cpu) | {"compile": dict(cost_tables.PRIORS["compile"])}
+        costs = host_costs.fit_tables([], on_cpu)
         wide = {"latency": DEFAULT_WIDTHS, "speedup": DEFAULT_WIDTHS}
         return {"costs": costs, "intervals": wide, "scores": {}}, residual_gp.no_residuals()
     known = evaluation.calibration_cases(cases, issued, fit.predictor)
@@ -200,11 +202,6 @@ def _whole_models(
         say(f"{row['mode']}: mean error of latency {row['mean_error']:.3f} ({row['cases']} cases)")
     fitted = residuals.fit(cases, known, np.ones(len(cases), dtype=bool), on_cpu)
     costs, others = fitted.costs, fitted.others
-    costs["compile"] = host_costs.fit_compile(
-        known,
-        [case.record.get("contended_compile_s", {}).get("default") for case in cases],
-        [case.record.get("cold_compile_s") for case in cases],
-    )
     card = {
         "costs": costs,
         "residual_model": others.describe(),
@@ -214,7 +211,8 @@ def _whole_models(
     return card, others
 
 
-def _write_card(path: Path, card: Mapping[str, Any]) -> None:
+def write_card(path: Path, card: Mapping[str, Any]) -> None:
+    """Write a profile's summary, with figures of five significant digits."""
     write_whole(path, json.dumps(_rounded(card), indent=1, allow_nan=False) + "\n")
 
 

@@ -20,8 +20,7 @@ from costmodel.planning.stream_assignment import Task, assign_streams, makespan_
 from costmodel.profiles.profile import Profile
 from costmodel.rewrites.hoist_constants import hoist_constants
 from costmodel.rewrites.registry import apply_rewrites
-from costmodel.timeline import host_counts
-from costmodel.timeline.issue_trace import compile_counts
+from costmodel.timeline.compile_time import compile_counts, compile_us
 
 MEMORY_SEQUENCES: tuple[Rewrites, ...] = ((), ("channels_last",))
 """Further sequences for a memory limit: unfolded weights need no memory of their own."""
@@ -213,7 +212,7 @@ def _with_compile_time(found: Candidate, region_costs: RegionCosts, profile: Pro
     kernels = [kernel for ops in compiled for kernel in region_costs.kernels("inductor", ops)]
     if not compiled:
         return found
-    return replace(found, build_us=host_counts.compile_us(compile_counts(kernels), profile.costs("compile")))
+    return replace(found, build_us=compile_us(compile_counts(kernels), profile.costs("compile")))
 
 
 def _as_regions(

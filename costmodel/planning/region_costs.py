@@ -17,8 +17,8 @@ from costmodel.planning.blocks import Block, producers_of
 from costmodel.planning.oracle import Choice
 from costmodel.planning.stream_assignment import WAIT_US
 from costmodel.profiles.profile import Profile
-from costmodel.timeline import cost_tables, host_counts
-from costmodel.timeline.issue_trace import compile_counts
+from costmodel.timeline import cost_tables
+from costmodel.timeline.compile_time import compile_counts
 
 GRID_US = 2.0**-10
 """Times are rounded to multiples of this, so that sums are exact in any order and equal kernels tie."""
@@ -124,7 +124,7 @@ class RegionCosts:
     def compile_us(self, ops: Sequence[str]) -> float:
         """Time that a plan takes longer to compile with these operators."""
         counts = compile_counts(self.kernels("inductor", ops))
-        return host_counts.total(counts, {**self._compile_costs, "start": 0.0})
+        return sum(counts[name] * us for name, us in self._compile_costs.items() if name in counts and name != "start")
 
     def share(self, backend: str, ops: Sequence[str]) -> float:
         """Share of the device that a region fills, 0 to 1: the mean over its kernels' time."""

@@ -16,6 +16,7 @@ from costmodel.prediction.layers import Unit, group_units
 from costmodel.prediction.recompilation import recompilations
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.profile import Profile
+from costmodel.report.figures import seconds
 from costmodel.report.types import ModePrediction, Reason, Report
 from costmodel.timeline.issue_trace import IssueTrace, issue_traces, origin_of
 
@@ -123,7 +124,8 @@ def _recompilations(report: Report, shapes: Sequence[Sequence[int]]) -> list[Rea
     with_graphs = "reduce-overhead" in report.modes
     if shapes:
         return [_variants([report.input_shape, *map(tuple, shapes)], compiled.compile_s, with_graphs)]
-    why = f"one recompilation, about {compiled.compile_s:.0f} s, for the second size, which becomes dynamic; none later"
+    why = f"one recompilation, about {seconds(compiled.compile_s)} s, for the second size, which becomes dynamic"
+    why += "; none later"
     why += ". reduce-overhead captures one CUDA graph for each size" if with_graphs else ""
     return [Reason("recompilation", "another batch size", why)]
 
@@ -132,7 +134,7 @@ def _variants(shapes: Sequence[tuple[int, ...]], compile_s: float, with_graphs: 
     found = recompilations(shapes)
     made = ", ".join("x".join("?" if size is None else str(size) for size in variant) for variant in found.variants)
     late = f"; {len(found.eager)} shapes run eagerly, beyond the limit of variants" if found.eager else ""
-    why = f"{len(found.variants)} variants, about {len(found.variants) * compile_s:.0f} s to compile: {made}{late}"
+    why = f"{len(found.variants)} variants, about {seconds(len(found.variants) * compile_s)} s to compile: {made}{late}"
     why += f". reduce-overhead captures {len(set(shapes))} CUDA graphs" if with_graphs else ""
     return Reason("recompilation", f"{len(set(shapes))} input shapes", why)
 

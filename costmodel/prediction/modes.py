@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from costmodel.errors import ProfileError
 from costmodel.ir import Graph
+from costmodel.prediction.compile_fields import compile_fields
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.card import CARD
 from costmodel.profiles.profile import Profile
 from costmodel.report.types import ModePrediction
-from costmodel.timeline import gpu, host_counts, queue
+from costmodel.timeline import gpu, queue
 from costmodel.timeline.cost_tables import COSTS, CPU_COSTS
-from costmodel.timeline.issue_trace import IssueTrace, compile_counts
+from costmodel.timeline.issue_trace import IssueTrace
 from costmodel.timeline.timed_trace import TimedTrace
 
 UNKNOWN_WIDTH = 0.5
@@ -57,7 +58,6 @@ def predict_modes(
     if "eager" not in latency_widths:
         raise ProfileError(f"{profile.name}: the profile has no interval for eager execution; train it again")
     extra = UNKNOWN_WIDTH * unknown + _range_width(eager_kernels, compiled_kernels)
-    compile_s = host_counts.compile_us(compile_counts(compiled.kernels), tables["compile"]) / 1e6
     base = timings["eager"]
     modes = {}
     for mode, timing in timings.items():
@@ -73,9 +73,9 @@ def predict_modes(
             continue
         speedup = base.latency_us / timing.latency_us
         wide = math.exp(speedup_widths[mode] + extra)
-        saved = (base.latency_us - timing.latency_us) / 1e6
-        calls = math.ceil(compile_s / saved) if saved > 0 else None
-        modes[mode] = ModePrediction(*common, speedup, speedup / wide, speedup * wide, compile_s, calls)
+        speedups = speedup, speedup / wide, speedup * wide
+        compiling = compile_fields(compiled, mode, modes["eager"], speedups, profile)
+        modes[mode] = ModePrediction(*common, *speedups, **compiling)
     return modes
 
 

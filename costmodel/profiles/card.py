@@ -16,7 +16,7 @@ CARD = "card.json"
 CARD_SCHEMA = 1
 CALIBRATED = "_calibrated"
 """Suffix of the names of intervals for a calibrated host."""
-HOST_COSTS = frozenset({"eager_host", "default_host", "graph_host", "compile"})
+HOST_COSTS = frozenset({"eager_host", "default_host", "graph_host", "compile", "compile_warm"})
 """Cost tables in host time, which are in proportion to the host's speed."""
 Cost = Annotated[float, Meta(ge=-1e8, le=1e8)]
 """A fitted coefficient, microseconds or a factor. One of several may be negative: only their sum was measured."""
@@ -51,6 +51,7 @@ class CostTables(msgspec.Struct, frozen=True):
     default_serial: dict[str, Cost] = {}
     graph_host: dict[str, Cost] = {}
     compile: dict[str, Cost] = {}
+    compile_warm: dict[str, Cost] = {}
 
 
 class ProfileSummary(msgspec.Struct, frozen=True):

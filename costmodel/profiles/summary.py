@@ -71,9 +71,11 @@ def _counts(name: str, found: Mapping[str, Any], *keys: str) -> Iterator[tuple[s
 
 
 def _accuracy_rows(card: Mapping[str, Any]) -> Iterator[Row]:
-    """A row a mode and set of cases: errors of latencies, then of speedups."""
+    """A row a mode and set of cases: errors of latencies, of compile times, then of speedups."""
     for row in _rows(card, "latency"):
         yield ("latency", row.get("mode", ""), _ALL, *_errors(row))
+    for row in _rows(card, "compile"):
+        yield (f"compile time, {row.get('cache', '')}", row.get("mode", ""), _ALL, *_errors(row))
     for row in _rows(card, "models"):
         cases = str(row.get("cases_of", ""))
         if cases.rpartition(": ")[2] == _ALL:  # `all`, and `all` under another condition; the rest are subsets

@@ -27,6 +27,14 @@ def tenths(value: float | None) -> str:
     return number(value, 1)
 
 
+def seconds(value: float | None) -> str:
+    """Seconds to two significant digits: 0.95, 2.1, 13, 120."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    rounded = float(f"{value:.2g}")
+    return number(rounded, max(0, 1 - math.floor(math.log10(rounded))) if rounded > 0 else 1)
+
+
 def whole(value: float | None) -> str:
     """A number without decimals."""
     return number(value, 0)
@@ -78,6 +86,19 @@ def time_interval(bounds: Interval) -> str:
 def ratio_interval(bounds: Interval) -> str:
     """Two ratios as an interval: `1.40-1.60`."""
     return _joined(*map(number, bounds))
+
+
+def seconds_interval(bounds: Interval) -> str:
+    """Two durations in seconds as an interval: `9.1-18`."""
+    return _joined(*map(seconds, bounds))
+
+
+def calls_interval(bounds: Interval) -> str:
+    """Two numbers of calls as an interval: `9,100-31,000`, or `9,100-never` up to NEVER."""
+    low, high = bounds
+    if low is None or high is None or low == NEVER:
+        return ""
+    return f"{low:,.0f}-{'never' if high == NEVER else f'{high:,.0f}'}"
 
 
 def duration(seconds: float) -> str:

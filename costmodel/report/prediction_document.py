@@ -10,10 +10,14 @@ from typing import Any
 from costmodel.report.document import Column, Document, Records, Row, Section, Tone, figures
 from costmodel.report.figures import (
     NEVER,
+    Interval,
     calls,
+    calls_interval,
     counted,
     milliseconds,
     ratio_interval,
+    seconds,
+    seconds_interval,
     tenths,
     time_interval,
     times,
@@ -34,8 +38,11 @@ MODE_COLUMNS = (
     figures("90 % interval", ratio_interval),
     figures("host ms", milliseconds, is_detail=True),
     figures("device ms", milliseconds, is_detail=True),
-    figures("compile s", tenths),
+    figures("compile s", seconds),
+    figures("90 % interval", seconds_interval, is_detail=True),
+    figures("warm s", seconds, is_detail=True),
     figures("break-even after", calls),
+    figures("90 % interval", calls_interval, is_detail=True),
 )
 LAYER_COLUMNS = (
     Column("layer", keeps_width=True),
@@ -140,7 +147,6 @@ def _mode_rows(report: Report) -> list[Row]:
 
 
 def _mode_row(name: str, mode: ModePrediction) -> Row:
-    never = None if mode.compile_s is None else NEVER
     return (
         name,
         mode.latency_ms,
@@ -150,8 +156,19 @@ def _mode_row(name: str, mode: ModePrediction) -> Row:
         mode.host_ms,
         mode.device_ms,
         mode.compile_s,
-        never if mode.break_even_calls is None else mode.break_even_calls,
+        (mode.compile_s_low, mode.compile_s_high),
+        mode.compile_warm_s,
+        *_break_even(mode),
     )
+
+
+def _break_even(mode: ModePrediction) -> tuple[float | None, Interval]:
+    """Calls to break-even and their interval, with NEVER where a compilation does not pay off."""
+    if mode.compile_s is None:
+        return None, (None, None)
+    found = (mode.break_even_calls, mode.break_even_low, mode.break_even_high)
+    middle, low, high = (NEVER if value is None else value for value in found)
+    return middle, (None, None) if mode.compile_s_low is None else (low, high)
 
 
 def _gain(mode: ModePrediction) -> str:
@@ -159,7 +176,9 @@ def _gain(mode: ModePrediction) -> str:
     gain = f"{times(mode.speedup)} the speed of eager" + (f" ({bounds})" if bounds else "")
     if mode.break_even_calls is None:
         return gain
-    return f"{gain}; break-even after {counted(mode.break_even_calls, 'call')}"
+    between = calls_interval(_break_even(mode)[1])
+    between = f" ({between})" if between else ""
+    return f"{gain}; break-even after {counted(mode.break_even_calls, 'call')}{between}"
 
 
 def _layers_title(report: Report, layers: str) -> str:

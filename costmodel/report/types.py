@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from costmodel.report.escape import unicode_text
@@ -19,7 +19,8 @@ SCHEMA = 1
 EAGER = "eager"
 """The mode that every speedup is relative to."""
 
-_AGAINST_EAGER = ("speedup", "speedup_low", "speedup_high", "compile_s", "break_even_calls")
+_EAGER_KEYS = ("latency_ms", "low_ms", "high_ms", "host_ms", "device_ms")
+"""Fields that eager execution has; the others compare a mode with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,14 @@ class ModePrediction:
         device_ms: time the GPU spends executing kernels.
         speedup: eager latency over this mode's latency; None for eager.
         speedup_low, speedup_high: 90 % prediction interval of the speedup.
-        compile_s: seconds to compile with a cold cache; None for eager and where it cannot be predicted.
-        break_even_calls: calls after which compilation has paid off; None where it never does.
+        compile_s: seconds to compile with an empty cache; None for eager and where it cannot be predicted.
+        compile_s_low, compile_s_high: 90 % prediction interval of these seconds.
+        compile_warm_s: seconds to compile in a second process, from the cache that the first one filled; None where it
+            cannot be predicted.
+        compile_warm_s_low, compile_warm_s_high: 90 % prediction interval of these seconds.
+        break_even_calls: calls after which a compilation with an empty cache has paid off, to two significant digits;
+            None where it never does.
+        break_even_low, break_even_high: 90 % prediction interval of these calls; None for never.
     """
 
     latency_ms: float
@@ -46,7 +53,14 @@ class ModePrediction:
     speedup_low: float | None = None
     speedup_high: float | None = None
     compile_s: float | None = None
+    compile_s_low: float | None = field(default=None, kw_only=True)
+    compile_s_high: float | None = field(default=None, kw_only=True)
+    compile_warm_s: float | None = field(default=None, kw_only=True)
+    compile_warm_s_low: float | None = field(default=None, kw_only=True)
+    compile_warm_s_high: float | None = field(default=None, kw_only=True)
     break_even_calls: int | None = None
+    break_even_low: int | None = field(default=None, kw_only=True)
+    break_even_high: int | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +196,7 @@ class Report:
 def _mode_dict(name: str, mode: ModePrediction) -> dict[str, Any]:
     record = _record(mode)
     if name == EAGER:
-        return {key: value for key, value in record.items() if key not in _AGAINST_EAGER}
+        return {key: value for key, value in record.items() if key in _EAGER_KEYS}
     return record
 
 

@@ -61,13 +61,17 @@ LAUNCHES: Mapping[str, float] = dict.fromkeys(LAUNCH_COSTS, 0.25)
 """Priors of LAUNCH_COSTS, microseconds."""
 WALL: Mapping[str, float] = dict.fromkeys(WALL_COSTS, 1.0)
 """Values of WALL_COSTS where nothing was measured, microseconds."""
-CPU_COSTS: Mapping[str, tuple[str, ...]] = {name: tuple(PRIORS[name]) for name in (*SERIAL_MODES.values(), "compile")}
+CPU_COSTS: Mapping[str, tuple[str, ...]] = {
+    **{name: tuple(PRIORS[name]) for name in SERIAL_MODES.values()},
+    "compile": ("start",),
+}
 """Cost tables that a CPU's profile must have, with their costs."""
 COSTS: Mapping[str, tuple[str, ...]] = {
     "eager_device": LAUNCH_COSTS,
     "eager_wall": WALL_COSTS,
     "default_device": LAUNCH_COSTS,
     "default_wall": WALL_COSTS,
-    **{name: tuple(PRIORS[name]) for name in ("eager_host", "default_host", "graph_host", "compile")},
+    **{name: tuple(PRIORS[name]) for name in ("eager_host", "default_host", "graph_host")},
+    "compile": ("start",),
 }
 """Cost tables that a GPU's profile must have, with their costs."""

@@ -68,8 +68,3 @@ def graph_counts(trace: IssueTrace) -> dict[str, float]:
 def total(counts: Mapping[str, float], costs: Costs) -> float:
     """Sum of counts times costs, microseconds."""
     return sum(amount * costs[name] for name, amount in counts.items())
-
-
-def compile_us(counts: Mapping[str, float], costs: Costs) -> float:
-    """Compile time, microseconds; not below 0, where the fitted line is for few kernels."""
-    return max(0.0, total(counts, costs))

@@ -163,13 +163,6 @@ def _weight_shape(graph: Graph, op: Op) -> tuple[int, ...]:
     return graph.type_of(ref).shape if isinstance(ref, Ref) else (1, 1, 1, 1)
 
 
-def compile_counts(kernels: Iterable[Kernel]) -> dict[str, float]:
-    """Counts of compile time: operators to trace and lower, distinct fused kernels to generate."""
-    kernels = tuple(kernels)
-    operators = sum(len(kernel.graph.ops) for kernel in kernels)
-    return {"operator": operators, "distinct_kernel": distinct_fused(kernels), "start": 1.0}
-
-
 def distinct_fused(kernels: Iterable[Kernel]) -> int:
     """Number of distinct fused kernels, each generated, loaded and called by code of its own."""
     return len({str(kernel.graph) for kernel in kernels if kernel.backend == "triton"})

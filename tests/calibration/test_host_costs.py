@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from costmodel.calibration.host_costs import CalibrationCase, fit_compile, fit_tables, ridge
+from costmodel.calibration.host_costs import CalibrationCase, fit_tables, ridge
 from costmodel.calibration.intervals import quantile_interval
 from costmodel.ir import Calls, parse
 from costmodel.kernels.kernel import Kernel
-from costmodel.timeline import gpu, host_counts
+from costmodel.timeline import gpu
 from costmodel.timeline.cost_tables import COSTS, CPU_COSTS, PRIORS
 from costmodel.timeline.issue_trace import IssueTrace
 from costmodel.timeline.timed_trace import TimedTrace
@@ -139,21 +139,5 @@ def test_without_a_model_every_table_is_there():
     assert {*tables, "compile"} == set(COSTS)
     assert {*on_cpu, "compile"} == set(CPU_COSTS)
     for name, prior in PRIORS.items():
-        assert {**COSTS, **CPU_COSTS}[name] == tuple(prior)
+        assert {**COSTS, **CPU_COSTS}[name] == (("start",) if name == "compile" else tuple(prior))
         assert {**tables, **on_cpu}.get(name, prior) == pytest.approx(dict(prior))
-
-
-def test_compile_times_keep_the_scale_of_those_timed_alone():
-    known = cases()
-    alone = [1.0 + 0.004 * len(case.compiled.trace.kernels) + 0.06 for case in known]
-    contended = [2.0 * seconds for seconds in alone]
-    cold = [seconds if index < 4 else None for index, seconds in enumerate(alone)]
-    costs = fit_compile(known, contended, cold)
-    for case, seconds in zip(known, alone, strict=True):
-        counts = {"operator": len(case.compiled.trace.kernels), "distinct_kernel": 1, "start": 1}
-        assert host_counts.total(counts, costs) / 1e6 == pytest.approx(seconds, rel=0.05)
-
-
-def test_too_few_compile_times_are_no_reason_to_leave_the_prior():
-    known = cases(3)
-    assert fit_compile(known, [1.0, None, 3.0], [None] * 3) == PRIORS["compile"]

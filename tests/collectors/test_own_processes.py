@@ -18,10 +18,10 @@ from collectors.whole_models import collect as collecting
 from collectors.whole_models import own_processes
 from collectors.whole_models.case_process import Job, loads
 from collectors.whole_models.collect import WholeModelSettings, collect
+from collectors.whole_models.compile_times import compile_times
 from collectors.whole_models.own_processes import (
     OwnProcessSettings,
     blocks,
-    compile_times,
     interleaved,
     latencies,
     prepare,
@@ -152,7 +152,7 @@ def test_a_disturbed_host_leaves_no_record_and_ends_the_run(
 def test_compile_times_are_cold_then_warm_and_breaks_are_named(ends: Path, tmp_path: Path):
     cases = [case(f"{ends}:broken"), case(f"{ends}:wrong")]
     settings = OwnProcessSettings(processes=2, held=4, ready_s=90.0, measure_s=90.0)
-    found, failed = compile_times(cases, {}, "cpu", ("default",), settings, time.monotonic() + 300.0)
+    found, failed = compile_times(cases, {}, ["cpu"], ("default",), settings, time.monotonic() + 300.0)
     assert (found["mode"], found["input_shape"]) == ("default", [1, 3])
     assert found["cold_compile_s"] > found["warm"]["calls_s"][0] > 0
     assert found["cold"]["breaks"][0]["where"].endswith("ends.py:15")

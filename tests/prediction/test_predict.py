@@ -65,9 +65,12 @@ def test_every_mode_with_its_interval(report_of: Reports, model: str):
             continue
         assert mode.speedup == pytest.approx(eager.latency_ms / mode.latency_ms)
         assert mode.speedup_low < mode.speedup < mode.speedup_high
-        assert 0.5 < mode.compile_s < 300
+        assert 0.5 < mode.compile_s_low < mode.compile_s < mode.compile_s_high < 300
+        assert 0.1 < mode.compile_warm_s_low < mode.compile_warm_s < mode.compile_warm_s_high < mode.compile_s
         saved = eager.latency_ms - mode.latency_ms
-        assert mode.break_even_calls == (math.ceil(mode.compile_s * 1e3 / saved) if saved > 0 else None)
+        calls, high = mode.break_even_calls or math.inf, mode.break_even_high or math.inf
+        assert calls == (pytest.approx(mode.compile_s * 1e3 / saved, rel=0.05) if saved > 0 else math.inf)  # two digits
+        assert mode.break_even_low < calls <= high
     assert report.best_mode == min(report.modes, key=lambda mode: report.modes[mode].latency_ms)
     assert report.verdict in ("compile", "leave", "uncertain")
     assert report.unsupported == ()
@@ -102,7 +105,8 @@ def test_the_json_is_what_the_interface_promises(report_of: Reports, model: str)
     assert (data["model"], data["hardware"], data["batch_size"]) == (model, DEFAULT, 1)
     assert (data["input_shape"], data["precision"], data["layout"]) == ([1, 3, 224, 224], "float32", "nchw")
     common = {"latency_ms", "low_ms", "high_ms", "host_ms", "device_ms"}
-    against = {"speedup", "speedup_low", "speedup_high", "compile_s", "break_even_calls"}
+    against = {"speedup", "speedup_low", "speedup_high", "break_even_calls", "break_even_low", "break_even_high"}
+    against |= {f"{name}{bound}" for name in ("compile_s", "compile_warm_s") for bound in ("", "_low", "_high")}
     assert data["modes"]["eager"].keys() == common
     assert data["modes"]["default"].keys() == data["modes"]["reduce-overhead"].keys() == common | against
     assert data["layers"][0].keys() >= {

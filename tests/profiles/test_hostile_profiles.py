@@ -54,7 +54,7 @@ def possible(report: Report) -> None:
         assert 0 <= mode.host_ms < math.inf
         assert 0 <= mode.device_ms < math.inf
         assert mode.speedup is None or 0 < mode.speedup_low <= mode.speedup <= mode.speedup_high < math.inf
-        assert mode.compile_s is None or 0 <= mode.compile_s < math.inf
+        assert mode.compile_s is None or 0 < mode.compile_s_low <= mode.compile_s <= mode.compile_s_high < math.inf
 
 
 def predicted(users: Path, predictor: Predictor, text: str) -> Report:

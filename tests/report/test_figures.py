@@ -29,6 +29,26 @@ def test_mebibytes(nbytes: int, text: str) -> None:
     assert figures.gibibytes(nbytes * 1024) == text
 
 
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0.0"), (0.0952, "0.095"), (0.996, "1.0"), (2.04, "2.0"), (9.96, "10"), (1234.0, "1,200")]
+)
+def test_seconds_have_two_significant_digits(value: float, text: str) -> None:
+    assert figures.seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("bounds", "text"),
+    [
+        ((9100, 31000), "9,100-31,000"),
+        ((9100, figures.NEVER), "9,100-never"),
+        ((figures.NEVER, figures.NEVER), ""),
+        ((None, None), ""),
+    ],
+)
+def test_an_interval_of_calls_may_end_at_never(bounds: figures.Interval, text: str) -> None:
+    assert figures.calls_interval(bounds) == text
+
+
 def test_an_interval_needs_both_bounds() -> None:
     assert figures.ratio_interval((1.4, 1.6)) == "1.40-1.60"
     assert figures.time_interval((9.5, 12.0)) == "9.500-12.00"
@@ -46,7 +66,7 @@ def test_what_is_no_number_is_a_dash(value: float | None) -> None:
         figures.percent,
         figures.scientific,
     )
-    assert {form(value) for form in (*formats, figures.milliseconds, figures.mebibytes)} == {"-"}
+    assert {form(value) for form in (*formats, figures.milliseconds, figures.seconds, figures.mebibytes)} == {"-"}
 
 
 def test_shares_and_small_numbers() -> None:

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import pandas as pd
-from accuracy_tables import ablation_table, cpu_table, kernel_table, known_errors, machine_table, user_table
+from accuracy_tables import (
+    ablation_table,
+    cause_table,
+    compile_table,
+    cpu_table,
+    kernel_table,
+    known_errors,
+    machine_table,
+    user_table,
+)
 
 MODES = ("default", "reduce-overhead")
 COLUMNS = {"eager": "eager", "default": "default", "reduce-overhead": "graph"}
@@ -48,6 +57,24 @@ def test_latencies_by_machine():
     assert machine_table(VALIDATION).splitlines()[2:] == [
         "| 1 | 1 | 35.0 % (0.0 %) | 0.0 % (0.0 %) | 0.0 % (0.0 %) |",
         "| 2 | 3 | 1.7 % (6.7 %) | 0.0 % (0.0 %) | 0.0 % (0.0 %) |",  # 0, 5 and 0 %; 20, 0 and 0 %
+    ]
+
+
+def test_compile_times_beside_their_baselines():
+    row = {"cache": "cold", "mode": "default", "cases": 40, "median_error": 0.101, "mean_error": 0.2, "coverage": 0.9}
+    row |= {"constant_median_error": 0.4, "by_operators_median_error": 0.5}
+    text = compile_table([row])
+    assert text.splitlines()[2] == "| cold | `default` | 40 | 10.1 % | 20.0 % | 90 % | 40 % | 50 % |"
+
+
+THE_OTHER = "| a parameter or buffer (standing for the layers) | 0.078 | - |"
+
+
+def test_seconds_by_cause():
+    costs = {"compile": {"start": 4.4e6, "parameter": 78364.0, "operator": 0.0}, "compile_warm": {"start": 9e5}}
+    assert cause_table(costs).splitlines()[2:] == [
+        "| the first graph | 4.4 | 0.9 |",
+        "| a parameter or buffer (standing for the layers) | 0.078 | - |",
     ]
 
 

@@ -34,6 +34,9 @@ def test_figures_by_hand(script: ModuleType, tmp_path: Path):
     cost = {"runs": 3, "seconds": {"ratio": 1.25}, "peak_mib": {"ratio": 1.126}}
     (tmp_path / "predict_cost.json").write_text(json.dumps(cost))
     (tmp_path / "sweep_h200.json").write_text(json.dumps({"ratio": 5.55, "sample": {"units": 4000}}))
+    seconds = ["a,cold,11,10,14", "b,cold,12,10,14", "b,cold,13,10,14", "a,warm,1.1,1,2"]
+    seconds.insert(0, "model,cache,predicted_s,measured_s,constant_s")
+    (tmp_path / "compile_times_h200.csv").write_text("\n".join(seconds))
     text = script.table(tmp_path, {"default": 0.9, "reduce-overhead": 0.854}, tmp_path)
     figures = [line.split(" | ")[1:] for line in text.splitlines()[2:]]
     held_out = [
@@ -54,6 +57,8 @@ def test_figures_by_hand(script: ModuleType, tmp_path: Path):
         ["cover 90 % and 85 %", "-", "3 measurements |"],
         ["4.00 times as fast (geometric mean), at least 2.00", FASTEST, "2 |"],  # 2 / 1 and 2 / 0.25
         ["4.00 times as fast (geometric mean), at least 2.00", FASTEST, "2 |"],
+        ["20.0 % median error", "40.0 %", "3 of 2 models |"],
+        ["10.0 % median error", "100.0 %", "1 of 1 models |"],
         ["largest errors 10.0 % and 8.0 %", "-", "3 |"],
         ["1.25 times the seconds, 1.13 times the peak memory", "importing torch and torchvision", "3 runs |"],
         ["5.5 times the units a minute", "a loop with torch.compile and `do_bench`", "4,000 units |"],

@@ -24,8 +24,11 @@ def as_it_is(name: str) -> str:
 
 def report(name: Name = as_it_is) -> Report:
     eager = ModePrediction(latency_ms=6.0, low_ms=5.5, high_ms=6.5, host_ms=5.9, device_ms=2.0)
-    default = ModePrediction(4.0, 3.8, 4.2, 3.9, 1.5, 1.5, 1.4, 1.6, 30.0, 15000)
-    graphs = ModePrediction(2.0, 1.8, 2.2, 0.1, 1.9, 3.0, 2.75, 3.25, 32.5, 8125)
+    cold = {"compile_s_low": 21.0, "compile_s_high": 43.0}
+    warm = {"compile_warm_s": 2.1, "compile_warm_s_low": 1.5, "compile_warm_s_high": 2.9}
+    calls = {"break_even_low": 9800, "break_even_high": 23000}
+    default = ModePrediction(4.0, 3.8, 4.2, 3.9, 1.5, 1.5, 1.4, 1.6, 30.0, 15000, **cold, **warm, **calls)
+    graphs = ModePrediction(2.0, 1.8, 2.2, 0.1, 1.9, 3.0, 2.75, 3.25, 32.5, 8100, **cold, **warm, break_even_low=5500)
     convolution = LayerPrediction(
         name("features.0"), "conv2d", (name("conv2d"), "relu"), 0.0, 20.0, 10.0, 2.0, 1.5, 2.5, "extern", True
     )

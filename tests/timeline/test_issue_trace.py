@@ -16,7 +16,6 @@ from costmodel.ir import Break, Calls, Graph, Op, Ref, TensorType, Value, parse
 from costmodel.kernels.eager_dispatch import eager_kernels
 from costmodel.kernels.kernel import Kernel
 from costmodel.timeline.issue_trace import (
-    compile_counts,
     compiled_trace,
     dispatch_class,
     distinct_fused,
@@ -137,15 +136,6 @@ def test_equal_fused_kernels_are_one_and_those_of_libraries_none():
     assert distinct_fused([]) == 0
     assert distinct_fused(fused) == 2
     assert distinct_fused([*fused[:1], Kernel("aten", parse(sigmoid), ("4",))]) == 1
-
-
-def test_compile_time_counts_equal_kernels_once():
-    text = "graph _ {\n  input %a0: float32[8]\n  %0 = relu(self=%a0) : float32[8]\n  return %0\n}"
-    fused = Kernel("triton", parse(text), ("0",))
-    values = (Value("x", TensorType("float32", (8,))),)
-    trace = eager_trace(Graph("g", values, (Op("0", "relu", (("self", Ref("x")),), (values[0].type,)),), (Ref("0"),)))
-    trace = replace(trace, kernels=(fused, fused, *trace.kernels))
-    assert compile_counts(trace.kernels) == {"operator": 3, "distinct_kernel": 1, "start": 1.0}
 
 
 @pytest.mark.parametrize(
