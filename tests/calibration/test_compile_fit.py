@@ -186,7 +186,7 @@ def test_the_shipped_fit_is_that_of_its_records_and_as_accurate_as_published(shi
         assert row["median_error"] < min(row["constant_median_error"], row["by_operators_median_error"]) / 1.5
 
 
-@pytest.mark.parametrize("model", ["scripts/user_models/imaging.py:espcn", "alexnet", "resnet18"])
+@pytest.mark.parametrize("model", ["scripts/user_models/restoration.py:espcn", "alexnet", "resnet18"])
 def test_stored_counts_are_those_of_today(shipped: list[CompileRecord], model: str):
     """Where this fails, models are compiled to something else than before: run scripts/compile_times.py."""
     options = {} if ".py:" in model else {"batch_size": 1}

@@ -14,7 +14,7 @@ from costmodel.profiles.profile import DEFAULT, load_profile
 from costmodel.timeline.compile_time import COLD, WARM
 from tests.support.scripts import load_script
 
-MODEL = "scripts/user_models/imaging.py:espcn"
+MODEL = "scripts/user_models/restoration.py:espcn"
 CASE = {"model": MODEL, "batch_size": 1, "precision": "float32", "layout": "nchw", "session": "one"}
 
 
