@@ -9,7 +9,8 @@ import numpy as np
 
 from costmodel.errors import ProfileError
 from costmodel.features import OPTIONAL
-from costmodel.predictor.neighbours import STEP32, distances, portions, recall, usual, weigh
+from costmodel.predictor.error_curve import ErrorCurve
+from costmodel.predictor.neighbours import EXACT, STEP32, distances, portions, recall, usual, weigh
 from costmodel.predictor.network import Array, NeuralNetwork, Steps, scaled
 from costmodel.predictor.trees import Trees
 
@@ -28,6 +29,9 @@ RECALLED_WIDTH = 0.05
 
 96 % of the kernels that two machines with the same GPU measured agree within it (`repeated` in the summary of
 nvidia-h200)."""
+
+FAR_FACTOR, FAR_WIDTH = 3.0, 1.0
+"""Factor of the half-width beyond `far` without an error curve, and the least half-width there."""
 
 
 def none_measured() -> Array:
@@ -60,6 +64,8 @@ class GroupModel:
         sizes: scaled logarithms of the bound between the bins of `limits`, ascending.
         limits: least and largest predicted logarithm by size, from measured kernels of that size, (bins, 2).
         trees_share: weight of the trees in their mean with the networks, 0 to 1.
+        curve: growth of the half-widths with the distance to the nearest measured kernel; None in a profile of an
+            earlier version, whose half-widths triple beyond `far`.
     """
 
     names: tuple[str, ...]
@@ -81,6 +87,7 @@ class GroupModel:
     sizes: Array = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     limits: Array = field(default_factory=lambda: np.array([LARGEST_RANGE], dtype=np.float32))
     trees_share: float = 0.5
+    curve: ErrorCurve | None = None
 
     def vectors(self, features: Sequence[Mapping[str, float]]) -> Array:
         """Scaled feature vectors of kernels, (rows, features).
@@ -129,6 +136,20 @@ class GroupModel:
             log_ratio[rows] = self.expected(x[rows]) + correction
             launch_us[rows] = USUAL_HOST_US if self.host_trees is None else host_us_of(self.host_trees, x[rows])
         return Recollection(log_ratio, nearest, launch_us)
+
+    def half_width(self, us: float, distance: float) -> float:
+        """Half-width of the 90 % interval of a logarithm.
+
+        Args:
+            us: predicted time of the kernel.
+            distance: distance to the nearest measured kernel.
+        """
+        usual = float(self.widths[int(np.searchsorted(self.edges, us))])
+        if distance < EXACT:
+            return min(usual, RECALLED_WIDTH)
+        if self.curve is not None:
+            return usual * self.curve.factor(distance)
+        return usual if distance <= self.far else max(FAR_FACTOR * usual, FAR_WIDTH)
 
     def workspace_share(self, x: Array) -> Array:
         """Workspaces for scaled vectors as shares of the kernels' traffic, (rows,).
