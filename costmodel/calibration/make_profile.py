@@ -13,6 +13,7 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from costmodel.calibration import evaluation, host_costs, residuals
+from costmodel.calibration.host_range import coverage_by_machine, host_range
 from costmodel.calibration.intervals import DEFAULT_WIDTHS, coverage, intervals
 from costmodel.calibration.measured_model import MeasuredModel
 from costmodel.calibration.models_file import machine_probes_us, noise, read_measured, spread, usual_probe_us
@@ -39,6 +40,8 @@ from costmodel.training.tables import Table, drop, tabulate, trusted
 
 LEAST_UNITS = 100
 """Fewest usable units that a profile can be trained on."""
+LEAST_MACHINES = 3
+"""Fewest machines for coverage on machines left out."""
 Say = Callable[[str], None]
 """Receives lines about the progress."""
 
@@ -79,6 +82,9 @@ def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Sa
     say(f"training {len(tables)} groups of networks and trees, {FOLDS} folds each")
     fit = cross_fit(tables, folds, roofline, device.multiprocessors, settings, jobs)
     found, others = _whole_models(directory, cases, issued, fit, device.is_cpu, say, jobs)
+    if cases:
+        validation = pd.read_csv(directory / "validation.csv")
+        found["scores"] |= interval_scores(validation, {} if device.is_cpu else host, found["intervals"])
     found["scores"]["kernels"] = _score_groups(tables, folds, fit, say, jobs)
     # an earlier profile stays valid until both files are written
     pending = {file: directory / f"{file}.pending" for file in (PREDICTOR, WHOLE_MODELS)}
@@ -109,8 +115,16 @@ def _stable_cases(path: Path, most: int, say: Say) -> tuple[list[MeasuredModel],
     chosen = spread(stable, most)
     say(f"{len(chosen)} whole-model cases of {len(stable)} ({len(everything) - len(stable)} unstable ones left out)")
     counts = {"cases": len(chosen), "measured": len(everything), "unstable": len(everything) - len(stable)}
-    machines = machine_probes_us(everything)
-    return chosen, counts, {"probe_us": usual_probe_us(everything), "machines_us": machines} if machines else {}
+    return chosen, counts, _host(everything)
+
+
+def _host(cases: Sequence[MeasuredModel]) -> dict[str, Any]:
+    """Summary of host probes: the profile's host, the machines, and the range of hosts of several machines."""
+    machines = machine_probes_us(cases)
+    if not machines:
+        return {}
+    about = {"probe_us": usual_probe_us(cases), "machines_us": machines}
+    return about | ({"range_us": host_range(machines)} if len(machines) > 1 else {})
 
 
 def _issued(cases: Sequence[MeasuredModel], device: Device, jobs: int) -> list[tuple[IssueTrace, IssueTrace]]:
@@ -209,9 +223,29 @@ def _whole_models(
         "costs": costs,
         "residual_model": others.describe(),
         "intervals": intervals(frame),
-        "scores": {"models": scores, "latency": latencies, "coverage": coverage(frame)},
+        "scores": {"models": scores, "latency": latencies},
     }
     return card, others
+
+
+def interval_scores(
+    validation: pd.DataFrame, host: Mapping[str, Any], widths: Mapping[str, Mapping[str, float]]
+) -> dict[str, Any]:
+    """Shares of held-out measurements inside the intervals for an unknown host: by mode, and by machine left out.
+
+    Args:
+        validation: rows of `evaluate_case`.
+        host: summary of the host probes; empty for a CPU.
+        widths: half-widths on a known host by quantity and mode.
+    """
+    if "range_us" not in host:
+        return {"coverage": coverage(validation)}
+    probe_us = host["probe_us"]
+    speeds = 1.0, *(probe_us / us for us in host["range_us"])
+    found = {"coverage": coverage(validation, speeds)}
+    if len(host["machines_us"]) < LEAST_MACHINES:
+        return found
+    return found | {"coverage_by_machine": coverage_by_machine(validation, probe_us, widths)}
 
 
 def _write_card(path: Path, card: Mapping[str, Any]) -> None:
