@@ -23,6 +23,8 @@ from costmodel.device import Device
 from costmodel.errors import DatasetError
 from costmodel.features import OPTIONAL, Roofline
 from costmodel.files import write_whole
+from costmodel.predictor.error_curve import ErrorCurve
+from costmodel.predictor.network import scaled
 from costmodel.profiles.card import CARD, CARD_SCHEMA
 from costmodel.profiles.predictor_file import save_predictor
 from costmodel.profiles.profile import PREDICTOR, WHOLE_MODELS
@@ -32,6 +34,7 @@ from costmodel.timeline.residual_gp import ResidualModel
 from costmodel.training.baselines import BASELINES, cross_validate, score_group
 from costmodel.training.cross_fit import CrossFit, cross_fit
 from costmodel.training.dataset import kernel_of, read_frame
+from costmodel.training.error_curves import fit_error_curve
 from costmodel.training.families import FOLDS
 from costmodel.training.folds import Folds, by_family
 from costmodel.training.kernel_models import TrainingSettings
@@ -86,6 +89,9 @@ def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Sa
         validation = pd.read_csv(directory / "validation.csv")
         found["scores"] |= interval_scores(validation, {} if device.is_cpu else host, found["intervals"])
     found["scores"]["kernels"] = _score_groups(tables, folds, fit, say, jobs)
+    found["error_curves"] = {
+        group: asdict(_error_curve(table, folds[group], group, fit)) for group, table in tables.items()
+    }
     # an earlier profile stays valid until both files are written
     pending = {file: directory / f"{file}.pending" for file in (PREDICTOR, WHOLE_MODELS)}
     hashes = save_predictor(fit.predictor, pending[PREDICTOR]), others.save(pending[WHOLE_MODELS])
@@ -104,8 +110,15 @@ def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Sa
     }
     for final, path in pending.items():
         path.replace(directory / final)
-    _write_card(directory / CARD, card)
+    write_card(directory / CARD, card)
     return card
+
+
+def _error_curve(table: Table, folds: Folds, group: str, fit: CrossFit) -> ErrorCurve:
+    """Error curve of a group from the out-of-fold predictions of its rows."""
+    model = fit.predictor.groups[group]
+    error = np.abs(table.target - fit.out_of_fold[group])
+    return fit_error_curve(scaled(table.raw, model.mean, model.scale), error, table.time_us, folds.tests, model.widths)
 
 
 def _stable_cases(path: Path, most: int, say: Say) -> tuple[list[MeasuredModel], dict[str, int], dict[str, Any]]:
@@ -248,7 +261,8 @@ def interval_scores(
     return found | {"coverage_by_machine": coverage_by_machine(validation, probe_us, widths)}
 
 
-def _write_card(path: Path, card: Mapping[str, Any]) -> None:
+def write_card(path: Path, card: Mapping[str, Any]) -> None:
+    """Write a summary, whole or not at all, with numbers to five significant digits."""
     write_whole(path, json.dumps(_rounded(card), indent=1, allow_nan=False) + "\n")
 
 

@@ -201,7 +201,7 @@ def test_an_unknown_choice_lists_the_known_ones(options: dict[str, str], part: s
                 "leaning": "compile",
                 "modes": {"default": ModePrediction(4, 3, 5, 4, 1, 1.5, 0.9, 2)},
             },
-            "uncertain, more likely compile: the 90 % prediction interval of the speedup contains 1; best guess default",
+            "uncertain, more likely compile: the 90 % prediction interval of the speedup contains 1; best guess",
         ),
         (
             {"verdict": "uncertain", "leaning": "leave", "extrapolated_share": 0.25},
