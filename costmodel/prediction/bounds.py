@@ -1,4 +1,4 @@
-"""Bounds of 90 % prediction intervals: over the hosts that an interval covers, widened for extrapolated kernels."""
+"""Bounds of 90 % prediction intervals: over the hosts that an interval covers, widened for unmeasured kernels."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from costmodel.predictor.predictor import Estimate
 from costmodel.report.types import EAGER
 from costmodel.timeline.queue import Timing
 
+CORRELATION = 0.25
+"""Half-width of a pass's device time relative to the mean of its kernels', beyond that of measured models.
+
+The least for which nine in ten speedups of the tuning half of the user models lie in their intervals
+(`docs/accuracy.md`)."""
 Timings = Mapping[str, Timing]
 """Times of a call by mode, on one host."""
 
@@ -36,29 +41,24 @@ def _union(values: Sequence[float], width: float) -> tuple[float, float]:
     return min(values) / spread, max(values) * spread
 
 
-def extrapolated_share(estimates: Sequence[Estimate], whole_us: float = 0.0) -> float:
-    """Share of the time that extrapolated kernels take, from 0 to 1.
-
-    Args:
-        estimates: estimates of the kernels of a pass.
-        whole_us: time of the pass; the sum of its kernels if that is longer, or for 0.
-    """
+def extrapolated_share(estimates: Sequence[Estimate]) -> float:
+    """Share of the kernels' time that extrapolated kernels take, from 0 to 1."""
     outside = sum(estimate.us for estimate in estimates if not estimate.in_range)
-    return outside / _whole(estimates, whole_us)
+    return outside / _total_us(estimates)
 
 
-def extrapolation_width(estimates: Sequence[Estimate], whole_us: float) -> float:
-    """Addition to the half-width of an interval for extrapolated kernels: the width of each by its share of the time.
+def kernel_width(estimates: Sequence[Estimate]) -> float:
+    """Addition to the half-width of an interval for the kernels of a pass: that of each by its share of the time.
 
-    Where the host decides the latency, kernels of little device time change it little, however uncertain they are.
+    Errors of kernels cancel in part, so CORRELATION of the mean half-width remains. Kernels that were measured hardly
+    count, and a kernel far from any measured one counts by as much as its own interval is wider.
 
     Args:
         estimates: estimates of the kernels of a pass.
-        whole_us: latency of the pass.
     """
-    outside = (one.us * math.log(one.high_us / one.us) for one in estimates if not one.in_range)
-    return sum(outside) / _whole(estimates, whole_us)
+    widths = (one.us * math.log(one.high_us / one.us) for one in estimates)
+    return CORRELATION * sum(widths) / _total_us(estimates)
 
 
-def _whole(estimates: Sequence[Estimate], whole_us: float) -> float:
-    return max(whole_us, sum(estimate.us for estimate in estimates), 1e-9)
+def _total_us(estimates: Sequence[Estimate]) -> float:
+    return max(1e-9, sum(estimate.us for estimate in estimates))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from costmodel.errors import ProfileError
 from costmodel.ir import Graph
-from costmodel.prediction.bounds import extrapolation_width, latency_bounds, speedup_bounds
+from costmodel.prediction.bounds import kernel_width, latency_bounds, speedup_bounds
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.card import CARD
 from costmodel.profiles.profile import Profile
@@ -64,15 +64,15 @@ def predict_modes(
             continue
         if mode == "reduce-overhead" and graph.breaks:
             continue  # graph breaks prevent a single CUDA graph
-        outside = extrapolation_width(eager_kernels if mode == "eager" else compiled_kernels, timing.latency_us)
-        low, high = (us / 1e3 for us in latency_bounds(hosts, mode, latency_widths[mode] + extra + outside))
+        unsure = kernel_width(eager_kernels if mode == "eager" else compiled_kernels) + extra
+        low, high = (us / 1e3 for us in latency_bounds(hosts, mode, latency_widths[mode] + unsure))
         common = (timing.latency_us / 1e3, low, high, timing.host_us / 1e3, timing.device_us / 1e3)
         if mode == "eager":
             modes[mode] = ModePrediction(*common)
             continue
         speedup = base.latency_us / timing.latency_us
-        outside = math.hypot(outside, extrapolation_width(eager_kernels, base.latency_us))
-        bounds = speedup_bounds(hosts, mode, speedup_widths[mode] + extra + outside)
+        unsure = max(kernel_width(eager_kernels), kernel_width(compiled_kernels)) + extra
+        bounds = speedup_bounds(hosts, mode, speedup_widths[mode] + unsure)
         saved = (base.latency_us - timing.latency_us) / 1e6
         calls = math.ceil(compile_s / saved) if saved > 0 else None
         modes[mode] = ModePrediction(*common, speedup, *bounds, compile_s, calls)

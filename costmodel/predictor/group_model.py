@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -30,8 +31,10 @@ RECALLED_WIDTH = 0.05
 96 % of the kernels that two machines with the same GPU measured agree within it (`repeated` in the summary of
 nvidia-h200)."""
 
-FAR_FACTOR, FAR_WIDTH = 3.0, 1.0
-"""Factor of the half-width beyond `far` without an error curve, and the least half-width there."""
+FAR_FACTOR = 3.0
+"""Factor of the half-width beyond `far` without an error curve."""
+EXTRAPOLATED_WIDTH = math.log(2.0)
+"""Half-width of the interval of a kernel's logarithm from which it counts as extrapolated: a factor of 2."""
 
 
 def none_measured() -> Array:
@@ -149,7 +152,13 @@ class GroupModel:
             return min(usual, RECALLED_WIDTH)
         if self.curve is not None:
             return usual * self.curve.factor(distance)
-        return usual if distance <= self.far else max(FAR_FACTOR * usual, FAR_WIDTH)
+        return usual if distance <= self.far else FAR_FACTOR * usual
+
+    def in_range(self, us: float, distance: float) -> bool:
+        """Whether a kernel is predicted, not extrapolated; arguments as for `half_width`."""
+        if self.curve is None:
+            return distance <= self.far
+        return self.half_width(us, distance) <= EXTRAPOLATED_WIDTH
 
     def workspace_share(self, x: Array) -> Array:
         """Workspaces for scaled vectors as shares of the kernels' traffic, (rows,).

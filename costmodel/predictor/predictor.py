@@ -19,8 +19,6 @@ from costmodel.kernels.traffic import traffic_bytes
 from costmodel.predictor.error_curve import ErrorCurve
 from costmodel.predictor.group_model import LARGEST_RANGE, USUAL_HOST_US, GroupModel
 
-EXTRAPOLATED_WIDTH = math.log(2.0)
-"""Half-width of the interval of a kernel's logarithm from which it counts as extrapolated: a factor of 2."""
 UNMEASURED_WIDTH = math.log(4.0)
 """Least half-width for a kernel in a precision that was never measured."""
 
@@ -29,7 +27,7 @@ UNMEASURED_WIDTH = math.log(4.0)
 class Estimate:
     """Predicted device time of a kernel with its 90 % interval, and host time to launch it; microseconds.
 
-    `in_range` is false where the prediction is extrapolated: the interval is wider than EXTRAPOLATED_WIDTH.
+    `in_range` is false where the prediction is extrapolated (`GroupModel.in_range`).
     """
 
     us: float
@@ -100,9 +98,8 @@ class Predictor:
             chosen, bounds, found.log_ratio, found.distance, found.host_us, strict=True
         ):
             us = bound * math.exp(float(np.clip(log_ratio, *LARGEST_RANGE)))
-            width = model.half_width(us, float(distance))
-            if not self.roofline.knows(kernel):
-                width = max(width, UNMEASURED_WIDTH)
-            spread = math.exp(width)
-            estimates.append(Estimate(us, us / spread, us * spread, width <= EXTRAPOLATED_WIDTH, float(host_us)))
+            known = self.roofline.knows(kernel)
+            width = max(model.half_width(us, float(distance)), 0.0 if known else UNMEASURED_WIDTH)
+            in_range = known and model.in_range(us, float(distance))
+            estimates.append(Estimate(us, us / math.exp(width), us * math.exp(width), in_range, float(host_us)))
         return estimates

@@ -6,16 +6,18 @@ import numpy as np
 import numpy.typing as npt
 
 from costmodel.predictor.error_curve import ErrorCurve
-from costmodel.predictor.neighbours import EXACT, distances, portions
+from costmodel.predictor.neighbours import EXACT, distances
 from costmodel.predictor.network import Array
 from costmodel.training.kernel_models import COVERAGE, EDGES_US
 
-MOST_ROWS = 20_000
+MOST_ROWS = 8_000
 """Most rows of a group whose distances are computed."""
 LEAST_ROWS = 100
 """Fewest rows of a bin of distances; a group with fewer in all has a constant curve."""
 MOST_BINS = 40
 """Most bins of distances."""
+AT_ONCE = 64
+"""Rows whose distances to all others are computed at once."""
 BEYOND = 4.0
 """Distance beyond the last bin, relative to it, up to which the error is taken to grow in proportion."""
 Values = npt.NDArray[np.float64]
@@ -50,8 +52,8 @@ def held_out_distances(x: Array, tests: npt.NDArray[np.int64], chosen: npt.NDArr
     found = np.full(len(chosen), np.inf)
     for fold in np.unique(tests[chosen]):
         kept = x[tests != fold]
-        places = np.flatnonzero(tests[chosen] == fold)
-        for rows in portions(places, max(1, len(kept))) if len(kept) else ():
+        tested = np.flatnonzero(tests[chosen] == fold)
+        for rows in np.array_split(tested, -(-len(tested) // AT_ONCE)) if len(kept) else ():
             found[rows] = distances(x[chosen[rows]], kept).min(1)
     return found
 

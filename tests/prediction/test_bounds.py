@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from costmodel.prediction.bounds import extrapolated_share, extrapolation_width, latency_bounds, speedup_bounds
+from costmodel.prediction.bounds import CORRELATION, extrapolated_share, kernel_width, latency_bounds, speedup_bounds
 from costmodel.predictor.predictor import Estimate
 from costmodel.timeline.queue import Timing
 
@@ -34,19 +34,20 @@ def kernel(us: float, factor: float, *, in_range: bool) -> Estimate:
     return Estimate(us, us / factor, us * factor, in_range)
 
 
-def test_extrapolated_kernels_widen_an_interval_by_their_share_of_the_time():
-    kernels = [kernel(90.0, 1.2, in_range=True), kernel(10.0, math.e, in_range=False)]
+def test_kernels_widen_an_interval_by_their_share_of_the_time():
+    kernels = [kernel(90.0, 1.0, in_range=True), kernel(10.0, math.e, in_range=False)]
     assert extrapolated_share(kernels) == pytest.approx(0.1)
-    assert extrapolation_width(kernels, 100.0) == pytest.approx(0.1 * 1.0)
-    assert extrapolation_width(kernels, 1000.0) == pytest.approx(0.01 * 1.0)  # the host takes ten times as long
-    assert extrapolation_width(kernels, 50.0) == pytest.approx(0.1 * 1.0)  # never more than its share of the kernels
+    assert kernel_width(kernels) == pytest.approx(CORRELATION * 0.1)
+    assert kernel_width(kernels[1:]) == pytest.approx(CORRELATION)
 
 
 def test_one_small_kernel_of_two_hundred_hardly_counts():
-    kernels = [kernel(10.0, 1.2, in_range=True)] * 199 + [kernel(10.0, 8.0, in_range=False)]
-    assert extrapolation_width(kernels, 2000.0) == pytest.approx(math.log(8.0) / 200)
+    known = [kernel(10.0, 1.2, in_range=True)] * 199
+    more = kernel_width([*known, kernel(10.0, 8.0, in_range=False)]) - kernel_width(known)
+    assert 0 < more < CORRELATION * math.log(8.0) / 200
 
 
-def test_nothing_extrapolated_widens_nothing():
-    assert extrapolation_width([], 10.0) == 0.0
+def test_no_kernel_widens_nothing():
+    assert kernel_width([]) == 0.0
+    assert extrapolated_share([]) == 0.0
     assert extrapolated_share([kernel(1.0, 2.0, in_range=True)]) == 0.0

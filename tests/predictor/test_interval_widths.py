@@ -10,8 +10,8 @@ import pytest
 
 from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.error_curve import ErrorCurve
-from costmodel.predictor.group_model import FAR_WIDTH, RECALLED_WIDTH
-from costmodel.predictor.predictor import EXTRAPOLATED_WIDTH, Estimate, Predictor
+from costmodel.predictor.group_model import EXTRAPOLATED_WIDTH, RECALLED_WIDTH
+from costmodel.predictor.predictor import Estimate, Predictor
 from tests.support.predictors import KERNELS, conv, small_predictor
 
 WIDTHS = (0.3, 0.2, 0.1)
@@ -39,13 +39,11 @@ def test_an_interval_is_as_wide_as_that_of_kernels_that_take_as_long(factors: tu
     assert half_width(found) == pytest.approx(width, abs=1e-6)
 
 
-@pytest.mark.parametrize(("factors", "width"), [((0.5, 2.0), FAR_WIDTH), ((2.0, 4.0), FAR_WIDTH)])
-def test_without_an_error_curve_a_far_kernel_is_extrapolated(factors: tuple[float, float], width: float):
-    """Three times 0.3 or 0.2 is less than the least width of a far kernel."""
+def test_without_an_error_curve_an_interval_is_three_times_as_wide_out_of_range():
     us = estimate_of_new(edges=(4.0, 40.0), far=1e9).us
-    found = estimate_of_new(edges=(factors[0] * us, factors[1] * us), far=0.0)
+    found = estimate_of_new(edges=(us / 2, us * 2), far=0.0)
     assert not found.in_range
-    assert half_width(found) == pytest.approx(width, abs=1e-6)
+    assert half_width(found) == pytest.approx(3 * 0.2, abs=1e-6)
 
 
 def estimate_by(curve: ErrorCurve, kernel: Kernel = NEW) -> Estimate:
