@@ -119,7 +119,7 @@ def is_right(report: Report, seen: Mapping[str, Mapping[str, Any]]) -> bool | No
 
     `compile` is right if the recommended mode is faster than eager execution, `leave` if no mode is.
     """
-    faster = {mode: values["measured_speedup"] > 1.0 for mode, values in seen.items()}
+    faster = {mode: bool(values["measured_speedup"] > 1.0) for mode, values in seen.items()}
     if report.verdict == "compile":
         return faster.get(report.best_mode, any(faster.values()))
     return not any(faster.values()) if report.verdict == "leave" else None
