@@ -42,7 +42,7 @@ def _hosts(data: Path) -> list[str]:
     found = pd.read_csv(data / "hosts_h200.csv")
     found = found[found["batch_size"].isin((1, 32))]
     shares = found.groupby(["quantity", "mode", "batch_size"])["inside"].mean()
-    condition = "90 % prediction intervals without `--host`, latency and speedup by mode, batch 1 and 32, machines left out"
+    condition = "90 % prediction intervals without `--host`, latency and speedup, batch 1 and 32, machines left out"
     result = f"hold {percent(shares.min(), 0)} to {percent(shares.max(), 0)}"
     cases = found[found["quantity"] == "latency"]["cases"].sum()
     return [condition, result, "-", f"{cases} latencies on {found['machine'].nunique()} machines"]

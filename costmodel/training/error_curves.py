@@ -42,9 +42,14 @@ def fit_error_curve(
     """
     chosen = np.sort(np.random.default_rng(seed).permutation(len(x))[:MOST_ROWS])
     distance = held_out_distances(x, tests, chosen)
-    relative = error[chosen] / widths[np.searchsorted(EDGES_US, time_us[chosen])]
+    relative = relative_errors(error[chosen], time_us[chosen], widths)
     new = np.isfinite(distance) & (distance >= EXACT)
-    return isotonic_curve(distance[new], relative[new].astype(np.float64))
+    return isotonic_curve(distance[new], relative[new])
+
+
+def relative_errors(error: Array, time_us: Values, widths: Array) -> Values:
+    """Errors relative to the usual half-widths of kernels that take as long, (rows,)."""
+    return (error / widths[np.searchsorted(EDGES_US, time_us)]).astype(np.float64)
 
 
 def held_out_distances(x: Array, tests: npt.NDArray[np.int64], chosen: npt.NDArray[np.int64]) -> Values:
