@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,7 @@ def compare(case: Case, records: Mapping[str, Mapping[str, Any]], hardware: str)
     model, batch_size = case
     launch_us = float(np.mean(next(iter(records.values()))["probe_us"]))
     about = {"model": short(model), "batch_size": batch_size, "half": half_of(model), "launch_us": launch_us}
+    about |= {"graphs": max(one["graphs"] for one in records.values()), "one_graph": is_one_graph(records.values())}
     try:
         built = build({"model": model, "batch_size": batch_size, "precision": "float32", "layout": "nchw"}, "cpu")
         inputs = built.arguments or dict(built.keywords)
@@ -93,12 +94,15 @@ def short(model: str) -> str:
     return Path(model).name.replace(".py:", ":") if ".py:" in model else model
 
 
-def measured(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Measured latencies, whether torch.compile made one graph of the model, and whether it became a CUDA graph."""
+def is_one_graph(records: Collection[Mapping[str, Any]]) -> bool:
+    """Whether torch.compile made one graph of a case in every mode, and one CUDA graph where the mode has any."""
+    return all(one["graphs"] == 1 and not one["breaks"] and not one["cudagraph_skips"] for one in records)
+
+
+def measured(record: Mapping[str, Any]) -> dict[str, float]:
+    """Measured latencies and speedup."""
     eager_us, compiled_us = (quiet_median_us(record[f"{way}_us"]) for way in ("eager", "compiled"))
-    whole = record["graphs"] == 1 and not record["breaks"] and not record["cudagraph_skips"]
-    times = {"measured_eager_us": eager_us, "measured_us": compiled_us, "measured_speedup": eager_us / compiled_us}
-    return {"graphs": record["graphs"], "one_graph": whole, **times}
+    return {"measured_eager_us": eager_us, "measured_us": compiled_us, "measured_speedup": eager_us / compiled_us}
 
 
 def predicted(report: Report, mode: str) -> dict[str, float | None]:

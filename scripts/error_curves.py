@@ -2,8 +2,8 @@
 
 python scripts/error_curves.py trained_models/nvidia-h200
 
-`costmodel train` fits them to its own out-of-fold predictions. The file of a trained predictor holds one network of each
-fold, which has seen none of the rows that the fold tests, but trees that have seen all; so here the networks alone predict,
+`costmodel train` fits them to its own out-of-fold predictions. The file of a trained predictor has a network of each
+fold, which has seen none of the rows that the fold tests, but trees that have seen all. So the networks alone predict,
 corrected by the residuals of the nearest rows of other folds. Takes ten minutes for 480,000 kernels.
 """
 
