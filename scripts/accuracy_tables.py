@@ -12,7 +12,7 @@ from costmodel.calibration.scores import merge_processes, score
 
 MODES = ("default", "reduce-overhead")
 UNCALIBRATED, CALIBRATED = "speedup", "probed_speedup"
-"""Columns of `validation.csv`: predicted for the profile's median host, and for the host that a probe calibrated."""
+"""Columns of `validation.csv`: predicted for the profile's host, and for the host that a probe calibrated."""
 LATENCIES = {"eager": "eager", "default": "default", "reduce-overhead": "graph"}
 """Mode -> its name in the columns of `validation.csv`."""
 SETTINGS = (("float32", (1,)), ("float32", (32,)), ("float32", (8, 128)), ("float16", (32,)))

@@ -23,6 +23,8 @@ COMMANDS = (
     "results.py --write README.md",
     "accuracy.py --write docs/accuracy.md",
     "blind_test.py -o docs/data/unseen_h200.csv --section unseen --write docs/accuracy.md",
+    "hosts.py --write docs/accuracy.md",
+    "compare_user_models.py --write docs/accuracy.md",
     "layers.py --rows docs/data/layers_h200.csv --write docs/accuracy.md",
     "measure_and_compare.py -o docs/data/compared_h200.jsonl --no-measure --write docs/plans.md",
     "measure_and_compare.py -o docs/data/moves_h200.jsonl --no-measure --write-moves docs/plans.md",

@@ -172,6 +172,7 @@ def evaluate_case(
         "precision": case.precision,
         "layout": case.layout,
         "environment": case.environment,
+        "host_speed": case.host_speed,
     }
     for mode, timing in timings.items():
         name = COLUMNS[mode]

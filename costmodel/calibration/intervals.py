@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from costmodel.calibration.host_range import SPEEDUP, inside
 from costmodel.calibration.measured_model import COLUMNS
 from costmodel.calibration.scores import MODES
-from costmodel.profiles.card import CALIBRATED
 
 DEFAULT_WIDTHS = {"eager": 0.3, "default": 0.3, "reduce-overhead": 0.3}
 """Half-widths of the logarithms of latency and speedup for a profile without measured models."""
@@ -21,16 +22,13 @@ COVERAGE = 0.9
 def intervals(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
     """Half-widths of the logarithms of latency and speedup that cover 90 % of the held-out cases, by mode.
 
-    They hold for an uncalibrated host. If several machines measured, those for a calibrated host are added under names
-    that end in `CALIBRATED`. A mode that was never measured is left out.
+    Cases are predicted for the host that measured them, as calibrated by a probe. A mode that was never measured is
+    left out.
 
     Args:
         frame: rows of `evaluate_case`.
     """
-    found = _intervals(frame, "")
-    if frame["environment"].nunique() > 1:
-        found |= {name + CALIBRATED: widths for name, widths in _intervals(frame, "probed_").items()}
-    return found
+    return _intervals(frame, "probed_" if "probed_eager_us" in frame else "")
 
 
 def _intervals(frame: pd.DataFrame, predicted: str) -> dict[str, dict[str, float]]:
@@ -50,17 +48,23 @@ def _intervals(frame: pd.DataFrame, predicted: str) -> dict[str, dict[str, float
     return {"latency": latency, "speedup": speedup}
 
 
-def coverage(frame: pd.DataFrame) -> dict[str, float]:
-    """Share of cases inside their 90 % interval of speedup, with widths from the other families only, by mode."""
+def coverage(frame: pd.DataFrame, speeds: Sequence[float] = (1.0,)) -> dict[str, float]:
+    """Share of cases inside their 90 % interval of speedup, with widths from the other families only, by mode.
+
+    Args:
+        frame: rows of `evaluate_case`.
+        speeds: speeds of the hosts that an interval covers, relative to the profile's host.
+    """
     shares = {}
     for mode in MODES:
         seen = _with(frame, f"measured_speedup/{mode}")
         if seen["family"].nunique() < 2:
             continue
-        error = np.abs(_log_error(seen, f"speedup/{mode}", f"measured_speedup/{mode}"))
-        families = seen["family"].to_numpy()
-        inside = [e <= quantile_interval(error[families != f]) for e, f in zip(error, families, strict=True)]
-        shares[mode] = float(np.mean(inside))
+        covered = []
+        for family, cases in seen.groupby("family"):
+            width = intervals(seen[seen["family"] != family])["speedup"][mode]
+            covered.append(inside(cases, SPEEDUP, mode, speeds, width))
+        shares[mode] = float(np.mean(np.concatenate(covered)))
     return shares
 
 

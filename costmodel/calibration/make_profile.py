@@ -14,6 +14,7 @@ from joblib import Parallel, delayed
 
 from costmodel.calibration import evaluation, host_costs, residuals
 from costmodel.calibration.compile_section import add_compile_times
+from costmodel.calibration.host_range import coverage_by_machine, host_range
 from costmodel.calibration.intervals import DEFAULT_WIDTHS, coverage, intervals
 from costmodel.calibration.measured_model import MeasuredModel
 from costmodel.calibration.models_file import machine_probes_us, noise, read_measured, spread, usual_probe_us
@@ -23,6 +24,8 @@ from costmodel.device import Device
 from costmodel.errors import DatasetError
 from costmodel.features import OPTIONAL, Roofline
 from costmodel.files import write_whole
+from costmodel.predictor.error_curve import ErrorCurve
+from costmodel.predictor.network import scaled
 from costmodel.profiles.card import CARD, CARD_SCHEMA
 from costmodel.profiles.predictor_file import save_predictor
 from costmodel.profiles.profile import PREDICTOR, WHOLE_MODELS
@@ -32,6 +35,7 @@ from costmodel.timeline.residual_gp import ResidualModel
 from costmodel.training.baselines import BASELINES, cross_validate, score_group
 from costmodel.training.cross_fit import CrossFit, cross_fit
 from costmodel.training.dataset import kernel_of, read_frame
+from costmodel.training.error_curves import fit_error_curve
 from costmodel.training.families import FOLDS
 from costmodel.training.folds import Folds, by_family
 from costmodel.training.kernel_models import TrainingSettings
@@ -40,6 +44,8 @@ from costmodel.training.tables import Table, drop, tabulate, trusted
 
 LEAST_UNITS = 100
 """Fewest usable units that a profile can be trained on."""
+LEAST_MACHINES = 3
+"""Fewest machines for coverage on machines left out."""
 Say = Callable[[str], None]
 """Receives lines about the progress."""
 
@@ -80,8 +86,14 @@ def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Sa
     say(f"training {len(tables)} groups of networks and trees, {FOLDS} folds each")
     fit = cross_fit(tables, folds, roofline, device.multiprocessors, settings, jobs)
     found, others = _whole_models(directory, cases, issued, fit, device.is_cpu, say, jobs)
+    if cases:
+        validation = pd.read_csv(directory / "validation.csv")
+        found["scores"] |= interval_scores(validation, {} if device.is_cpu else host, found["intervals"])
     found["scores"]["kernels"] = _score_groups(tables, folds, fit, say, jobs)
     found = add_compile_times(found, directory, cases, [compiled for _, compiled in issued])
+    found["error_curves"] = {
+        group: asdict(_error_curve(table, folds[group], group, fit)) for group, table in tables.items()
+    }
     # an earlier profile stays valid until both files are written
     pending = {file: directory / f"{file}.pending" for file in (PREDICTOR, WHOLE_MODELS)}
     hashes = save_predictor(fit.predictor, pending[PREDICTOR]), others.save(pending[WHOLE_MODELS])
@@ -104,6 +116,13 @@ def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Sa
     return card
 
 
+def _error_curve(table: Table, folds: Folds, group: str, fit: CrossFit) -> ErrorCurve:
+    """Error curve of a group from the out-of-fold predictions of its rows."""
+    model = fit.predictor.groups[group]
+    error = np.abs(table.target - fit.out_of_fold[group])
+    return fit_error_curve(scaled(table.raw, model.mean, model.scale), error, table.time_us, folds.tests, model.widths)
+
+
 def _stable_cases(path: Path, most: int, say: Say) -> tuple[list[MeasuredModel], dict[str, int], dict[str, Any]]:
     """Measured models to fit to, their counts, and the summary of host probes."""
     everything = read_measured(path)[0] if path.exists() else []
@@ -111,8 +130,16 @@ def _stable_cases(path: Path, most: int, say: Say) -> tuple[list[MeasuredModel],
     chosen = spread(stable, most)
     say(f"{len(chosen)} whole-model cases of {len(stable)} ({len(everything) - len(stable)} unstable ones left out)")
     counts = {"cases": len(chosen), "measured": len(everything), "unstable": len(everything) - len(stable)}
-    machines = machine_probes_us(everything)
-    return chosen, counts, {"probe_us": usual_probe_us(everything), "machines_us": machines} if machines else {}
+    return chosen, counts, _host(everything)
+
+
+def _host(cases: Sequence[MeasuredModel]) -> dict[str, Any]:
+    """Summary of host probes: the profile's host, the machines, and the range of hosts of several machines."""
+    machines = machine_probes_us(cases)
+    if not machines:
+        return {}
+    about = {"probe_us": usual_probe_us(cases), "machines_us": machines}
+    return about | ({"range_us": host_range(machines)} if len(machines) > 1 else {})
 
 
 def _issued(cases: Sequence[MeasuredModel], device: Device, jobs: int) -> list[tuple[IssueTrace, IssueTrace]]:
@@ -206,13 +233,33 @@ def _whole_models(
         "costs": costs,
         "residual_model": others.describe(),
         "intervals": intervals(frame),
-        "scores": {"models": scores, "latency": latencies, "coverage": coverage(frame)},
+        "scores": {"models": scores, "latency": latencies},
     }
     return card, others
 
 
+def interval_scores(
+    validation: pd.DataFrame, host: Mapping[str, Any], widths: Mapping[str, Mapping[str, float]]
+) -> dict[str, Any]:
+    """Shares of held-out measurements inside the intervals for an unknown host: by mode, and by machine left out.
+
+    Args:
+        validation: rows of `evaluate_case`.
+        host: summary of the host probes; empty for a CPU.
+        widths: half-widths on a known host by quantity and mode.
+    """
+    if "range_us" not in host:
+        return {"coverage": coverage(validation)}
+    probe_us = host["probe_us"]
+    speeds = 1.0, *(probe_us / us for us in host["range_us"])
+    found = {"coverage": coverage(validation, speeds)}
+    if len(host["machines_us"]) < LEAST_MACHINES:
+        return found
+    return found | {"coverage_by_machine": coverage_by_machine(validation, probe_us, widths)}
+
+
 def write_card(path: Path, card: Mapping[str, Any]) -> None:
-    """Write a profile's summary, with figures of five significant digits."""
+    """Write a profile's summary, whole or not at all, with figures of five significant digits."""
     write_whole(path, json.dumps(_rounded(card), indent=1, allow_nan=False) + "\n")
 
 

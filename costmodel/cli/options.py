@@ -61,7 +61,7 @@ Host = Annotated[
         "--host",
         metavar="NAME|SPEED",
         help="CPU launch overhead: name of a host calibrated by `collect host`, or a speed relative to the profile's, "
-        "such as 0.8. Default: uncalibrated, the profile's median machine; intervals are then wider.",
+        "such as 0.8. Default: an undisturbed machine; intervals then cover slower ones.",
     ),
 ]
 BatchSize = Annotated[int | None, typer.Option("-b", "--batch-size", help="Images in a forward pass; default: 1.")]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from costmodel.ir import Graph, operators
+from costmodel.prediction.bounds import extrapolated_share
 from costmodel.prediction.layers import Unit, group_units
 from costmodel.predictor.predictor import Estimate
 from costmodel.report.types import LayerPrediction
@@ -52,6 +53,7 @@ def _layer(unit: Unit, eager_of: Mapping[str, Sequence[Estimate]], compiled: Seq
         speedup_high=speedup * math.exp(width) if speedup else None,
         backend="inductor",
         in_range=all(estimate.in_range for estimate in (*before, *after)),
+        extrapolated_share=max(extrapolated_share(before), extrapolated_share(after)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Timings of an issue trace -> predictions of each mode, with intervals and the verdict."""
+"""Timings of an issue trace -> predictions of each mode, with intervals."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from costmodel.errors import ProfileError
 from costmodel.ir import Graph
+from costmodel.prediction.bounds import kernel_width, latency_bounds, speedup_bounds
 from costmodel.prediction.compile_fields import compile_fields
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.card import CARD
@@ -21,8 +22,6 @@ UNKNOWN_WIDTH = 0.5
 """Largest addition to the half-width of an interval for unsupported operators and data-dependent control flow."""
 UNKNOWN_SHARE = 0.1
 """Share of operators without a cost rule from which all of UNKNOWN_WIDTH is added."""
-EXTRAPOLATED_WIDTH = 0.5
-"""Addition to the half-width if all time is in extrapolated kernels; less in proportion to their share."""
 
 
 def predict_modes(
@@ -48,16 +47,14 @@ def predict_modes(
     Raises:
         ProfileError: the profile lacks costs or intervals, or they give impossible times.
     """
-    needed = CPU_COSTS if profile.on_cpu else COSTS
-    tables = {name: profile.costs(name, costs) for name, costs in needed.items()}
     unknown = 1.0 if graph.partial else min(1.0, unsupported / UNKNOWN_SHARE / max(1, len(graph.ops)))
     timed = TimedTrace.of(eager, eager_kernels), TimedTrace.of(compiled, compiled_kernels)
-    timings = profile.residual_model.correct(gpu.timings(*timed, tables), *timed)
-    _check_timings(timings, profile)
+    hosts = _timings_by_host(timed, profile)
+    timings = hosts[0]
     latency_widths, speedup_widths = profile.intervals("latency"), profile.intervals("speedup")
     if "eager" not in latency_widths:
         raise ProfileError(f"{profile.name}: the profile has no interval for eager execution; train it again")
-    extra = UNKNOWN_WIDTH * unknown + _range_width(eager_kernels, compiled_kernels)
+    extra = UNKNOWN_WIDTH * unknown
     base = timings["eager"]
     modes = {}
     for mode, timing in timings.items():
@@ -65,18 +62,30 @@ def predict_modes(
             continue
         if mode == "reduce-overhead" and graph.breaks:
             continue  # graph breaks prevent a single CUDA graph
-        spread = math.exp(latency_widths[mode] + extra)
-        latency = timing.latency_us / 1e3
-        common = (latency, latency / spread, latency * spread, timing.host_us / 1e3, timing.device_us / 1e3)
+        unsure = kernel_width(eager_kernels if mode == "eager" else compiled_kernels) + extra
+        low, high = (us / 1e3 for us in latency_bounds(hosts, mode, latency_widths[mode] + unsure))
+        common = (timing.latency_us / 1e3, low, high, timing.host_us / 1e3, timing.device_us / 1e3)
         if mode == "eager":
             modes[mode] = ModePrediction(*common)
             continue
         speedup = base.latency_us / timing.latency_us
-        wide = math.exp(speedup_widths[mode] + extra)
-        speedups = speedup, speedup / wide, speedup * wide
+        unsure = max(kernel_width(eager_kernels), kernel_width(compiled_kernels)) + extra
+        speedups = speedup, *speedup_bounds(hosts, mode, speedup_widths[mode] + unsure)
         compiling = compile_fields(compiled, mode, modes["eager"], speedups, profile)
         modes[mode] = ModePrediction(*common, *speedups, **compiling)
     return modes
+
+
+def _timings_by_host(timed: tuple[TimedTrace, TimedTrace], profile: Profile) -> list[dict[str, queue.Timing]]:
+    """Times in each mode on each host that the intervals cover, the predicted host first."""
+    needed = CPU_COSTS if profile.on_cpu else COSTS
+    found = []
+    for speed in profile.host_speeds:
+        tables = {name: profile.costs(name, costs, speed) for name, costs in needed.items()}
+        timings = profile.residual_model.correct(gpu.timings(*timed, tables), *timed)
+        _check_timings(timings, profile)
+        found.append(timings)
+    return found
 
 
 def _check_timings(timings: Mapping[str, queue.Timing], profile: Profile) -> None:
@@ -89,29 +98,3 @@ def _check_timings(timings: Mapping[str, queue.Timing], profile: Profile) -> Non
                 f"{profile.path / CARD}: its costs give {mode} a latency of {latency}, a host time of {host} and a "
                 f"device time of {device}; train the profile again"
             )
-
-
-def _range_width(*groups: Sequence[Estimate]) -> float:
-    """Addition to the half-width of an interval for extrapolated kernels, by their share of the time."""
-    share = 0.0
-    for estimates in groups:
-        total = sum(estimate.us for estimate in estimates)
-        outside = sum(estimate.us for estimate in estimates if not estimate.in_range)
-        share = max(share, outside / max(1e-9, total))
-    return EXTRAPOLATED_WIDTH * share
-
-
-def verdict_of(modes: Mapping[str, ModePrediction], trusted: bool) -> str:
-    """`compile`, `leave` or `uncertain`.
-
-    Args:
-        modes: predictions by mode.
-        trusted: whether everything is supported, measured and fits in memory.
-    """
-    compiled = [mode for name, mode in modes.items() if name != "eager"]
-    if not trusted or not compiled:
-        return "uncertain"
-    best = max(compiled, key=lambda mode: mode.speedup or 0.0)
-    if best.speedup_low is not None and best.speedup_low > 1.0:
-        return "compile"
-    return "leave" if all((mode.speedup_high or 0.0) < 1.0 for mode in compiled) else "uncertain"

@@ -13,10 +13,12 @@ from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, RequestError
 from costmodel.ir import Break, Graph
 from costmodel.memory.capacity import eager_bytes, shortage
+from costmodel.prediction.bounds import extrapolated_share
 from costmodel.prediction.layer_predictions import predict_layers
-from costmodel.prediction.modes import predict_modes, verdict_of
+from costmodel.prediction.modes import predict_modes
 from costmodel.prediction.report_warnings import unmeasured_precisions, unsupported_in, warnings_of
-from costmodel.profiles.hosts import resolve_host
+from costmodel.prediction.verdict import verdict_of
+from costmodel.profiles.hosts import describe_host, resolve_host
 from costmodel.profiles.profile import Profile, profile_of
 from costmodel.report.types import Report
 from costmodel.timeline.issue_trace import issue_traces, layout_of, main_input
@@ -65,7 +67,7 @@ def predict(
         frontend: way of capture, one of `costmodel.capture.frontends.WAYS`.
         host: host whose CPU launches the kernels: the name of a calibrated host (`costmodel collect host` runs the host
             probe on it), or its speed relative to the profile's host. None: an uncalibrated host; the prediction is for
-            the profile's median machine, with wider intervals.
+            the profile's host, an undisturbed machine, and the intervals cover slower hosts too.
 
     Raises:
         UnknownHardwareError: there is no such profile.
@@ -94,7 +96,9 @@ def predict(
     found = predict_graph(graph, profile, _images(inputs))
     calibrated = None if profile.on_cpu else host is not None
     found = replace(found, warnings=(*([training] if training else []), *found.warnings))
+    assumed = "" if calibrated else describe_host(profile)
     report = replace(found, host=chosen.name, host_speed=chosen.speed, host_calibrated=calibrated)
+    report = replace(report, assumed_host=assumed)
     if explain:
         from costmodel.prediction.explain import explain as reasons
 
@@ -129,11 +133,10 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
         raise CaptureError(f"{graph.name}: the model has no operator to run, so there is nothing to predict")
     eager_kernels = profile.predictor.predict(eager.kernels, eager.positions)
     compiled_kernels = profile.predictor.predict(compiled.kernels, compiled.positions)
-    estimates = (*eager_kernels, *compiled_kernels)
     unsupported = unsupported_in(graph)
     modes = predict_modes(graph, eager, compiled, eager_kernels, compiled_kernels, profile, len(unsupported))
     too_large = shortage(eager_bytes(graph), profile.device.memory_bytes)
-    trusted = not (unsupported or too_large) and all(estimate.in_range for estimate in estimates)
+    verdict, leaning = verdict_of(modes, whole=not (graph.partial or too_large))
     main = main_input(graph)
     return Report(
         model=graph.name,
@@ -144,14 +147,16 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
         layout=layout_of(graph),
         modes=modes,
         best_mode=min(modes, key=lambda mode: modes[mode].latency_ms),
-        verdict=verdict_of(modes, trusted),
+        verdict=verdict,
+        leaning=leaning,
         layers=predict_layers(graph, eager, compiled, eager_kernels, compiled_kernels),
         unsupported=unsupported,
         warnings=(
             *([too_large] if too_large else []),
             *unmeasured_precisions((*eager.kernels, *compiled.kernels), profile),
-            *warnings_of(graph, estimates),
+            *warnings_of(graph, eager_kernels, compiled_kernels),
         ),
         partial=graph.partial,
         too_large=too_large,
+        extrapolated_share=max(extrapolated_share(eager_kernels), extrapolated_share(compiled_kernels)),
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from costmodel.ir import Break, Graph, operators
 from costmodel.kernels.kernel import Kernel
+from costmodel.prediction.bounds import extrapolated_share
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.profile import Profile
 from costmodel.report.figures import counted
@@ -38,8 +39,13 @@ def unmeasured_precisions(kernels: Sequence[Kernel], profile: Profile) -> tuple[
     return (text,) if unknown else ()
 
 
-def warnings_of(graph: Graph, estimates: Sequence[Estimate]) -> tuple[str, ...]:
-    """Warnings of graph breaks, operators without a cost rule, and extrapolated kernels."""
+def warnings_of(graph: Graph, *passes: Sequence[Estimate]) -> tuple[str, ...]:
+    """Warnings of graph breaks, operators without a cost rule, and extrapolated kernels.
+
+    Args:
+        graph: captured graph.
+        passes: estimates of the kernels of each pass, eager and compiled.
+    """
     found = [_describe(item, graph.name) for item in graph.breaks if item.kind == "stop"]
     sizes = sorted({item.op for item in graph.breaks if item.kind == "size"})
     if sizes:
@@ -54,9 +60,13 @@ def warnings_of(graph: Graph, estimates: Sequence[Estimate]) -> tuple[str, ...]:
     names = sorted({op.base for op in graph.ops if not operators.lookup(op).supported})
     if names:
         found.append(f"operators without a cost rule widen the intervals only: {', '.join(names)}")
-    outside = sum(not estimate.in_range for estimate in estimates)
+    outside = sum(not estimate.in_range for estimates in passes for estimate in estimates)
     if outside:
-        found.append(f"{outside} of {len(estimates)} kernels are out of distribution; their times are extrapolated")
+        share = max(map(extrapolated_share, passes))
+        count = (
+            f"{outside} of {counted(sum(map(len, passes)), 'kernel')} {'is' if outside == 1 else 'are'} extrapolated"
+        )
+        found.append(f"{count}, {share:.1%} of the device time: the intervals are wider by that share")
     return tuple(found)
 
 

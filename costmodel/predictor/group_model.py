@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -9,7 +10,8 @@ import numpy as np
 
 from costmodel.errors import ProfileError
 from costmodel.features import OPTIONAL
-from costmodel.predictor.neighbours import STEP32, distances, portions, recall, usual, weigh
+from costmodel.predictor.error_curve import ErrorCurve
+from costmodel.predictor.neighbours import EXACT, STEP32, distances, portions, recall, usual, weigh
 from costmodel.predictor.network import Array, NeuralNetwork, Steps, scaled
 from costmodel.predictor.trees import Trees
 
@@ -28,6 +30,11 @@ RECALLED_WIDTH = 0.05
 
 96 % of the kernels that two machines with the same GPU measured agree within it (`repeated` in the summary of
 nvidia-h200)."""
+
+FAR_FACTOR = 3.0
+"""Factor of the half-width beyond `far` without an error curve."""
+EXTRAPOLATED_WIDTH = math.log(2.0)
+"""Half-width of the interval of a kernel's logarithm from which it counts as extrapolated: a factor of 2."""
 
 
 def none_measured() -> Array:
@@ -60,6 +67,8 @@ class GroupModel:
         sizes: scaled logarithms of the bound between the bins of `limits`, ascending.
         limits: least and largest predicted logarithm by size, from measured kernels of that size, (bins, 2).
         trees_share: weight of the trees in their mean with the networks, 0 to 1.
+        curve: growth of the half-widths with the distance to the nearest measured kernel; None in a profile of an
+            earlier version, whose half-widths triple beyond `far`.
     """
 
     names: tuple[str, ...]
@@ -81,6 +90,7 @@ class GroupModel:
     sizes: Array = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     limits: Array = field(default_factory=lambda: np.array([LARGEST_RANGE], dtype=np.float32))
     trees_share: float = 0.5
+    curve: ErrorCurve | None = None
 
     def vectors(self, features: Sequence[Mapping[str, float]]) -> Array:
         """Scaled feature vectors of kernels, (rows, features).
@@ -129,6 +139,26 @@ class GroupModel:
             log_ratio[rows] = self.expected(x[rows]) + correction
             launch_us[rows] = USUAL_HOST_US if self.host_trees is None else host_us_of(self.host_trees, x[rows])
         return Recollection(log_ratio, nearest, launch_us)
+
+    def half_width(self, us: float, distance: float) -> float:
+        """Half-width of the 90 % interval of a logarithm.
+
+        Args:
+            us: predicted time of the kernel.
+            distance: distance to the nearest measured kernel.
+        """
+        usual = float(self.widths[int(np.searchsorted(self.edges, us))])
+        if distance < EXACT:
+            return min(usual, RECALLED_WIDTH)
+        if self.curve is not None:
+            return usual * self.curve.factor(distance)
+        return usual if distance <= self.far else FAR_FACTOR * usual
+
+    def in_range(self, us: float, distance: float) -> bool:
+        """Whether a kernel is predicted, not extrapolated; arguments as for `half_width`."""
+        if self.curve is None:
+            return distance <= self.far
+        return self.half_width(us, distance) <= EXTRAPOLATED_WIDTH
 
     def workspace_share(self, x: Array) -> Array:
         """Workspaces for scaled vectors as shares of the kernels' traffic, (rows,).

@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from costmodel.features import Roofline, featurize, group_of
 from costmodel.kernels.kernel import Kernel
 from costmodel.kernels.traffic import traffic_bytes
-from costmodel.predictor.group_model import LARGEST_RANGE, RECALLED_WIDTH, USUAL_HOST_US, GroupModel
-from costmodel.predictor.neighbours import EXACT
+from costmodel.predictor.error_curve import ErrorCurve
+from costmodel.predictor.group_model import LARGEST_RANGE, USUAL_HOST_US, GroupModel
+
+UNMEASURED_WIDTH = math.log(4.0)
+"""Least half-width for a kernel in a precision that was never measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Predicted device time of a kernel with its 90 % interval, and host time to launch it; microseconds.
 
-    `in_range` is false where the prediction is extrapolated.
+    `in_range` is false where the prediction is extrapolated (`GroupModel.in_range`).
     """
 
     us: float
@@ -62,6 +65,11 @@ class Predictor:
                 estimates[index] = estimate
         return [estimate for estimate in estimates if estimate is not None]
 
+    def with_curves(self, curves: Mapping[str, ErrorCurve]) -> Predictor:
+        """The predictor with error curves by group; a group without keeps its own."""
+        groups = {name: replace(model, curve=curves.get(name, model.curve)) for name, model in self.groups.items()}
+        return replace(self, groups=groups)
+
     def workspace_bytes(self, kernels: Sequence[Kernel]) -> list[int]:
         """Bytes that each kernel allocates beside its results; 0 for groups without measured workspaces."""
         keys = [kernel.key for kernel in kernels]
@@ -90,9 +98,8 @@ class Predictor:
             chosen, bounds, found.log_ratio, found.distance, found.host_us, strict=True
         ):
             us = bound * math.exp(float(np.clip(log_ratio, *LARGEST_RANGE)))
-            width = float(model.widths[int(np.searchsorted(model.edges, us))])
-            in_range = bool(distance <= model.far) and self.roofline.knows(kernel)
-            recalled = min(width, RECALLED_WIDTH) if distance < EXACT else width
-            spread = math.exp(recalled if in_range else 3 * width)
-            estimates.append(Estimate(us, us / spread, us * spread, in_range, float(host_us)))
+            known = self.roofline.knows(kernel)
+            width = max(model.half_width(us, float(distance)), 0.0 if known else UNMEASURED_WIDTH)
+            in_range = known and model.in_range(us, float(distance))
+            estimates.append(Estimate(us, us / math.exp(width), us * math.exp(width), in_range, float(host_us)))
         return estimates

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -26,16 +27,40 @@ HalfWidth = Annotated[float, Meta(ge=0, le=20)]
 """Half-width of the prediction interval of a logarithm: at most a factor of e^20."""
 
 
+Distance = Annotated[float, Meta(ge=0, le=1e6)]
+"""Distance of two kernels in scaled features."""
+Factor = Annotated[float, Meta(ge=0, le=100)]
+"""Factor of a half-width."""
+
+
 class HostSummary(msgspec.Struct, frozen=True):
     """Host probes of the machines that a profile was measured on; empty for a CPU's profile.
 
     Attributes:
-        probe_us: duration of the probe on the median machine.
+        probe_us: duration of the probe on the profile's host, the least disturbed machine.
         machines_us: duration of the probe on each machine.
+        range_us: least and largest duration that intervals for an uncalibrated host cover; None in a profile of one
+            host, or of an earlier version, whose intervals have a width for uncalibrated hosts instead.
     """
 
     probe_us: Duration | None = None
     machines_us: tuple[Duration, ...] = ()
+    range_us: tuple[Duration, Duration] | None = None
+
+
+class ErrorCurveTable(msgspec.Struct, frozen=True):
+    """Error curve of a group of kernels, as `costmodel.predictor.error_curve.ErrorCurve`."""
+
+    distances: Annotated[tuple[Distance, ...], Meta(min_length=1, max_length=1000)]
+    factors: Annotated[tuple[Factor, ...], Meta(min_length=1, max_length=1000)]
+
+    def __post_init__(self) -> None:
+        """Refuse distances or factors that fall, which msgspec reports as an invalid value."""
+        for name, values in (("distances", self.distances), ("factors", self.factors)):
+            if any(after < before for before, after in itertools.pairwise(values)):
+                raise ValueError(f"{name} fall")
+        if len(self.distances) != len(self.factors):
+            raise ValueError("as many distances as factors are needed")
 
 
 class CostTables(msgspec.Struct, frozen=True):
@@ -65,6 +90,7 @@ class ProfileSummary(msgspec.Struct, frozen=True):
         host: host probes.
         costs: fitted costs by table.
         intervals: half-widths of 90 % prediction intervals of logarithms, by quantity and mode.
+        error_curves: growth of kernels' errors with distance, by group.
     """
 
     schema: int
@@ -74,6 +100,7 @@ class ProfileSummary(msgspec.Struct, frozen=True):
     host: HostSummary = HostSummary()
     costs: CostTables = CostTables()
     intervals: dict[str, dict[str, HalfWidth]] = {}
+    error_curves: dict[str, ErrorCurveTable] = {}
 
 
 SHOWN = Format(

@@ -58,8 +58,8 @@ def resolve_host(wanted: str | None, profile: Profile) -> Host:
     """Host that a prediction is for.
 
     Args:
-        wanted: name of a calibrated host, a speed such as `0.8`, or None for the profile's host: the median of the
-            machines that it was measured on.
+        wanted: name of a calibrated host, a speed such as `0.8`, or None for the profile's host: the least disturbed of
+            the machines that it was measured on.
         profile: profile whose host costs are scaled.
 
     Raises:
@@ -98,10 +98,26 @@ def speed_of(probe_us: float, profile: Profile) -> float:
     return speed
 
 
+def describe_host(profile: Profile) -> str:
+    """The host that a prediction assumes where none is given, and the hosts that its intervals cover, in one line.
+
+    Empty for a CPU, and for a profile that does not know how other hosts differ.
+    """
+    host = profile.summary.host
+    if profile.on_cpu or host.probe_us is None or host.range_us is None:
+        return ""
+    fastest, slowest = (us / host.probe_us for us in host.range_us)
+    return (
+        f"an undisturbed dedicated machine, {host.probe_us:.1f} us a launch; the intervals cover hosts that take "
+        f"{fastest:.2f} to {slowest:.2f} times as long"
+    )
+
+
 def _profile_host(profile: Profile) -> str:
     machines = profile.summary.host.machines_us
     if len(machines) > 1:
-        return f"the median of {len(machines)} machines"
+        chosen = "median" if profile.summary.host.range_us is None else "least disturbed"
+        return f"the {chosen} of {len(machines)} machines"
     taken_on = profile.environment
     known = {"host_cpu", "cores"} <= taken_on.keys()
     return f"{taken_on['host_cpu']}, {taken_on['cores']} cores" if known else ""

@@ -20,6 +20,7 @@ from costmodel import checks
 from costmodel.checks import checked
 from costmodel.device import Device
 from costmodel.errors import ProfileError, UnknownHardwareError
+from costmodel.predictor.error_curve import ErrorCurve
 from costmodel.predictor.predictor import Predictor
 from costmodel.profiles.card import CALIBRATED, CARD, SHOWN, USED, ProfileSummary, at_speed
 from costmodel.profiles.predictor_file import load_predictor
@@ -64,7 +65,9 @@ class Profile:
         Raises:
             ProfileError: its file is damaged, or has another hash than the summary says.
         """
-        return load_predictor(self.path / PREDICTOR, self.summary.predictor_sha256)
+        found = load_predictor(self.path / PREDICTOR, self.summary.predictor_sha256)
+        curves = self.summary.error_curves
+        return found.with_curves({name: ErrorCurve(one.distances, one.factors) for name, one in curves.items()})
 
     @cached_property
     def residual_model(self) -> ResidualModel:
@@ -109,8 +112,25 @@ class Profile:
         """Compute capability of the GPU, such as `9.0`; empty for a CPU."""
         return self.environment.get("capability", "")
 
-    def costs(self, name: str, needed: Sequence[str] = ()) -> Mapping[str, float]:
-        """A table of fitted costs (`eager_host`, `default_wall`, ...) at the host's speed; microseconds or factors.
+    @property
+    def host_speeds(self) -> tuple[float, ...]:
+        """Speeds of the hosts that an interval covers, relative to the profile's host.
+
+        One for a calibrated host. Otherwise the assumed host's, and those of the slowest and fastest host that the
+        profile's range includes.
+        """
+        probe_us, range_us = self.summary.host.probe_us, self.summary.host.range_us
+        if self.host_calibrated or probe_us is None or range_us is None:
+            return (self.host_speed,)
+        return (self.host_speed, probe_us / max(range_us), probe_us / min(range_us))
+
+    def costs(self, name: str, needed: Sequence[str] = (), host_speed: float | None = None) -> Mapping[str, float]:
+        """A table of fitted costs (`eager_host`, `default_wall`, ...) at a host's speed; microseconds or factors.
+
+        Args:
+            name: name of the table.
+            needed: costs that it must have.
+            host_speed: speed of the host; None for the predicted one.
 
         Raises:
             ProfileError: the summary has no such table, or the table lacks a needed cost.
@@ -120,12 +140,13 @@ class Profile:
             raise self._lacks(f"no usable costs {name!r}")
         if missing := [cost for cost in needed if cost not in table]:
             raise self._lacks(f"costs {name!r} lack {missing[0]!r}")
-        return at_speed(name, table, self.host_speed)
+        return at_speed(name, table, self.host_speed if host_speed is None else host_speed)
 
     def intervals(self, name: str) -> Mapping[str, float]:
         """Half-widths of the 90 % prediction interval of the logarithm of `latency` or `speedup`, by mode.
 
-        A profile that was measured on several machines has narrower ones for a calibrated host.
+        They hold for a host of known speed. A profile of an earlier version, without a range of hosts, has wider ones
+        for an uncalibrated host.
 
         Raises:
             ProfileError: the summary has no such table.

@@ -24,6 +24,13 @@ _ACCURACY_COLUMNS = (
     figures("within 10 %", _share),
     figures("baseline", _share),
 )
+_COVERAGE_COLUMNS = (
+    Column("quantity"),
+    Column("mode"),
+    figures("batch", whole),
+    figures("machines", whole),
+    figures("inside", _share),
+)
 _ENVIRONMENT = ("device", "host_cpu", "cores", "threads", "driver", "cuda", "torch", "triton")
 _ALL = "all"
 
@@ -38,6 +45,8 @@ def summary_document(name: str, card: Mapping[str, Any]) -> Document:
     facts = list(_facts(card))
     accuracy = list(_accuracy_rows(card))
     sections = [Section("measured", _FACT_COLUMNS, facts)]
+    if covered := list(_coverage_rows(card)):
+        sections.append(Section("90 % intervals without --host, on machines left out", _COVERAGE_COLUMNS, covered))
     if accuracy:
         sections.append(Section("accuracy on held-out models", _ACCURACY_COLUMNS, accuracy))
     device = _mapping(card, "environment").get("device")
@@ -61,6 +70,8 @@ def _facts(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     machines = _mapping(card, "host").get("machines_us")
     if isinstance(machines, Sequence):
         yield "hosts", counted(len(machines), "machine")
+    if own_us := _mapping(card, "host").get("probe_us"):
+        yield "assumed host", f"the least disturbed of them, {_plain(own_us)} us a launch"
 
 
 def _counts(name: str, found: Mapping[str, Any], *keys: str) -> Iterator[tuple[str, str]]:
@@ -70,13 +81,27 @@ def _counts(name: str, found: Mapping[str, Any], *keys: str) -> Iterator[tuple[s
         yield name, ", ".join(listed)
 
 
+def _coverage_rows(card: Mapping[str, Any]) -> Iterator[Row]:
+    """A row a quantity, mode and batch size that several machines measured: the share inside, each counting once."""
+    shares: dict[tuple[str, str, float], list[float]] = {}
+    for row in _rows(card, "coverage_by_machine"):
+        batch_size, inside = _number(row.get("batch_size")), _number(row.get("inside"))
+        if batch_size is not None and inside is not None:
+            key = str(row.get("quantity", "")), str(row.get("mode", "")), batch_size
+            shares.setdefault(key, []).append(inside)
+    for (quantity, mode, batch_size), found in shares.items():
+        if len(found) > 1:
+            yield (quantity, mode, batch_size, len(found), sum(found) / len(found))
+
+
 def _accuracy_rows(card: Mapping[str, Any]) -> Iterator[Row]:
     """A row a mode and set of cases: errors of latencies, of compile times, then of speedups."""
     for row in _rows(card, "latency"):
         yield ("latency", row.get("mode", ""), _ALL, *_errors(row))
     for row in _rows(card, "compile"):
         yield (f"compile time, {row.get('cache', '')}", row.get("mode", ""), _ALL, *_errors(row))
-    for row in _rows(card, "models"):
+    uncalibrated_first = sorted(_rows(card, "models"), key=lambda row: "uncalibrated" not in str(row.get("cases_of")))
+    for row in uncalibrated_first:
         cases = str(row.get("cases_of", ""))
         if cases.rpartition(": ")[2] == _ALL:  # `all`, and `all` under another condition; the rest are subsets
             yield ("speedup", row.get("mode", ""), _condition(cases), *_errors(row))

@@ -56,6 +56,8 @@ LAYER_COLUMNS = (
 )
 REASON_COLUMNS = (Column("about"), Column("where"), Column("why"))
 EXTRAPOLATED = "extrapolated"
+NOTABLE_SHARE = 0.1
+"""Share of extrapolated time from which it is named as a reason for doubt."""
 
 _ABOUT = ("model", "hardware", "batch_size", "input_shape", "precision", "layout")
 _TONES = {"compile": Tone.GOOD, "leave": Tone.PLAIN}
@@ -88,7 +90,8 @@ def verdict(report: Report) -> str:
         return "leave: no mode of torch.compile is predicted to be faster than eager execution"
     if report.verdict != "uncertain":
         return report.verdict
-    return f"uncertain: {_doubt(report, best)}"
+    likelier = f", more likely {report.leaning}" if report.leaning else ""
+    return f"uncertain{likelier}: {_doubt(report, best)}"
 
 
 def _doubt(report: Report, best: ModePrediction | None) -> str:
@@ -97,9 +100,9 @@ def _doubt(report: Report, best: ModePrediction | None) -> str:
         return "the model does not fit in the device's memory; every figure assumes that it would"
     if report.partial:
         return "only a part of the model was captured, and every figure is of that part; the warnings name the rest"
-    why = "parts of the model are out of distribution, so their times are extrapolated"
-    if best is None or best.speedup_low is None or best.speedup_low <= 1.0:
-        why = "the 90 % prediction interval of the speedup contains 1"
+    why = "the 90 % prediction interval of the speedup contains 1"
+    if report.extrapolated_share >= NOTABLE_SHARE:
+        why += f", and {report.extrapolated_share:.0%} of the device time is extrapolated"
     gain = f", {_gain(best)}" if best and best.speedup else ""
     return f"{why}; best guess {report.best_mode}{gain}"
 
@@ -225,9 +228,11 @@ def _saved_us(layer: LayerPrediction) -> float:
 def _notes(report: Report) -> list[str]:
     """Unsupported operators by name and place, layers out of distribution, then the report's warnings."""
     lines = [f"unsupported operator {item.op} in {item.where or report.model}" for item in report.unsupported]
+    if report.assumed_host:
+        lines.append(f"host: {report.assumed_host}; --host calibrates")
     if outside := sum(not layer.in_range for layer in report.layers):
-        verb = "is" if outside == 1 else "are"
-        lines.append(f"{outside} of {counted(len(report.layers), 'layer')} {verb} out of distribution: {EXTRAPOLATED}")
+        verb = "has" if outside == 1 else "have"
+        lines.append(f"{outside} of {counted(len(report.layers), 'layer')} {verb} {EXTRAPOLATED} kernels")
     return lines + [f"warning: {text}" for text in report.warnings]
 
 

@@ -77,7 +77,9 @@ class LayerPrediction:
         speedup: eager time over compiled time.
         speedup_low, speedup_high: 90 % prediction interval of the speedup.
         backend: how the compiled layer runs.
-        in_range: False for a layer out of distribution, far from anything measured: its times are extrapolated.
+        in_range: False for a layer with extrapolated kernels: as far from any measured kernel, times are known within a
+            factor of 2 at best.
+        extrapolated_share: share of the layer's time in extrapolated kernels, 0 to 1; the larger of eager and compiled.
     """
 
     name: str
@@ -91,6 +93,7 @@ class LayerPrediction:
     speedup_high: float | None
     backend: str
     in_range: bool = True
+    extrapolated_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,11 @@ class Report:
             empty where the model fits or the profile does not know.
         host_calibrated: whether the host's speed was given or measured; False where the profile's is assumed; None for
             a CPU, which is its own host.
+        leaning: `compile` or `leave`, whichever is likelier, also where the verdict is uncertain; None where only a
+            part of the model was captured, or it does not fit in memory.
+        extrapolated_share: share of the device time in extrapolated kernels, 0 to 1; the larger of eager and compiled.
+        assumed_host: the host that is assumed where none was given, and the hosts that the intervals cover; empty for
+            a calibrated host.
     """
 
     model: str
@@ -156,6 +164,9 @@ class Report:
     host_speed: float = 1.0
     too_large: str = ""
     host_calibrated: bool | None = None
+    leaning: str | None = None
+    extrapolated_share: float = 0.0
+    assumed_host: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The report in JSON's types; numbers are finite or None."""
@@ -166,6 +177,7 @@ class Report:
             "host": self.host,
             "host_speed": self.host_speed,
             "host_calibrated": self.host_calibrated,
+            "assumed_host": self.assumed_host,
             "batch_size": self.batch_size,
             "input_shape": list(self.input_shape),
             "precision": self.precision,
@@ -173,6 +185,8 @@ class Report:
             "modes": {name: _mode_dict(name, mode) for name, mode in self.modes.items()},
             "best_mode": self.best_mode,
             "verdict": self.verdict,
+            "leaning": self.leaning,
+            "extrapolated_share": self.extrapolated_share,
             "layers": [_record(layer) for layer in self.layers],
             "unsupported": [_record(item) for item in self.unsupported],
             "warnings": list(self.warnings),

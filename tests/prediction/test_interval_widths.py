@@ -17,10 +17,10 @@ from costmodel.report import Report
 
 
 def predicted(graph: Graph, profile: Profile, latency: float, speedup: float) -> Report:
-    """A report by a profile whose intervals are those, in every mode."""
+    """A report by a profile whose intervals are those, in every mode, for a known host."""
     modes = ("eager", "default", "reduce-overhead")
     widths = {"latency": dict.fromkeys(modes, latency), "speedup": dict.fromkeys(modes[1:], speedup)}
-    return predict_graph(graph, replace(profile, card={**profile.card, "intervals": widths}))
+    return predict_graph(graph, replace(profile, card={**profile.card, "intervals": widths}, host_calibrated=True))
 
 
 def test_a_mode_is_as_uncertain_as_its_profile_says(graph_of: Callable[[str], Graph], h200: Profile):

@@ -9,8 +9,8 @@ import pytest
 
 from costmodel.errors import ProfileError, RequestError
 from costmodel.profiles import hosts
-from costmodel.profiles.hosts import Host, list_hosts, resolve_host, save_host, speed_of
-from costmodel.profiles.profile import load_profile
+from costmodel.profiles.hosts import Host, describe_host, list_hosts, resolve_host, save_host, speed_of
+from costmodel.profiles.profile import Profile, load_profile
 
 CARD = {"host": {"probe_us": 5.0}, "environment": {"host_cpu": "a CPU", "cores": "16"}}
 
@@ -29,6 +29,17 @@ def test_the_profiles_own_host_is_the_default(profile):
 def test_of_several_machines_it_is_the_middle_one(profile):
     several = replace(profile, card=profile.card | {"host": {"probe_us": 6.3, "machines_us": [5.2, 6.3, 6.9]}})
     assert resolve_host(None, several) == Host("the median of 3 machines", 1.0)
+    with_range = {**several.card["host"], "range_us": [4.0, 10.0]}
+    newer = replace(several, card={**several.card, "host": with_range})
+    assert resolve_host(None, newer) == Host("the least disturbed of 3 machines", 1.0)
+
+
+def test_what_is_assumed_of_the_host_is_said_in_one_line(profile: Profile):
+    host = {"probe_us": 5.0, "range_us": [4.0, 10.0]}
+    line = describe_host(replace(profile, card={**profile.card, "host": host}))
+    assert line.startswith("an undisturbed dedicated machine, 5.0 us a launch; ")
+    assert line.endswith("hosts that take 0.80 to 2.00 times as long")
+    assert describe_host(profile) == ""
 
 
 def test_a_slower_host_is_kept_under_its_name(profile):

@@ -221,6 +221,37 @@ def test_intervals_are_read_by_kind(mine: Path):
         profile.intervals("speedup")
 
 
+def test_intervals_cover_a_range_of_hosts_unless_the_host_is_known(mine: Path):
+    """A launch takes 5 us on the profile's host; half as long and four times as long at the ends of the range."""
+    write_card(mine / "mine", host={"probe_us": 5.0, "range_us": [2.5, 20.0]})
+    profile = load_profile("mine")
+    assert profile.host_speeds == (1.0, 0.25, 2.0)
+    assert replace(profile, host_speed=0.8, host_calibrated=True).host_speeds == (0.8,)
+
+
+def test_a_profile_of_one_host_covers_that_host(mine: Path):
+    write_card(mine / "mine", host={"probe_us": 5.0})
+    assert load_profile("mine").host_speeds == (1.0,)
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        {"distances": [1.0, 0.5], "factors": [1.0, 2.0]},
+        {"distances": [0.5, 1.0], "factors": [2.0, 1.0]},
+        {"distances": [0.5], "factors": [1.0, 2.0]},
+        {"distances": [], "factors": []},
+        {"distances": [0.5], "factors": [-1.0]},
+        {"distances": [0.5]},
+        [1.0],
+    ],
+)
+def test_an_impossible_error_curve_is_refused(mine: Path, curve: object):
+    write_card(mine / "mine", error_curves={"conv": curve})
+    with pytest.raises(ProfileError, match=r"error_curves.*; train the profile again"):
+        load_profile("mine")
+
+
 @pytest.mark.parametrize("width", [-0.1, 21.0, 1e6])
 def test_impossible_intervals_are_refused(mine: Path, width: float):
     write_card(mine / "mine", intervals={"latency": {"eager": width}})

@@ -58,9 +58,10 @@ class TestToDict:
     def test_has_exactly_the_documented_keys(self) -> None:
         record = report().to_dict()
         assert list(record) == [
-            *("schema", "model", "hardware", "host", "host_speed", "host_calibrated"),
+            *("schema", "model", "hardware", "host", "host_speed", "host_calibrated", "assumed_host"),
             *("batch_size", "input_shape", "precision", "layout", "modes"),
-            *("best_mode", "verdict", "layers", "unsupported", "warnings", "partial", "too_large"),
+            *("best_mode", "verdict", "leaning", "extrapolated_share"),
+            *("layers", "unsupported", "warnings", "partial", "too_large"),
         ]
         times = ["latency_ms", "low_ms", "high_ms", "host_ms", "device_ms"]
         against = [
@@ -72,7 +73,7 @@ class TestToDict:
         assert list(record["modes"]["default"]) == times + against
         assert list(record["layers"][0]) == [
             *("name", "kind", "ops", "position", "eager_us", "compiled_us"),
-            *("speedup", "speedup_low", "speedup_high", "backend", "in_range"),
+            *("speedup", "speedup_low", "speedup_high", "backend", "in_range", "extrapolated_share"),
         ]
         assert record["schema"] == 1
         assert record["unsupported"] == [{"op": "aten.foo", "where": "head.act"}]
@@ -205,13 +206,18 @@ def test_an_unknown_choice_lists_the_known_ones(options: dict[str, str], part: s
     [
         ({"verdict": "leave", "best_mode": "eager"}, "leave: "),
         (
-            {"verdict": "uncertain"},
-            "uncertain: parts of the model are out of distribution, so their times are extrapolated; best guess",
+            {
+                "verdict": "uncertain",
+                "leaning": "compile",
+                "modes": {"default": ModePrediction(4, 3, 5, 4, 1, 1.5, 0.9, 2)},
+            },
+            "uncertain, more likely compile: the 90 % prediction interval of the speedup contains 1; best guess",
         ),
         (
-            {"verdict": "uncertain", "modes": {"default": ModePrediction(4, 3, 5, 4, 1, 1.5, 0.9, 2.0)}},
-            "uncertain: the 90 % prediction interval of the speedup contains 1; best guess default, 1.50x",
+            {"verdict": "uncertain", "leaning": "leave", "extrapolated_share": 0.25},
+            "uncertain, more likely leave: the 90 % prediction interval of the speedup contains 1, and 25% of",
         ),
+        ({"verdict": "uncertain", "partial": True}, "uncertain: only a part of the model was captured"),
         ({"verdict": "compile"}, "compile: default is fastest, 1.50x"),
     ],
 )

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from types import ModuleType
 
+import pandas as pd
 import pytest
 
 from tests.support.scripts import load_script
@@ -34,11 +35,25 @@ def test_figures_by_hand(script: ModuleType, tmp_path: Path):
     cost = {"runs": 3, "seconds": {"ratio": 1.25}, "peak_mib": {"ratio": 1.126}}
     (tmp_path / "predict_cost.json").write_text(json.dumps(cost))
     (tmp_path / "sweep_h200.json").write_text(json.dumps({"ratio": 5.55, "sample": {"units": 4000}}))
+    hosts = [(machine, "latency", size, share) for machine in "ab" for size, share in ((1, 0.8), (32, 0.9), (8, 0.1))]
+    hosts_frame = pd.DataFrame(hosts, columns=["machine", "quantity", "batch_size", "inside"])
+    hosts_frame.assign(mode="eager", cases=5).to_csv(tmp_path / "hosts_h200.csv", index=False)
+    verdicts = [
+        ("a", "compile", True, 1.5),
+        ("b", "uncertain", None, 1.2),
+        ("c", "leave", False, 1.1),
+        ("d", "leave", True, 0.9),
+    ]
+    user = pd.DataFrame(verdicts, columns=["model", "verdict", "right", "measured_speedup"])
+    user.assign(batch_size=1, half="reporting", one_graph=True).to_csv(tmp_path / "user_models_h200.csv", index=False)
     seconds = ["a,cold,11,10,14", "b,cold,12,10,14", "b,cold,13,10,14", "a,warm,1.1,1,2"]
     seconds.insert(0, "model,cache,predicted_s,measured_s,constant_s")
     (tmp_path / "compile_times_h200.csv").write_text("\n".join(seconds))
-    text = script.table(tmp_path, {"default": 0.9, "reduce-overhead": 0.854}, tmp_path)
+    text = script.table(tmp_path, tmp_path)
     figures = [line.split(" | ")[1:] for line in text.splitlines()[2:]]
+    assert figures[0] == ["hold 80 % to 90 %", "-", "20 latencies on 2 machines |"]
+    assert figures[1] == figures[2] == ["75 % decided, 67 % of them right", "always `compile`: 75 % right", "4 |"]
+    figures = figures[3:]
     held_out = [
         [
             "35.0 % mean error, 0 % within 10 %",
@@ -54,7 +69,6 @@ def test_figures_by_hand(script: ModuleType, tmp_path: Path):
     assert figures[5][0] == "50.0 % mean error, 0 % within 10 %"  # eager 300 for 200 us
     assert [row[:2] for row in figures[6:10]] == [row[:2] for row in held_out]
     assert figures[10:] == [
-        ["cover 90 % and 85 %", "-", "3 measurements |"],
         ["4.00 times as fast (geometric mean), at least 2.00", FASTEST, "2 |"],  # 2 / 1 and 2 / 0.25
         ["4.00 times as fast (geometric mean), at least 2.00", FASTEST, "2 |"],
         ["20.0 % median error", "40.0 %", "3 of 2 models |"],

@@ -1,0 +1,24 @@
+"""Growth of a kernel's error with its distance to the nearest measured kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCurve:
+    """Factors by which the interval of a kernel is wider than that of the usual kernel that takes as long.
+
+    Attributes:
+        distances: distances to the nearest measured kernel in scaled features, ascending.
+        factors: factor at each distance, not decreasing; linear in between, constant beyond either end.
+    """
+
+    distances: tuple[float, ...]
+    factors: tuple[float, ...]
+
+    def factor(self, distance: float) -> float:
+        """Factor at a distance."""
+        return float(np.interp(distance, self.distances, self.factors))
