@@ -90,6 +90,9 @@ class TestRates:
         with pytest.raises(GraphError, match="no steady state"):
             schedule(program)
 
+    def test_a_filter_that_nothing_is_passed_to_runs_once_for_each_run_of_the_one_before(self) -> None:
+        assert pipeline_rates([Rates(2, 3, 0), Rates(0, 0, 5)]) == Rates(2, 3, 5)
+
     @settings(deadline=None)
     @given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=5))
     def test_the_thesis_products_are_whole_multiples(self, numbers: list[tuple[int, int]]) -> None:
