@@ -96,7 +96,7 @@ class WholeOperators(TorchFunctionMode):
         """Make a meta tensor from Python numbers, and remember its values."""
         result: torch.Tensor = func(*args, **kwargs)
         if result.is_meta and args and not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(args[0])):
-            self._recorder.constants.remember(result, torch.tensor(args[0], dtype=result.dtype))
+            self._recorder.constants.remember(result, torch.tensor(args[0], dtype=result.dtype, device="cpu"))
         return result
 
     def _recurrent(self, target: Any, *args: Any) -> tuple[torch.Tensor, ...]:
@@ -221,7 +221,7 @@ def _without_lists(index: Any) -> Any:
     if isinstance(index, tuple):
         return tuple(map(_without_lists, index))
     numbers = isinstance(index, list) and all(isinstance(leaf, int) for leaf in tree_leaves(index))
-    return torch.tensor(index, dtype=None if index else torch.int64) if numbers else index
+    return torch.tensor(index, dtype=None if index else torch.int64, device="cpu") if numbers else index
 
 
 @contextmanager

@@ -157,11 +157,13 @@ class _Surroundings:
         directory: the working directory; None if it was removed.
         depth: the recursion limit.
         handlers: handlers of the signals that a command handles itself; None for a handler that is not Python's.
+        defaults: torch's default dtype and device; None for no device.
     """
 
     directory: str | None
     depth: int
     handlers: tuple[Any, ...]
+    defaults: tuple[Any, Any]
 
     @classmethod
     def now(cls) -> _Surroundings:
@@ -169,12 +171,13 @@ class _Surroundings:
         directory = None
         with suppress(OSError):
             directory = os.getcwd()
-        return cls(directory, sys.getrecursionlimit(), tuple(map(signal.getsignal, _HANDLED)))
+        return cls(directory, sys.getrecursionlimit(), tuple(map(signal.getsignal, _HANDLED)), _torch_defaults())
 
     def restore(self) -> None:
         """Restore the state; signal handlers only in the main thread, as Python requires."""
         sys.setrecursionlimit(self.depth)
         streams.renew()
+        _set_torch_defaults(*self.defaults)
         if self.directory is not None:
             with suppress(OSError):
                 os.chdir(self.directory)
@@ -183,6 +186,25 @@ class _Surroundings:
         for number, handler in zip(_HANDLED, self.handlers, strict=True):
             if handler is not None:
                 signal.signal(number, handler)
+
+
+def _torch_defaults() -> tuple[Any, Any]:
+    """Default dtype and device of torch; the device is None unless one was set."""
+    import torch
+    from torch.utils import _device
+
+    return torch.get_default_dtype(), _device.CURRENT_DEVICE
+
+
+def _set_torch_defaults(dtype: Any, device: Any) -> None:
+    """Set torch's defaults back, so that the next model is not built with those of the last."""
+    import torch
+
+    now = _torch_defaults()
+    if now[0] != dtype:
+        torch.set_default_dtype(dtype)
+    if now[1] != device:
+        torch.set_default_device(device)
 
 
 def terminal_width(output: Path | None) -> int | None:

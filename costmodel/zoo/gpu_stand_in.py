@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils import _device as default_device
 
 from costmodel.zoo.source_files import is_installed
 
@@ -98,7 +99,7 @@ def redirected(
         args = [stand_in if isinstance(arg, torch.device) and arg.type == "cuda" else arg for arg in args]
     elif func is torch.Tensor.to and len(args) > 1 and _is_gpu(args[1]):
         args = (args[0], stand_in, *args[2:])
-    if _is_gpu(kwargs.get("device")):
+    if _is_gpu(kwargs.get("device")) or _defaults_to_gpu(func, kwargs):
         kwargs = {**kwargs, "device": stand_in}
     if kwargs.get("pin_memory"):
         kwargs = {**kwargs, "pin_memory": False}
@@ -139,3 +140,11 @@ def _is_gpu(device: object) -> bool:
     if isinstance(device, str):
         return device.partition(":")[0] == "cuda"
     return isinstance(device, int) and not isinstance(device, bool)
+
+
+def _defaults_to_gpu(func: Any, kwargs: Mapping[str, Any]) -> bool:
+    """Whether a function makes a tensor on the default device, which is a GPU (`torch.set_default_device`)."""
+    current = default_device.CURRENT_DEVICE
+    if current is None or current.type != "cuda" or kwargs.get("device") is not None:
+        return False
+    return func in default_device._device_constructors()

@@ -153,6 +153,7 @@ def least_mib(graph: Graph, profile, strategy: str = "exact", calls: float = mat
     return int(str(caught.value).split()[-2])
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     widths=st.lists(st.sampled_from((8, 24, 64)), min_size=1, max_size=3),

@@ -116,6 +116,35 @@ def test_a_file_is_built_as_on_a_gpu(
     assert capsys.readouterr().err == ""
 
 
+BY_DEFAULT = """
+import torch
+from torch import nn
+torch.set_default_device("cuda")
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.register_buffer("table", torch.arange(4.0))
+        READS
+    def forward(self, x):
+        y = self.conv(x)
+        picked = y[:, [1, 3]] + y[:, torch.tensor([0, 2])]
+        return picked * torch.tensor(2.0) + torch.ones(2, 1, 1) + self.table[:2, None, None]
+def build(): return Net().eval(), torch.randn(1, 3, 8, 8)
+"""
+
+
+@pytest.mark.parametrize("reads", ["pass", "assert torch.ones(3).sum().item() == 3"])
+@pytest.mark.parametrize("command", ["predict", "plan"])
+def test_the_gpu_may_be_the_default_device(
+    command: str, reads: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "net.py").write_text(BY_DEFAULT.replace("READS", reads))
+    assert main([command, f"{tmp_path}/net.py:build", "-q"]) == 0
+    assert capsys.readouterr().err == ""
+    assert torch.get_default_device().type == "cpu"  # as before
+
+
 def test_code_of_torch_and_other_threads_get_true_answers() -> None:
     x, said, real = torch.empty(2, device="meta"), [], torch.cuda.is_available()
 

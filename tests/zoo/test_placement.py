@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from costmodel import zoo
+from costmodel.cli import main
 from costmodel.errors import RequestError
 from costmodel.zoo.placement import moved, moved_inputs, own_precision
 from costmodel.zoo.request import PRECISIONS, Request
@@ -92,3 +94,13 @@ def test_tensors_that_wrap_others_keep_theirs() -> None:
     same = moved(module, META, Request(channels_last=True))
     assert isinstance(same[1].weight, Scaled)
     assert same[1].weight.held.dtype is torch.int8
+
+
+def test_a_default_dtype_is_that_of_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "import torch\nDEFAULT\ndef build(): return torch.nn.Conv2d(3, 4, 1)\n"
+    (tmp_path / "half.py").write_text(text.replace("DEFAULT", "torch.set_default_dtype(torch.bfloat16)"))
+    (tmp_path / "net.py").write_text(text.replace("DEFAULT", ""))
+    specs = [f"{tmp_path}/{name}.py:build" for name in ("half", "net")]
+    assert main(["predict", *specs, "-q", "--format", "json"]) == 0
+    found = [report["precision"] for report in json.loads(capsys.readouterr().out)]
+    assert found == ["bfloat16", "float32"]
