@@ -119,7 +119,7 @@ def test_the_public_function_is_the_same(report_of: Reports):
         report.to_dict() | {"host": "", "host_calibrated": None, "assumed_host": ""} == report_of("resnet18").to_dict()
     )
     assert report.host_calibrated is False
-    assert report.host == "the median of 4 machines"
+    assert report.host == "the least disturbed of 6 machines"
 
 
 def test_without_hardware_and_without_a_gpu_the_default_is_taken(monkeypatch: pytest.MonkeyPatch):
