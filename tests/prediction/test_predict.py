@@ -123,7 +123,7 @@ def test_the_public_function_is_the_same(report_of: Reports):
         report.to_dict() | {"host": "", "host_calibrated": None, "assumed_host": ""} == report_of("resnet18").to_dict()
     )
     assert report.host_calibrated is False
-    assert report.host == "the median of 4 machines"
+    assert report.host == "the least disturbed of 6 machines"
 
 
 @pytest.mark.parametrize(
