@@ -46,12 +46,16 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+AWKWARD = ("python_in_forward", "data_dependent", "stateful", "extensions")
+"""Files of models that torch.compile does not make one graph of, or that change state: one family."""
+
+
 def half_of(model: str) -> str:
-    """Half of a model, by a hash of its family: the file of awkward models, else the first word of its name."""
+    """Half of a model, by a hash of its family: the files of awkward models, else the first word of its name."""
     if ".py:" not in model:
         return LIBRARY
     file, _, name = Path(model).name.partition(".py:")
-    family = file if file == "awkward" else name.partition("_")[0]
+    family = "awkward" if file in AWKWARD else name.partition("_")[0]
     return HALVES[int(hashlib.sha256(family.encode()).hexdigest(), 16) % 2]
 
 

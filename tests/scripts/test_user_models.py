@@ -34,7 +34,7 @@ def test_a_half_is_of_a_family(compare: ModuleType):
     assert compare.half_of("resnet18") == compare.half_of("timm:deit_tiny") == "library"
     base = "scripts/user_models/"
     assert compare.half_of(f"{base}segmentation.py:unet") == compare.half_of(f"{base}segmentation.py:unet_bilinear")
-    assert compare.half_of(f"{base}awkward.py:prints") == compare.half_of(f"{base}awkward.py:logs")
+    assert compare.half_of(f"{base}python_in_forward.py:prints") == compare.half_of(f"{base}stateful.py:hooks")
     names = [f"{base}imaging.py:{letter}" for letter in "abcdefghijklmnopqrst"]
     assert {compare.half_of(name) for name in names} == {"tuning", "reporting"}
 
