@@ -14,6 +14,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from costmodel.capture.read_values import READ_FUNCTIONS, moves_to_cpu
 from costmodel.capture.recorder import Recorder
 from costmodel.capture.refusals import ATTENTION
 from costmodel.concurrency import is_recording
@@ -121,6 +122,11 @@ class WholeOperators(TorchFunctionMode):
             return self._dropout(*args, **kwargs)
         if func in _FROM_PYTHON:
             return self._from_python(func, *args, **kwargs)
+        if (values := self._recorder.values) is not None:
+            if func in READ_FUNCTIONS:
+                return values.take(func.__name__)
+            if moves_to_cpu(func, args, kwargs):
+                return values.take("cpu").clone()
         if func in _INDEXED:
             return func(args[0], _without_lists(args[1]), *args[2:])
         target = func if func in _RECURRENT.values() else _RECURRENT.get(getattr(func, "__name__", ""))

@@ -21,6 +21,7 @@ from costmodel.capture.data_dependence import largest, not_reached, plain_name, 
 from costmodel.capture.functional_variants import functional
 from costmodel.capture.meta_tensors import has_meta, is_channels_last, meta_like, tensors_of
 from costmodel.capture.module_stack import ModuleStack
+from costmodel.capture.read_values import READS, ReadValues, has_sized_result
 from costmodel.capture.refusals import (
     needs_values,
     refuse_data_dependence,
@@ -50,6 +51,7 @@ class Recorder(TorchDispatchMode):
         training: whether the pass is the forward pass of a training step, which is refused otherwise.
         breaks: places that need the values of tensors.
         constants: values of constants that depend on no data.
+        values: values that the pass reads, from a real run; None without one.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Recorder(TorchDispatchMode):
         exact: bool = False,
         training: bool = False,
         partial: bool = False,
+        values: ReadValues | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
         self.graph = fx.Graph()
@@ -66,6 +69,7 @@ class Recorder(TorchDispatchMode):
         self.counts = CallCounts()
         self.breaks: list[ir.Break] = []
         self.constants = Constants()
+        self.values = values
         self._values = TensorValues(self.graph, names, self.constants)
         self._called = {root}
         self._running = ModuleStack(root)
@@ -192,14 +196,18 @@ class Recorder(TorchDispatchMode):
         if not is_recording(self):
             return func(*args, **kwargs)
         self._held = None
+        if self.values is not None and func in READS:
+            return self.values.take(func._schema.name)
         value = self.constants.value_of(args[0]) if func in _VALUE_QUERIES and args[0].is_meta else None
         if value is not None:
             return func(value)
         self.refuse(func, args, kwargs)
         if self.exact and func._schema.is_mutable:
             self._keep_constants((args, kwargs))
-        result = largest(func, args)
+        result = self._sized(func, args)
         if result is not None:
+            pass
+        elif (result := largest(func, args)) is not None:
             self._assume_size(func)
         else:
             args, kwargs, result = self._call(func, args, kwargs)
@@ -210,6 +218,14 @@ class Recorder(TorchDispatchMode):
         self.record(func, args, kwargs, result)
         self._held = result  # until the next call: a factory function of torch detaches a result that others refer to
         return result
+
+    def _sized(self, func: Any, args: Sequence[Any]) -> Any:
+        """Result whose size depends on values, as the real run made it; None for any other call, and without a run."""
+        if self.values is None or not has_sized_result(func, args):
+            return None
+        result = self.values.take(func._schema.name)
+        meta = any(tensor.is_meta for tensor in tensors_of(args))
+        return tree_map_only(torch.Tensor, torch.empty_like, result) if meta else None
 
     def refuse(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Raise for calls that need data, and for calls of training mode unless training is recorded."""

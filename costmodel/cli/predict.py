@@ -34,6 +34,7 @@ def predict(
     explain: options.Explain = False,
     shapes: options.Shapes = None,
     capture: options.CaptureOption = options.Capture.RUN,
+    check: options.Check = True,
     host: options.Host = None,
     jobs: options.Jobs = 1,
     output: options.Output = None,
@@ -55,7 +56,7 @@ def predict(
         failures: list[str] = []
         resolve_host(host, load_profile(profile))  # an unknown host is refused once, not for every model
         following = parse_shapes(shapes, explain)
-        how = (profile, batch_size, img_size, precision.value, channels_last, explain, host, following, capture.value)
+        how = (profile, batch_size, img_size, precision.value, channels_last, explain, host, following, capture.value, check)
         quiet_bar = quiet or len(models) == 1
         for found in tracked(_attempts(models, how, jobs, debug), "predicting model", len(models), quiet=quiet_bar):
             if isinstance(found, str):

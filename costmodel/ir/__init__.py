@@ -1,6 +1,7 @@
 """The project's intermediate representation: a graph of ATen operators on typed tensors, printed and parsed."""
 
 from costmodel.ir.parser import parse, parse_types
+from costmodel.ir.partition import Partition
 from costmodel.ir.types import (
     DTYPE_BYTES,
     HALF_PRECISION,
@@ -25,6 +26,7 @@ __all__ = [
     "Calls",
     "Graph",
     "Op",
+    "Partition",
     "Ref",
     "TensorType",
     "Value",

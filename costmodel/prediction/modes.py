@@ -52,6 +52,8 @@ def predict_modes(
     unknown = 1.0 if graph.partial else min(1.0, unsupported / UNKNOWN_SHARE / max(1, len(graph.ops)))
     timed = TimedTrace.of(eager, eager_kernels), TimedTrace.of(compiled, compiled_kernels)
     timings = profile.residual_model.correct(gpu.timings(*timed, tables), *timed)
+    if not is_compiled(graph):
+        timings = _eager_throughout(graph, timings)
     _check_timings(timings, profile)
     latency_widths, speedup_widths = profile.intervals("latency"), profile.intervals("speedup")
     if "eager" not in latency_widths:
@@ -63,8 +65,8 @@ def predict_modes(
     for mode, timing in timings.items():
         if mode not in latency_widths or (mode != "eager" and mode not in speedup_widths):
             continue
-        if mode == "reduce-overhead" and graph.breaks:
-            continue  # graph breaks prevent a single CUDA graph
+        if mode == "reduce-overhead" and graph.partition is None and graph.breaks:
+            continue  # how many CUDA graphs there are is not known
         spread = math.exp(latency_widths[mode] + extra)
         latency = timing.latency_us / 1e3
         common = (latency, latency / spread, latency * spread, timing.host_us / 1e3, timing.device_us / 1e3)
@@ -77,6 +79,17 @@ def predict_modes(
         calls = math.ceil(compile_s / saved) if saved > 0 else None
         modes[mode] = ModePrediction(*common, speedup, speedup / wide, speedup * wide, compile_s, calls)
     return modes
+
+
+def is_compiled(graph: Graph) -> bool:
+    """Whether torch.compile compiles anything: it fails on no graph, and Dynamo does not give up every frame."""
+    return graph.partition is None or (graph.partition.entered > 0 and not graph.partition.failure)
+
+
+def _eager_throughout(graph: Graph, timings: Mapping[str, queue.Timing]) -> dict[str, queue.Timing]:
+    """Timings of a model that compilation leaves as it is, or of which it raises an error: no compiled modes then."""
+    modes = ("eager",) if graph.partition and graph.partition.failure else tuple(timings)
+    return dict.fromkeys(modes, timings["eager"])
 
 
 def _check_timings(timings: Mapping[str, queue.Timing], profile: Profile) -> None:

@@ -11,11 +11,11 @@ from costmodel.capture.inputs import Arguments, Inputs, inputs_fault, module_fau
 from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, RequestError
-from costmodel.ir import Break, Graph
+from costmodel.ir import Graph
 from costmodel.memory.capacity import eager_bytes, shortage
 from costmodel.prediction.layer_predictions import predict_layers
-from costmodel.prediction.modes import predict_modes, verdict_of
-from costmodel.prediction.report_warnings import unmeasured_precisions, unsupported_in, warnings_of
+from costmodel.prediction.modes import is_compiled, predict_modes, verdict_of
+from costmodel.prediction.report_warnings import breaks_of, unmeasured_precisions, unsupported_in, warnings_of
 from costmodel.profiles.hosts import resolve_host
 from costmodel.profiles.profile import Profile, profile_of
 from costmodel.report.types import Report
@@ -24,7 +24,7 @@ from costmodel.timeline.issue_trace import issue_traces, layout_of, main_input
 if TYPE_CHECKING:
     from torch import nn
 
-    from costmodel.capture.frontends import Fragment
+    from costmodel.capture.with_partition import RealCall
 
 WAYS = ("run", "fx", "export", "dynamo")
 """Ways of capture: the keys of `costmodel.capture.frontends.WAYS`, which is imported only for ways after the first."""
@@ -39,6 +39,7 @@ WAYS = ("run", "fx", "export", "dynamo")
     explain=checks.flag,
     host=checks.optional(checks.host),
     shapes=checks.each(checks.shape, "shapes, which are sequences of sizes above 0"),
+    check=checks.flag,
     frontend=checks.one_of(WAYS),
 )
 def predict(
@@ -51,6 +52,8 @@ def predict(
     host: str | float | None = None,
     shapes: Sequence[Sequence[int]] = (),
     frontend: str = "run",
+    check: bool = True,
+    real: RealCall | None = None,
 ) -> Report:
     """Predict what torch.compile does to a module, without running it.
 
@@ -67,28 +70,20 @@ def predict(
             probe on it), or its speed relative to the profile's host. None: an uncalibrated host; the prediction is for
             the profile's median machine, with wider intervals.
 
+        check: whether Dynamo traces the module to find graph breaks; else the pass is predicted as one graph.
+        real: factory of the module and its inputs with real tensors, called if the forward pass reads values of tensors
+            and the given ones have none.
+
     Raises:
         UnknownHardwareError: there is no such profile.
         RequestError: there is no such host, or a shape has another number of dimensions than the main input.
         CaptureError: the module cannot be captured, or has nothing to compile.
         ProfileError: the profile is damaged or of another version.
     """
-    from costmodel.capture.trace import capture
-
     profile = profile_of(hardware)
     chosen = resolve_host(None if host is None else str(host), profile)
     profile = replace(profile, host_speed=chosen.speed, host_calibrated=host is not None)
-    name = model_name or type(module).__name__
-    cuts: tuple[Break, ...] = ()
-    fragments: tuple[Fragment, ...] = ()
-    if frontend != "run":
-        from costmodel.capture.frontends import convert
-
-        converted = convert(module, inputs, frontend)
-        module, cuts, fragments = converted.module, converted.cuts, converted.fragments
-    graph = capture(module, inputs, name, partial=True)
-    known = {item.source for item in graph.breaks}
-    graph = replace(graph, breaks=(*graph.breaks, *(item for item in cuts if item.source not in known)))
+    graph = _captured(module, inputs, model_name or type(module).__name__, frontend, real, check)
     found = predict_graph(graph, profile, _images(inputs))
     calibrated = None if profile.on_cpu else host is not None
     report = replace(found, host=chosen.name, host_speed=chosen.speed, host_calibrated=calibrated)
@@ -98,8 +93,20 @@ def predict(
         if odd := [shape for shape in shapes if len(shape) != len(report.input_shape)]:
             wanted, given = ("x".join(map(str, shape)) for shape in (report.input_shape, odd[0]))
             raise RequestError(f"the shape {given} does not fit this model's input; give one like {wanted}")
-        return replace(report, explanation=reasons(graph, profile, report, shapes, fragments))
+        return replace(report, explanation=reasons(graph, profile, report, shapes))
     return report
+
+
+def _captured(
+    module: nn.Module, inputs: Inputs, name: str, frontend: str, real: RealCall | None, check: bool
+) -> Graph:
+    from costmodel.capture.with_partition import capture_with_partition
+
+    if frontend not in ("run", "dynamo"):
+        from costmodel.capture.frontends import convert
+
+        module = convert(module, inputs, frontend)
+    return capture_with_partition(module, inputs, name, real=real, check=check or frontend == "dynamo")
 
 
 def _images(inputs: Inputs) -> int | None:
@@ -141,7 +148,7 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
         layout=layout_of(graph),
         modes=modes,
         best_mode=min(modes, key=lambda mode: modes[mode].latency_ms),
-        verdict=verdict_of(modes, trusted),
+        verdict=verdict_of(modes, trusted) if is_compiled(graph) else "leave",
         layers=predict_layers(graph, eager, compiled, eager_kernels, compiled_kernels),
         unsupported=unsupported,
         warnings=(
@@ -151,4 +158,7 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
         ),
         partial=graph.partial,
         too_large=too_large,
+        graphs=None if graph.partition is None else graph.partition.entered,
+        compile_error=graph.partition.failure if graph.partition else "",
+        breaks=breaks_of(graph),
     )

@@ -77,6 +77,10 @@ def verdict(report: Report) -> str:
     best = report.modes.get(report.best_mode)
     if report.verdict == "compile" and best is not None and report.best_mode != EAGER:
         return f"compile: {report.best_mode} is fastest, {_gain(best)}"
+    if report.compile_error:
+        return f"leave: torch.compile fails on this model: {report.compile_error}"
+    if report.graphs == 0:
+        return "leave: torch.compile gives up every frame of this model, so it runs eagerly in every mode"
     if report.verdict == "leave":
         return "leave: no mode of torch.compile is predicted to be faster than eager execution"
     if report.verdict != "uncertain":
@@ -123,7 +127,16 @@ def _headline(report: Report) -> str:
     part = " (captured in part)" if report.partial else ""
     fault = f" {report.too_large}" if report.too_large else ""
     model = f"{report.model}{part} on {report.hardware}{_host(report)}{fault}"
-    return f"{model}: input {shape}, {report.precision}, {report.layout}"
+    return f"{model}: input {shape}, {report.precision}, {report.layout}, {_graphs(report)}"
+
+
+def _graphs(report: Report) -> str:
+    """Number of graphs that torch.compile makes of the model."""
+    if report.compile_error:
+        return "torch.compile fails"
+    if report.graphs is None:
+        return "graph breaks not checked"
+    return "one graph (checked)" if report.graphs == 1 and not report.breaks else counted(report.graphs, "graph")
 
 
 def _host(report: Report) -> str:
@@ -205,7 +218,8 @@ def _saved_us(layer: LayerPrediction) -> float:
 
 def _notes(report: Report) -> list[str]:
     """Unsupported operators by name and place, layers out of distribution, then the report's warnings."""
-    lines = [f"unsupported operator {item.op} in {item.where or report.model}" for item in report.unsupported]
+    lines = [f"graph break at {item.source}: {item.reason}" for item in report.breaks]
+    lines += [f"unsupported operator {item.op} in {item.where or report.model}" for item in report.unsupported]
     if outside := sum(not layer.in_range for layer in report.layers):
         verb = "is" if outside == 1 else "are"
         lines.append(f"{outside} of {counted(len(report.layers), 'layer')} {verb} out of distribution: {EXTRAPOLATED}")

@@ -88,11 +88,19 @@ class Unsupported:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphBreak:
+    """A place where torch.compile leaves compiled code: what breaks the graph, and file and line of the model."""
+
+    reason: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reason:
     """One reason behind a prediction.
 
     Attributes:
-        topic: `mode`, `break`, `subgraph`, `fall-back`, `mutation`, `recompilation` or `layer`.
+        topic: `mode`, `break`, `section`, `fall-back`, `mutation`, `recompilation` or `layer`.
         where: mode, module or operator that the reason is about.
         why: a sentence with figures.
     """
@@ -122,6 +130,10 @@ class Report:
             empty where the model fits or the profile does not know.
         host_calibrated: whether the host's speed was given or measured; False where the profile's is assumed; None for
             a CPU, which is its own host.
+        graphs: number of compiled graphs that a call enters, as found by Dynamo: 1 without graph breaks, 0 where it gives
+            up; None if that was not checked.
+        breaks: graph breaks, with their lines.
+        compile_error: error that torch.compile raises; empty if it succeeds. Only eager execution is predicted then.
     """
 
     model: str
@@ -142,6 +154,9 @@ class Report:
     host_speed: float = 1.0
     too_large: str = ""
     host_calibrated: bool | None = None
+    graphs: int | None = None
+    breaks: tuple[GraphBreak, ...] = ()
+    compile_error: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The report in JSON's types; numbers are finite or None."""
@@ -164,6 +179,9 @@ class Report:
             "warnings": list(self.warnings),
             "partial": self.partial,
             "too_large": self.too_large,
+            "graphs": self.graphs,
+            "breaks": [_record(item) for item in self.breaks],
+            "compile_error": self.compile_error,
         } | ({"explanation": [_record(item) for item in self.explanation]} if self.explanation else {})
 
     def to_frame(self) -> pd.DataFrame:
@@ -186,7 +204,7 @@ def _mode_dict(name: str, mode: ModePrediction) -> dict[str, Any]:
     return record
 
 
-def _record(item: ModePrediction | LayerPrediction | Unsupported | Reason) -> dict[str, Any]:
+def _record(item: ModePrediction | LayerPrediction | Unsupported | GraphBreak | Reason) -> dict[str, Any]:
     return {field.name: plain(getattr(item, field.name)) for field in dataclasses.fields(item)}
 
 

@@ -1,0 +1,101 @@
+"""Capture of a forward pass together with the partition that torch.compile makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from torch import nn
+
+from costmodel.capture.dynamo import DynamoTrace, trace_with_dynamo
+from costmodel.capture.inputs import Arguments, Inputs
+from costmodel.capture.read_values import ReadValues, read_values
+from costmodel.capture.trace import capture
+from costmodel.errors import CaptureError, first_line, text_of
+from costmodel.ir import Graph, Partition
+from costmodel.ir.sections import partitioned
+
+RealCall = Callable[[], tuple[nn.Module, Inputs]]
+"""Factory of the module and inputs with real tensors, for a pass that reads their values."""
+
+
+def capture_with_partition(
+    module: nn.Module, inputs: Inputs, name: str, *, real: RealCall | None = None, check: bool = True
+) -> Graph:
+    """Capture a forward pass, and have Dynamo divide it.
+
+    A pass that reads values runs once for real, and Dynamo then works on real tensors too.
+
+    Args:
+        module: module in evaluation mode, with real or meta parameters.
+        inputs: positional inputs, or a mapping of keyword inputs.
+        name: name of the graph.
+        real: factory of the module with real parameters and of real inputs; None if `module` and `inputs` are real or
+            there are none.
+        check: whether Dynamo divides the pass; else `Graph.partition` is None.
+
+    Raises:
+        CaptureError: the forward pass failed.
+    """
+    graph = capture(module, inputs, name, partial=True)
+    values = None
+    made = real
+    if any(item.kind != "cut" for item in graph.breaks):
+        made = made or _given(module, inputs)
+        graph, values = _with_values(graph, made, module, inputs, name)
+    return _divided(graph, module, inputs, made, values is not None) if check else graph
+
+
+def _given(module: nn.Module, inputs: Inputs) -> RealCall | None:
+    """Factory that returns module and inputs themselves; None if a tensor has no data."""
+    tensors = [*module.parameters(), *module.buffers(), *Arguments.of(inputs).tensors()]
+    return None if any(tensor.is_meta for tensor in tensors) else lambda: (module, inputs)
+
+
+def _with_values(
+    graph: Graph, real: RealCall | None, module: nn.Module, inputs: Inputs, name: str
+) -> tuple[Graph, ReadValues | None]:
+    """The graph captured again with the values of a real run; the given graph if that fails."""
+    if real is None:
+        return graph, None
+    try:
+        values = read_values(*real())
+        return capture(module, inputs, name, partial=True, values=values), values
+    except CaptureError:
+        return graph, None
+
+
+def _divided(graph: Graph, module: nn.Module, inputs: Inputs, real: RealCall | None, needs_values: bool) -> Graph:
+    try:
+        if graph.partial:
+            return graph  # what follows is unknown to Dynamo too
+        found = _dynamo_trace(module, inputs, real, needs_values)
+    except Exception as error:  # noqa: BLE001 - eager execution succeeded, so compilation fails
+        failure = f"{type(error).__name__}: {first_line(text_of(error))}"
+        return replace(graph, partition=Partition((), 0, failure))
+    numbers = tuple(section.graph for section in found.sections)
+    partition = Partition(numbers, found.compiled, keeps_tensors=found.keeps_tensors)
+    divided = partitioned(graph, _renumbered(partition), [section.ops for section in found.sections])
+    return replace(divided, breaks=found.breaks)
+
+
+def _dynamo_trace(module: nn.Module, inputs: Inputs, real: RealCall | None, needs_values: bool) -> DynamoTrace:
+    if not needs_values:
+        try:
+            return trace_with_dynamo(module, inputs)
+        except Exception:
+            real = real or _given(module, inputs)
+            if real is None:
+                raise
+    assert real is not None  # values came from a real run, or it was given
+    return trace_with_dynamo(*real(), on_meta=False)
+
+
+def _renumbered(partition: Partition) -> Partition:
+    """The partition with graphs numbered in the order in which the call enters them."""
+    order: dict[int, int] = {}
+    for number in partition.sections:
+        if number is not None:
+            order.setdefault(number, len(order))
+    sections = tuple(None if number is None else order[number] for number in partition.sections)
+    return replace(partition, sections=sections)
