@@ -20,7 +20,13 @@ RealCall = Callable[[], tuple[nn.Module, Inputs]]
 
 
 def capture_with_partition(
-    module: nn.Module, inputs: Inputs, name: str, *, real: RealCall | None = None, check: bool = True
+    module: nn.Module,
+    inputs: Inputs,
+    name: str,
+    *,
+    real: RealCall | None = None,
+    check: bool = True,
+    is_whole: bool = False,
 ) -> Graph:
     """Capture a forward pass, and have Dynamo divide it.
 
@@ -33,6 +39,7 @@ def capture_with_partition(
         real: factory of the module with real parameters and of real inputs; None if `module` and `inputs` are real or
             there are none.
         check: whether Dynamo divides the pass; else `Graph.partition` is None.
+        is_whole: whether the pass is known to be one graph, so that Dynamo is not needed.
 
     Raises:
         CaptureError: the forward pass failed.
@@ -43,6 +50,8 @@ def capture_with_partition(
     if any(item.kind != "cut" for item in graph.breaks):
         made = made or _given(module, inputs)
         graph, values = _with_values(graph, made, module, inputs, name)
+    if check and is_whole and not graph.breaks:
+        return replace(graph, partition=Partition((0,), 1))
     return _divided(graph, module, inputs, made, values is not None) if check else graph
 
 

@@ -82,22 +82,35 @@ def _predict_one(
     host: str | None,
     shapes: Sequence[tuple[int, ...]],
     frontend: str,
+    check: bool,
 ) -> Report:
-    from costmodel.prediction.predict import predict as predict_module
-    from costmodel.zoo import load
+    from costmodel.capture.frontends import convert
+    from costmodel.capture.with_partition import capture_with_partition
+    from costmodel.prediction.predict import predict_captured
+    from costmodel.zoo import load, load_real
+    from costmodel.zoo.one_graph import is_known
+
+    request: dict[str, Any] = {"batch_size": batch_size, "img_size": img_size}
+    request |= {"precision": precision, "channels_last": channels_last}
+
+    def real() -> tuple[Any, Any]:
+        import torch
+
+        made = load_real(spec, torch.device("cpu"), **request)
+        return made.module, made.inputs
 
     with running_user_code(spec):
-        loaded = load(spec, batch_size=batch_size, img_size=img_size, precision=precision, channels_last=channels_last)
-        return predict_module(
-            loaded.module,
+        loaded = load(spec, **request)
+        module = loaded.module if frontend in ("run", "dynamo") else convert(loaded.module, loaded.inputs, frontend)
+        graph = capture_with_partition(
+            module,
             loaded.inputs,
-            hardware=hardware,
-            model_name=loaded.name,
-            explain=explain,
-            host=host,
-            shapes=shapes,
-            frontend=frontend,
+            loaded.name,
+            real=None if spec.endswith(".pt2") else real,
+            check=check or frontend == "dynamo",
+            is_whole=frontend == "run" and is_known(spec),
         )
+    return predict_captured(graph, loaded.inputs, hardware=hardware, explain=explain, host=host, shapes=shapes)
 
 
 def parse_shapes(text: str | None, explain: bool) -> tuple[tuple[int, ...], ...]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from costmodel.errors import ProfileError
 from costmodel.ir import Graph
+from costmodel.prediction.graphs import is_compiled
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.card import CARD
 from costmodel.profiles.profile import Profile
@@ -79,11 +80,6 @@ def predict_modes(
         calls = math.ceil(compile_s / saved) if saved > 0 else None
         modes[mode] = ModePrediction(*common, speedup, speedup / wide, speedup * wide, compile_s, calls)
     return modes
-
-
-def is_compiled(graph: Graph) -> bool:
-    """Whether torch.compile compiles anything: it fails on no graph, and Dynamo does not give up every frame."""
-    return graph.partition is None or (graph.partition.entered > 0 and not graph.partition.failure)
 
 
 def _eager_throughout(graph: Graph, timings: Mapping[str, queue.Timing]) -> dict[str, queue.Timing]:

@@ -13,9 +13,10 @@ from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, RequestError
 from costmodel.ir import Graph
 from costmodel.memory.capacity import eager_bytes, shortage
+from costmodel.prediction.graphs import graph_warnings, graphs_of, is_compiled
 from costmodel.prediction.layer_predictions import predict_layers
-from costmodel.prediction.modes import is_compiled, predict_modes, verdict_of
-from costmodel.prediction.report_warnings import breaks_of, unmeasured_precisions, unsupported_in, warnings_of
+from costmodel.prediction.modes import predict_modes, verdict_of
+from costmodel.prediction.report_warnings import unmeasured_precisions, unsupported_in, warnings_of
 from costmodel.profiles.hosts import resolve_host
 from costmodel.profiles.profile import Profile, profile_of
 from costmodel.report.types import Report
@@ -23,8 +24,6 @@ from costmodel.timeline.issue_trace import issue_traces, layout_of, main_input
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from costmodel.capture.with_partition import RealCall
 
 WAYS = ("run", "fx", "export", "dynamo")
 """Ways of capture: the keys of `costmodel.capture.frontends.WAYS`, which is imported only for ways after the first."""
@@ -53,7 +52,6 @@ def predict(
     shapes: Sequence[Sequence[int]] = (),
     frontend: str = "run",
     check: bool = True,
-    real: RealCall | None = None,
 ) -> Report:
     """Predict what torch.compile does to a module, without running it.
 
@@ -71,8 +69,6 @@ def predict(
             the profile's median machine, with wider intervals.
 
         check: whether Dynamo traces the module to find graph breaks; else the pass is predicted as one graph.
-        real: factory of the module and its inputs with real tensors, called if the forward pass reads values of tensors
-            and the given ones have none.
 
     Raises:
         UnknownHardwareError: there is no such profile.
@@ -80,10 +76,34 @@ def predict(
         CaptureError: the module cannot be captured, or has nothing to compile.
         ProfileError: the profile is damaged or of another version.
     """
+    name = model_name or type(module).__name__
+    graph = _captured(module, inputs, name, frontend, check)
+    return predict_captured(graph, inputs, hardware=hardware, explain=explain, host=host, shapes=shapes)
+
+
+def _captured(module: nn.Module, inputs: Inputs, name: str, frontend: str, check: bool) -> Graph:
+    from costmodel.capture.with_partition import capture_with_partition
+
+    if frontend not in ("run", "dynamo"):
+        from costmodel.capture.frontends import convert
+
+        module = convert(module, inputs, frontend)
+    return capture_with_partition(module, inputs, name, check=check or frontend == "dynamo")
+
+
+def predict_captured(
+    graph: Graph,
+    inputs: Inputs,
+    *,
+    hardware: str | None = None,
+    explain: bool = False,
+    host: str | float | None = None,
+    shapes: Sequence[Sequence[int]] = (),
+) -> Report:
+    """Predict a graph captured from a module with these inputs; arguments and errors are those of `predict`."""
     profile = profile_of(hardware)
     chosen = resolve_host(None if host is None else str(host), profile)
     profile = replace(profile, host_speed=chosen.speed, host_calibrated=host is not None)
-    graph = _captured(module, inputs, model_name or type(module).__name__, frontend, real, check)
     found = predict_graph(graph, profile, _images(inputs))
     calibrated = None if profile.on_cpu else host is not None
     report = replace(found, host=chosen.name, host_speed=chosen.speed, host_calibrated=calibrated)
@@ -95,18 +115,6 @@ def predict(
             raise RequestError(f"the shape {given} does not fit this model's input; give one like {wanted}")
         return replace(report, explanation=reasons(graph, profile, report, shapes))
     return report
-
-
-def _captured(
-    module: nn.Module, inputs: Inputs, name: str, frontend: str, real: RealCall | None, check: bool
-) -> Graph:
-    from costmodel.capture.with_partition import capture_with_partition
-
-    if frontend not in ("run", "dynamo"):
-        from costmodel.capture.frontends import convert
-
-        module = convert(module, inputs, frontend)
-    return capture_with_partition(module, inputs, name, real=real, check=check or frontend == "dynamo")
 
 
 def _images(inputs: Inputs) -> int | None:
@@ -154,11 +162,10 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
         warnings=(
             *([too_large] if too_large else []),
             *unmeasured_precisions((*eager.kernels, *compiled.kernels), profile),
+            *graph_warnings(graph),
             *warnings_of(graph, estimates),
         ),
         partial=graph.partial,
         too_large=too_large,
-        graphs=None if graph.partition is None else graph.partition.entered,
-        compile_error=graph.partition.failure if graph.partition else "",
-        breaks=breaks_of(graph),
+        graphs=graphs_of(graph),
     )

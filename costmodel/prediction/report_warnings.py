@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from costmodel.inductor.cuda_graphs import mutated_inputs
 from costmodel.ir import Break, Graph, operators
 from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.profile import Profile
-from costmodel.report.types import GraphBreak, Unsupported
+from costmodel.report.types import Unsupported
 
 
 def unsupported_in(graph: Graph) -> tuple[Unsupported, ...]:
@@ -43,7 +42,6 @@ def warnings_of(graph: Graph, estimates: Sequence[Estimate]) -> tuple[str, ...]:
     sizes = sorted({item.op for item in graph.breaks if item.kind == "size"})
     if sizes:
         found.append(f"results of data-dependent size are counted at their largest: {', '.join(sizes)}")
-    found += _partition_warnings(graph)
     names = sorted({op.base for op in graph.ops if not operators.lookup(op).supported})
     if names:
         found.append(f"operators without a cost rule widen the intervals only: {', '.join(names)}")
@@ -51,36 +49,6 @@ def warnings_of(graph: Graph, estimates: Sequence[Estimate]) -> tuple[str, ...]:
     if outside:
         found.append(f"{outside} of {len(estimates)} kernels are out of distribution; their times are extrapolated")
     return tuple(found)
-
-
-def breaks_of(graph: Graph) -> tuple[GraphBreak, ...]:
-    """Graph breaks and frames that Dynamo gives up, with their lines."""
-    return tuple(GraphBreak(item.op, item.source) for item in graph.breaks if item.kind == "cut")
-
-
-def _partition_warnings(graph: Graph) -> list[str]:
-    """Warnings of what torch.compile makes of the pass: errors, frames given up, repeated compilation, skipped graphs."""
-    partition = graph.partition
-    if partition is None:
-        return []
-    if partition.failure:
-        return [f"torch.compile fails on this model: {partition.failure}"]
-    if not partition.entered:
-        return ["torch.compile gives up every frame of this model, so every mode runs eagerly"]
-    found = []
-    if partition.compiled > len({number for number in partition.sections if number is not None}):
-        found.append("the module changes in its first call, and is compiled again in the second")
-    if partition.keeps_tensors:
-        found.append(
-            "the module keeps a tensor that forward computed: reduce-overhead may raise an error, as the replay of a "
-            "CUDA graph overwrites it; clone the tensor before keeping it"
-        )
-    for name, module in mutated_inputs(graph).values():
-        found.append(
-            f"reduce-overhead uses no CUDA graph where {module or graph.name} writes into {name} in place; "
-            "write into a copy"
-        )
-    return found
 
 
 def _describe(item: Break, model: str) -> str:

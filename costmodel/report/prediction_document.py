@@ -77,9 +77,9 @@ def verdict(report: Report) -> str:
     best = report.modes.get(report.best_mode)
     if report.verdict == "compile" and best is not None and report.best_mode != EAGER:
         return f"compile: {report.best_mode} is fastest, {_gain(best)}"
-    if report.compile_error:
-        return f"leave: torch.compile fails on this model: {report.compile_error}"
-    if report.graphs == 0:
+    if report.graphs.error:
+        return f"leave: torch.compile fails on this model: {report.graphs.error}"
+    if report.graphs.count == 0:
         return "leave: torch.compile gives up every frame of this model, so it runs eagerly in every mode"
     if report.verdict == "leave":
         return "leave: no mode of torch.compile is predicted to be faster than eager execution"
@@ -132,11 +132,12 @@ def _headline(report: Report) -> str:
 
 def _graphs(report: Report) -> str:
     """Number of graphs that torch.compile makes of the model."""
-    if report.compile_error:
+    found = report.graphs
+    if found.error:
         return "torch.compile fails"
-    if report.graphs is None:
+    if found.count is None:
         return "graph breaks not checked"
-    return "one graph (checked)" if report.graphs == 1 and not report.breaks else counted(report.graphs, "graph")
+    return "one graph (checked)" if found.count == 1 and not found.breaks else counted(found.count, "graph")
 
 
 def _host(report: Report) -> str:
@@ -218,7 +219,7 @@ def _saved_us(layer: LayerPrediction) -> float:
 
 def _notes(report: Report) -> list[str]:
     """Unsupported operators by name and place, layers out of distribution, then the report's warnings."""
-    lines = [f"graph break at {item.source}: {item.reason}" for item in report.breaks]
+    lines = [f"graph break at {item.where}: {item.reason}" for item in report.graphs.breaks]
     lines += [f"unsupported operator {item.op} in {item.where or report.model}" for item in report.unsupported]
     if outside := sum(not layer.in_range for layer in report.layers):
         verb = "is" if outside == 1 else "are"

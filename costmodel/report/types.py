@@ -89,10 +89,29 @@ class Unsupported:
 
 @dataclass(frozen=True, slots=True)
 class GraphBreak:
-    """A place where torch.compile leaves compiled code: what breaks the graph, and file and line of the model."""
+    """A place where torch.compile leaves compiled code: file and line of the model, and what breaks the graph there."""
 
+    where: str
     reason: str
-    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Graphs:
+    """What torch.compile makes of a model.
+
+    Attributes:
+        count: compiled graphs that a call enters: 1 without graph breaks, 0 where Dynamo gives up; None if not checked.
+        checked: whether Dynamo has traced the model.
+        breaks: graph breaks, with their lines.
+        skipped: reasons why reduce-overhead replays a graph without a CUDA graph.
+        error: error that torch.compile raises; empty if it succeeds. Only eager execution is predicted then.
+    """
+
+    count: int | None = None
+    checked: bool = False
+    breaks: tuple[GraphBreak, ...] = ()
+    skipped: tuple[str, ...] = ()
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +149,7 @@ class Report:
             empty where the model fits or the profile does not know.
         host_calibrated: whether the host's speed was given or measured; False where the profile's is assumed; None for
             a CPU, which is its own host.
-        graphs: number of compiled graphs that a call enters, as found by Dynamo: 1 without graph breaks, 0 where it gives
-            up; None if that was not checked.
-        breaks: graph breaks, with their lines.
-        compile_error: error that torch.compile raises; empty if it succeeds. Only eager execution is predicted then.
+        graphs: graphs and graph breaks of torch.compile.
     """
 
     model: str
@@ -154,9 +170,7 @@ class Report:
     host_speed: float = 1.0
     too_large: str = ""
     host_calibrated: bool | None = None
-    graphs: int | None = None
-    breaks: tuple[GraphBreak, ...] = ()
-    compile_error: str = ""
+    graphs: Graphs = Graphs()
 
     def to_dict(self) -> dict[str, Any]:
         """The report in JSON's types; numbers are finite or None."""
@@ -179,9 +193,7 @@ class Report:
             "warnings": list(self.warnings),
             "partial": self.partial,
             "too_large": self.too_large,
-            "graphs": self.graphs,
-            "breaks": [_record(item) for item in self.breaks],
-            "compile_error": self.compile_error,
+            "graphs": plain(dataclasses.asdict(self.graphs)),
         } | ({"explanation": [_record(item) for item in self.explanation]} if self.explanation else {})
 
     def to_frame(self) -> pd.DataFrame:
@@ -204,7 +216,7 @@ def _mode_dict(name: str, mode: ModePrediction) -> dict[str, Any]:
     return record
 
 
-def _record(item: ModePrediction | LayerPrediction | Unsupported | GraphBreak | Reason) -> dict[str, Any]:
+def _record(item: ModePrediction | LayerPrediction | Unsupported | Reason) -> dict[str, Any]:
     return {field.name: plain(getattr(item, field.name)) for field in dataclasses.fields(item)}
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_map, tree_map_only
 
 from costmodel import checks
 from costmodel.checks import checked
@@ -106,9 +107,9 @@ def load_real(
         raise RequestError(f"{spec}: an exported program can be predicted but not measured; give the code that made it")
     request = Request(batch_size, img_size, precision, channels_last).check()
     with contextlib.redirect_stdout(sys.stderr), real_weights():
-        module, inputs = _load(spec, request)
-        module, inputs = _prepare(spec, module, inputs, request, device)
-        inputs = tree_map_only(torch.Tensor, lambda tensor: _filled(tensor, device), inputs)
+        module, given = _load(spec, request)
+        module, inputs = _prepare(spec, module, given, request, device)
+        inputs = tree_map(partial(_real, device=device), inputs, given)
         if _is_named(spec):  # a model from user code may be trained
             replace_tiny_weights(module, inputs)
     return Loaded(module, inputs, spec)
@@ -120,8 +121,13 @@ def _is_named(spec: str) -> bool:
     return not colon or source in ("timm", "hf")
 
 
-def _filled(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+def _real(tensor: Any, given: Any, device: torch.device) -> Any:
+    """Input on a device, like a meta tensor: the values that were given, or random ones."""
+    if not isinstance(tensor, torch.Tensor):
+        return tensor
     made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+    if not given.is_meta:
+        return made.copy_(given.detach())
     return made.normal_() if made.is_floating_point() else made.zero_()
 
 
