@@ -124,8 +124,10 @@ class WholeOperators(TorchFunctionMode):
             return self._from_python(func, *args, **kwargs)
         if (values := self._recorder.values) is not None:
             if func in READ_FUNCTIONS:
+                self._recorder.read(args)
                 return values.take(func.__name__)
             if moves_to_cpu(func, args, kwargs):
+                self._recorder.read(args)
                 return values.take("cpu").clone()
         if func in _INDEXED:
             return func(args[0], _without_lists(args[1]), *args[2:])

@@ -134,6 +134,13 @@ class Recorder(TorchDispatchMode):
         """Declare that the operator recorded for a tensor allocated its memory."""
         self._values.own(tensor)
 
+    def read(self, given: Any) -> None:
+        """Record that Python reads the values of tensors."""
+        for tensor in tensors_of(given):
+            if tensor.is_meta and self.constants.value_of(tensor) is None:
+                node = self.graph.call_function(aten._local_scalar_dense.default, (self.node_of(tensor),))
+                node.meta.update(types=(type_of(tensor),), module=self._running.path, frees=[])
+
     def finish(self) -> None:
         """End the pass: memory released from now on belongs to the recorder."""
         self._held = None
@@ -197,6 +204,7 @@ class Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         self._held = None
         if self.values is not None and func in READS:
+            self.read(args)
             return self.values.take(func._schema.name)
         value = self.constants.value_of(args[0]) if func in _VALUE_QUERIES and args[0].is_meta else None
         if value is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from costmodel.timeline.cpu import BETWEEN, SERIAL_MODES, kernel_counts
-from costmodel.timeline.host_counts import call_counts, eager_counts, total
+from costmodel.timeline.host_counts import FURTHER_GRAPH, call_counts, eager_counts, entries, total
 from costmodel.timeline.queue import Costs, Queue, Timing
 from costmodel.timeline.timed_trace import TimedTrace
 
@@ -27,7 +27,7 @@ def eager_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
     host = total(eager_counts(timed), costs)
     spread = (host - costs["start"]) / max(1e-9, sum(timed.host_us))
     calls = [us * spread for us in timed.host_us]
-    return Queue(costs["start"], calls, device_times(timed, tables["eager_device"]))
+    return Queue(costs["start"], calls, device_times(timed, tables["eager_device"]), timed.waits)
 
 
 def default_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
@@ -37,11 +37,11 @@ def default_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
     distinct fused kernels are spread over the calls.
     """
     trace, costs = timed.trace, tables["default_host"]
-    beside = max(0, trace.subgraphs - 1) * costs["start"] + timed.distinct_fused * costs["distinct"]
+    beside = (entries(trace.subgraphs) - 1.0) * costs["start"] + timed.distinct_fused * costs["distinct"]
     each = beside / max(1, len(trace.kernels))
     calls = [us + each for us in _launches(timed, costs)]
     prologue = trace.parameters * costs["parameter"] + trace.checked_modules * costs["module"] + costs["start"]
-    return Queue(prologue, calls, device_times(timed, tables["default_device"]))
+    return Queue(prologue, calls, device_times(timed, tables["default_device"]), timed.waits)
 
 
 def _launches(timed: TimedTrace, costs: Costs) -> list[float]:
@@ -53,25 +53,26 @@ def replay_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
 
     Operators that run eagerly between graphs, and graphs that no CUDA graph can hold, launch their own kernels.
     """
-    launches, device = _launches(timed, tables["default_host"]), device_times(timed, tables["default_device"])
-    costs, modules = tables["graph_host"], timed.trace.checked_modules * tables["graph_host"]["module"]
-    entry = tables["default_host"]["start"]
+    trace, costs, default = timed.trace, tables["graph_host"], tables["default_host"]
+    launches, device = _launches(timed, default), device_times(timed, tables["default_device"])
     host_us: list[float] = []
     device_us: list[float] = []
-    start = 0
-    for section in timed.trace.sections:
-        end = start + section.kernels
+    waits: set[int] = set()
+    start, share = 0, 1.0
+    for section in trace.sections:
+        kernels = range(start, start + section.kernels)
+        start = kernels.stop
+        entry = costs if section.is_replayed else default
+        if section.is_compiled:
+            host_us.append(share * entry["start"] + section.parameters * entry["parameter"])
+            device_us.append(sum(device[index] for index in kernels) if section.is_replayed else 0.0)
+            share = FURTHER_GRAPH
         if section.is_compiled and section.is_replayed:
-            host_us.append(costs["start"] + section.parameters * costs["parameter"])
-            device_us.append(sum(device[start:end]))
-        else:
-            if section.is_compiled:
-                host_us.append(entry + section.parameters * tables["default_host"]["parameter"])
-                device_us.append(0.0)
-            host_us += launches[start:end]
-            device_us += device[start:end]
-        start = end
-    return Queue(modules, host_us, device_us)
+            continue
+        waits.update(len(host_us) + index - kernels.start for index in kernels if index in timed.waits)
+        host_us += launches[kernels.start : kernels.stop]
+        device_us += device[kernels.start : kernels.stop]
+    return Queue(trace.checked_modules * costs["module"], host_us, device_us, frozenset(waits))
 
 
 def timings(eager: TimedTrace, compiled: TimedTrace, tables: Mapping[str, Costs]) -> dict[str, Timing]:
