@@ -6,12 +6,8 @@ last call, which compiles no further graph, runs under a dispatch mode that logs
 
 from __future__ import annotations
 
-import contextlib
-import io
-import logging
-import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
@@ -22,19 +18,21 @@ from torch.nn.utils import stateless
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from costmodel.capture.break_reasons import in_plain_words
+from costmodel.capture.break_reasons import in_plain_words, is_consequence
 from costmodel.capture.data_dependence import source_line_of
+from costmodel.capture.dynamo_caches import unchanged_caches
 from costmodel.capture.inputs import Arguments, Inputs
 from costmodel.capture.meta_tensors import meta_like
+from costmodel.capture.model_output import muted
 from costmodel.capture.module_state import untouched
 from costmodel.concurrency import takes_turns
-from costmodel.errors import first_line, text_of
 from costmodel.ir import Break
 
 WARM_UP = 2
 """Calls until no further graph is compiled: a module that caches tensors compiles again at the second call."""
-ROOMY = 256
-"""Dynamo's limit of graphs for one function where the process has compiled models before, which count too."""
+_RECURRENT = ("lstm", "gru")
+_RECURRENT_ARGUMENTS = 9
+"""Number of arguments of a recurrent layer for sequences of one length; packed sequences have others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +62,7 @@ class DynamoTrace:
 
 @takes_turns
 def trace_with_dynamo(module: nn.Module, inputs: Inputs, *, on_meta: bool = True) -> DynamoTrace:
-    """Run a module under Dynamo, without compiling its graphs.
-
-    The module is unchanged afterwards. If the process has compiled nothing yet, Dynamo's caches are empty afterwards.
+    """Run a module under Dynamo, without compiling its graphs. The module and Dynamo's caches are unchanged afterwards.
 
     Args:
         module: module in evaluation mode, whose eager forward pass succeeds.
@@ -77,20 +73,16 @@ def trace_with_dynamo(module: nn.Module, inputs: Inputs, *, on_meta: bool = True
     Raises:
         Exception: any error that compilation raises, or the forward pass on meta tensors.
     """
-    import torch._dynamo as dynamo
-
-    had_compiled = bool(dynamo.convert_frame.output_codes.seen)
     call = Arguments.of(inputs).like(meta_like if on_meta else torch.clone)
-    limit = ROOMY if had_compiled else None
-    try:
-        with untouched(module), _silence(), torch.no_grad(), torch.random.fork_rng(devices=[]):
-            with stateless._reparametrize_module(module, _state(module, on_meta), tie_weights=True):
-                before = set(map(id, _kept_tensors(module)))
-                found = _listened(Listener(), module, call, limit)
-                return replace(found, keeps_tensors=any(id(kept) not in before for kept in _kept_tensors(module)))
-    finally:
-        if not had_compiled:
-            dynamo.reset()
+    state = _state(module, on_meta)
+    with ExitStack() as around:
+        for context in (unchanged_caches(), untouched(module), muted(), torch.no_grad()):
+            around.enter_context(context)
+        around.enter_context(torch.random.fork_rng(devices=[]))
+        around.enter_context(stateless._reparametrize_module(module, state, tie_weights=True))
+        before = set(map(id, _kept_tensors(module)))
+        found = _listened(Listener(), module, call)
+        return replace(found, keeps_tensors=any(id(kept) not in before for kept in _kept_tensors(module)))
 
 
 def _state(module: nn.Module, on_meta: bool) -> dict[str, torch.Tensor]:
@@ -113,17 +105,17 @@ def _kept_tensors(module: nn.Module) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(attributes) if isinstance(leaf, torch.Tensor)]
 
 
-def _listened(listener: Listener, module: nn.Module, call: Arguments, limit: int | None) -> DynamoTrace:
+def _listened(listener: Listener, module: nn.Module, call: Arguments) -> DynamoTrace:
     """Call a module under Dynamo until it compiles nothing new, then once more for the log."""
     import torch._dynamo as dynamo
 
     compiled = dynamo.optimize(listener.backend)(module)
-    with patch.object(dynamo.exc.Unsupported, "__init__", listener.hearing(dynamo.exc.Unsupported.__init__)):
-        with dynamo.config.patch({} if limit is None else {"cache_size_limit": limit}):
-            for _ in range(WARM_UP):
-                call.passed_to(compiled)
-            with listener:
-                call.passed_to(compiled)
+    hearing = listener.hearing(dynamo.exc.Unsupported.__init__)
+    with patch.object(dynamo.exc.Unsupported, "__init__", hearing), listener.whole_recurrent_layers():
+        for _ in range(WARM_UP):
+            call.passed_to(compiled)
+        with listener:
+            call.passed_to(compiled)
     return listener.trace()
 
 
@@ -134,10 +126,9 @@ class Listener(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
         self._breaks: list[Break] = []
         self._unsupported: list[Any] = []
-        self._sections: list[tuple[int | None, list[str]]] = []
+        self._sections: list[tuple[int | None, list[str]]] = [(None, [])]
         self._running: int | None = None
         self._compiled = 0
-        self._is_logging = False
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -171,6 +162,33 @@ class Listener(TorchDispatchMode):
 
         return init
 
+    @contextmanager
+    def whole_recurrent_layers(self) -> Iterator[None]:
+        """Run recurrent layers, which Dynamo leaves out of its graphs, as one operator each on meta tensors.
+
+        Torch would unroll their steps there.
+        """
+        with ExitStack() as patches:
+            for name in () if getattr(torch._dynamo.config, "allow_rnn", False) else _RECURRENT:
+                layer = torch.compiler.disable(self._whole(name))
+                patches.enter_context(patch.object(torch._VF, name, layer))
+            yield
+
+    def _whole(self, name: str) -> Callable[..., Any]:
+        original = getattr(torch._VF, name)
+
+        def layer(*args: Any) -> Any:
+            if not args[0].is_meta or len(args) != _RECURRENT_ARGUMENTS:
+                return original(*args)
+            source, state, _, _, _, _, _, bidirectional, _ = args
+            states = (state,) if isinstance(state, torch.Tensor) else tuple(state)
+            self._sections[-1][1].append(name)
+            width = states[0].shape[-1] * (2 if bidirectional else 1)
+            with torch._C._DisableTorchDispatch():
+                return source.new_empty((*source.shape[:-1], width)), *map(torch.empty_like, states)
+
+        return layer
+
     def __enter__(self) -> Listener:
         self._sections = [(None, [])]
         super().__enter__()
@@ -188,7 +206,7 @@ class Listener(TorchDispatchMode):
         if any(section.graph is None for section in sections):
             known = {item.source for item in self._breaks}
             for error in self._unsupported:
-                if source_line_of(error.real_stack) not in known:
+                if not is_consequence(error.msg) and source_line_of(error.real_stack) not in known:
                     self._note(error.msg, error.real_stack)
         return DynamoTrace(sections, self._compiled, tuple(dict.fromkeys(self._breaks)))
 
@@ -200,17 +218,3 @@ def base_name(func: Any) -> str:
     """Name of an operator in the IR, without overload and without the underscore of an in-place variant."""
     name: str = func._schema.name.removeprefix("aten::").replace("::", "_")
     return name.removesuffix("_")
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Context without output of the model, logs and warnings."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    hidden = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(hidden), contextlib.redirect_stderr(hidden), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)

@@ -13,30 +13,51 @@ from costmodel.ir.types import Graph, Op, Ref, Value
 def partitioned(graph: Graph, partition: Partition, ops: Sequence[Sequence[str]]) -> Graph:
     """Assign the operators of a graph to the sections of a partition.
 
+    An eager section without any operator of the graph is left out.
+
     Args:
         graph: captured graph.
         partition: sections of a call.
         ops: operators that ran in each section, by name without overload, in order. The lists may differ from the
-            graph's operators, which leave out dead code and keep attention and recurrent layers whole: an operator
-            that is not found joins the operator before it.
+            graph's operators, which leave out dead code and keep attention and recurrent layers whole.
     """
-    wanted = [op.base for op in graph.ops]
     named = [(name, index) for index, section in enumerate(ops) for name in section]
-    given = [name for name, _ in named]
-    found: list[int | None] = [None] * len(wanted)
+    found = _aligned([op.base for op in graph.ops], [name for name, _ in named], [index for _, index in named])
+    kept = [
+        index
+        for index, number in enumerate(partition.sections)
+        if number is not None or index in found or not partition.entered
+    ]
+    places = {index: place for place, index in enumerate(kept)}
+    placed = tuple(replace(op, section=places[index]) for op, index in zip(graph.ops, found, strict=True))
+    sections = tuple(partition.sections[index] for index in kept)
+    return replace(graph, ops=placed, partition=replace(partition, sections=sections))
+
+
+def _aligned(wanted: Sequence[str], given: Sequence[str], sections: Sequence[int]) -> list[int]:
+    """Section of each operator of a graph.
+
+    Args:
+        wanted: names of the graph's operators.
+        given: names of the operators that ran.
+        sections: section in which each of them ran.
+
+    Operators between two that are found in both lists take the sections of those that ran between the same two, in
+    order; the section of the operator before, if none did.
+    """
+    found: list[int] = []
+    before = 0
     for start, other, size in _matches(wanted, given):
-        found[start : start + size] = [index for _, index in named[other : other + size]]
-    last = next((index for index in found if index is not None), 0)
-    sections = []
-    for index in found:
-        last = last if index is None else index
-        sections.append(last)
-    placed = tuple(replace(op, section=section) for op, section in zip(graph.ops, sections, strict=True))
-    return replace(graph, ops=placed, partition=partition)
+        gap, missing = sections[before:other], start - len(found)
+        last = found[-1] if found else next(iter(sections), 0)
+        found += [gap[index * len(gap) // missing] if gap else last for index in range(missing)]
+        found += sections[other : other + size]
+        before = other + size
+    return found
 
 
-def _matches(one: list[str], other: list[str]) -> Iterator[tuple[int, int, int]]:
-    """Runs of equal names in two lists: start in each, and length."""
+def _matches(one: Sequence[str], other: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+    """Runs of equal names in two lists: start in each, and length; the last one is empty, at both ends."""
     if one == other:
         yield 0, 0, len(one)
         return

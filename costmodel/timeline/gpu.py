@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from costmodel.timeline.cpu import BETWEEN, SERIAL_MODES, kernel_counts
+from costmodel.timeline.issue_trace import SectionTrace
 from costmodel.timeline.host_counts import FURTHER_GRAPH, call_counts, eager_counts, entries, total
 from costmodel.timeline.queue import Costs, Queue, Timing
 from costmodel.timeline.timed_trace import TimedTrace
@@ -59,7 +60,7 @@ def replay_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
     device_us: list[float] = []
     waits: set[int] = set()
     start, share = 0, 1.0
-    for section in trace.sections:
+    for section in trace.sections or (SectionTrace(len(trace.kernels), trace.parameters),):
         kernels = range(start, start + section.kernels)
         start = kernels.stop
         entry = costs if section.is_replayed else default
@@ -67,9 +68,11 @@ def replay_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
             host_us.append(share * entry["start"] + section.parameters * entry["parameter"])
             device_us.append(sum(device[index] for index in kernels) if section.is_replayed else 0.0)
             share = FURTHER_GRAPH
+        read = [index for index in kernels if index in timed.waits]
         if section.is_compiled and section.is_replayed:
+            waits.update({len(host_us) - 1} if read else ())
             continue
-        waits.update(len(host_us) + index - kernels.start for index in kernels if index in timed.waits)
+        waits.update(len(host_us) + index - kernels.start for index in read)
         host_us += launches[kernels.start : kernels.stop]
         device_us += device[kernels.start : kernels.stop]
     return Queue(trace.checked_modules * costs["module"], host_us, device_us, frozenset(waits))

@@ -14,12 +14,16 @@ import torch
 
 def is_known(spec: str) -> bool:
     """Whether a model is known to be one graph in the installed release of torch."""
-    release = ".".join(torch.__version__.split("+")[0].split(".")[:2])
-    return spec in _known().get(release, ())
+    return spec in _known().get(release(), ())
+
+
+def release() -> str:
+    """Release of the installed torch, such as `2.13`."""
+    return ".".join(torch.__version__.split("+")[0].split(".")[:2])
 
 
 @functools.cache
 def _known() -> dict[str, frozenset[str]]:
     """Names of models by release of torch."""
     text = importlib.resources.files("costmodel.zoo").joinpath("one_graph.json").read_text(encoding="utf-8")
-    return {release: frozenset(names) for release, names in json.loads(text).items()}
+    return {version: frozenset(names) for version, names in json.loads(text).items()}
