@@ -29,17 +29,17 @@ LOG = Path("one_graph.csv")
 TIMEOUT_SECONDS = 300.0
 WHOLE = "one graph"
 
-TIMM_FAMILIES = (
-    "beit beitv2 cait caformer_s18 coat coatnet convformer_s18 convit convmixer convnext convnextv2 cspdarknet cspresnet "
-    "cs3darknet deit deit3 densenet dla dm_nfnet dpn edgenext efficientformer efficientformerv2 efficientnet "
-    "efficientnetv2 efficientvit eva02 fastvit fbnetc focalnet gcresnet gernet ghostnet ghostnetv2 hgnet hgnetv2 hiera "
-    "hrnet inception_next inception_resnet_v2 inception_v3 inception_v4 lcnet legacy_seresnet levit maxvit mixer mixnet "
-    "mnasnet mobilenet_edgetpu mobilenetv2 mobilenetv3 mobilenetv4 mobileone mobilevit mobilevitv2 mvitv2 nasnetalarge "
-    "nfnet pit poolformer poolformerv2 pnasnet5large pvt_v2 regnetx regnety regnetz repghostnet repvgg repvit res2net "
-    "resmlp resnest resnet resnetaa resnetrs resnetv2 resnext rexnet selecsls semnasnet sequencer2d seresnet seresnext "
-    "skresnet spnasnet swin swinv2 tf_efficientnet tf_efficientnetv2 tinynet tiny_vit tnt tresnet twins vgg visformer "
-    "vit_base vit_small vit_tiny vit_large volo wide_resnet50 xception xcit"
-).split()
+TIMM_FAMILIES = """
+beit beitv2 cait caformer_s18 coat coatnet convformer_s18 convit convmixer convnext convnextv2 cspdarknet
+cspresnet cs3darknet deit deit3 densenet dla dm_nfnet dpn edgenext efficientformer efficientformerv2
+efficientnet efficientnetv2 efficientvit eva02 fastvit fbnetc focalnet gcresnet gernet ghostnet ghostnetv2 hgnet
+hgnetv2 hiera hrnet inception_next inception_resnet_v2 inception_v3 inception_v4 lcnet legacy_seresnet levit
+maxvit mixer mixnet mnasnet mobilenet_edgetpu mobilenetv2 mobilenetv3 mobilenetv4 mobileone mobilevit
+mobilevitv2 mvitv2 nasnetalarge nfnet pit poolformer poolformerv2 pnasnet5large pvt_v2 regnetx regnety regnetz
+repghostnet repvgg repvit res2net resmlp resnest resnet resnetaa resnetrs resnetv2 resnext rexnet selecsls
+semnasnet sequencer2d seresnet seresnext skresnet spnasnet swin swinv2 tf_efficientnet tf_efficientnetv2 tinynet
+tiny_vit tnt tresnet twins vgg visformer vit_base vit_small vit_tiny vit_large volo wide_resnet50 xception xcit
+"""
 """Families of timm that are used most; a name belongs to the longest that it begins with."""
 OF_EACH_FAMILY = 3
 
@@ -49,14 +49,14 @@ def popular_timm_names(names: Iterable[str]) -> list[str]:
     found: dict[str, list[str]] = {}
     for spec in sorted(names):
         name = spec.removeprefix("timm:")
-        families = [family for family in TIMM_FAMILIES if name.startswith(family)]
+        families = [family for family in TIMM_FAMILIES.split() if name.startswith(family)]
         if families:
             found.setdefault(max(families, key=len), []).append(spec)
     return [spec for specs in found.values() for spec in specs[:OF_EACH_FAMILY]]
 
 
 def outcome_of(spec: str) -> str:
-    """`one graph` for a model that torch.compile compiles once and enters as one graph; otherwise what it makes of it."""
+    """`one graph` for a model that torch.compile compiles once and enters as one graph; else what it makes of it."""
     from costmodel.capture.with_partition import capture_with_partition
     from costmodel.zoo import load
 
@@ -109,13 +109,14 @@ def main(args: argparse.Namespace) -> None:
     done = itertools.count(1)
     with progress_bar() as update:
         for spec, result in in_parallel(outcome_of, missing, args.jobs, math.inf, ONE_THREAD, args.timeout):
-            outcome = result if isinstance(result, str) else f"{type(result).__name__}: {' '.join(str(result).split())}"
+            update(next(done), len(missing), "tracing models")
+            known[spec] = str(result)
+            if isinstance(result, BaseException):
+                continue  # it is tried again
             with args.log.open("a", encoding="utf-8", newline="") as file:
-                csv.writer(file).writerow((now, spec, outcome))
-            known[spec] = outcome
+                csv.writer(file).writerow((now, spec, result))
             table = json.loads(args.output.read_text(encoding="utf-8")) if args.output.exists() else {}
             write_whole(args.output, json.dumps(updated(table, now, known), indent=1) + "\n")
-            update(next(done), len(missing), "tracing models")
     for spec in specs:
         if known[spec] != WHOLE:
             print(f"{spec}: {known[spec]}")
@@ -126,7 +127,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("models", nargs="+", metavar="MODEL", help=f"a source ({', '.join(SOURCES)}) or a model")
 parser.add_argument("--jobs", type=int, default=1, metavar="N", help="models at once (default: 1)")
 parser.add_argument("--timeout", type=float, default=TIMEOUT_SECONDS, metavar="SECONDS", help="for one model")
-parser.add_argument("--log", type=Path, default=LOG, help="a line for each model that was tried, also if it is not whole")
+parser.add_argument("--log", type=Path, default=LOG, help="a line for each model that was tried")
 parser.add_argument("-o", "--output", type=Path, default=TABLE, help="the table, which is updated")
 
 if __name__ == "__main__":  # child processes import this file

@@ -1,6 +1,7 @@
 """Reasons of Dynamo's graph breaks in the words of the code that causes them.
 
-Dynamo's messages have a title, an explanation, hints and a context; `torch/_dynamo/graph_break_registry.json` lists them.
+A message of Dynamo has a title, an explanation, hints and a context; torch lists the titles in
+`torch/_dynamo/graph_break_registry.json`.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ _WORDS: dict[str, Callable[[str, str], str]] = {
     "Missing tp_iternext": _matched(r"next\((.*)\)", "a loop over an object of class {}"),
     "Unsupported context manager": _matched(r" on (?:\w+\()?([\w.]+)", "a with statement on {}"),
     "Observed exception": _raised,
-    "Dynamo recompile limit exceeded": _always("a function is compiled too often (torch._dynamo.config.recompile_limit)"),
+    "Dynamo recompile limit exceeded": _always("more recompilations than torch._dynamo.config.recompile_limit"),
     "Import failure": _matched(r"module_name: ([^\s,]+)", "the import of {}"),
     "Reconstruction failure": _always("an object that compiled code cannot make again after the break"),
     "step_unsupported": _always("a break within a with statement, a try statement or a loop"),

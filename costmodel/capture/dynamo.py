@@ -99,9 +99,7 @@ def _state(module: nn.Module, on_meta: bool) -> dict[str, torch.Tensor]:
 def _kept_tensors(module: nn.Module) -> list[torch.Tensor]:
     """Tensors in plain attributes of modules, also inside lists, tuples and dicts."""
     registries = ("_parameters", "_buffers", "_modules")
-    attributes = [
-        value for child in module.modules() for name, value in vars(child).items() if name not in registries
-    ]
+    attributes = [value for child in module.modules() for name, value in vars(child).items() if name not in registries]
     return [leaf for leaf in tree_leaves(attributes) if isinstance(leaf, torch.Tensor)]
 
 
@@ -191,7 +189,7 @@ class Listener(TorchDispatchMode):
 
     def __enter__(self) -> Listener:
         self._sections = [(None, [])]
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
         return self
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -200,9 +198,7 @@ class Listener(TorchDispatchMode):
 
     def trace(self) -> DynamoTrace:
         """Dynamo's view of the logged call."""
-        sections = tuple(
-            Section(number, tuple(ops)) for number, ops in self._sections if number is not None or ops
-        )
+        sections = tuple(Section(number, tuple(ops)) for number, ops in self._sections if number is not None or ops)
         if any(section.graph is None for section in sections):
             known = {item.source for item in self._breaks}
             for error in self._unsupported:

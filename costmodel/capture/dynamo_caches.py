@@ -1,7 +1,7 @@
 """Dynamo's caches around a check for graph breaks: a process that compiles models must not notice that one was traced.
 
-A traced function keeps an entry in a cache of its code object, counts against the limit of recompilations, and its input
-sizes decide what is compiled with dynamic shapes later.
+A traced function keeps an entry in a cache of its code object and counts against the limit of recompilations, and its
+input sizes decide what is compiled with dynamic shapes later.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def unchanged_caches() -> Iterator[None]:
     import torch._dynamo as dynamo
 
     before = {id(code) for code in _codes("output_codes")}
-    known = {id(code) for code in _codes("input_codes")}
+    known = {id(code) for code in _codes("input_codes") if _entries(code)}
     if not before:
         try:
             yield
@@ -50,6 +50,13 @@ def _codes(tracker: str) -> list[CodeType]:
     return [code for code in found if code is not None]
 
 
+def _entries(code: CodeType) -> list[Any]:
+    """Cache entries of a code object."""
+    from torch._C._dynamo import eval_frame
+
+    return list(eval_frame._debug_get_cache_entry_list(code))
+
+
 def _forget(known: set[int], made: set[int]) -> None:
     """Remove cache entries except those of known code objects that were made before."""
     from torch._C._dynamo import eval_frame
@@ -58,7 +65,7 @@ def _forget(known: set[int], made: set[int]) -> None:
         if id(code) not in known:
             eval_frame.reset_code(code)
             continue
-        for entry in eval_frame._debug_get_cache_entry_list(code):
+        for entry in _entries(code):
             if id(entry.code) not in made:
                 _invalidate(entry)
 

@@ -49,7 +49,7 @@ def _symbolic(module: nn.Module, _inputs: Inputs) -> nn.Module:
 def _exported(module: nn.Module, inputs: Inputs) -> nn.Module:
     call = Arguments.of(inputs)
     with _one_line_errors("torch.export"), torch.no_grad():
-        return torch.export.export(module, call.args, call.kwargs).module()  # type: ignore[no-any-return]
+        return torch.export.export(module, call.args, call.kwargs).module()
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 
 class _ByThread(io.RawIOBase):
@@ -33,7 +33,7 @@ class _ByThread(io.RawIOBase):
 
 def _by_thread(here: TextIO | None, elsewhere: TextIO | None) -> TextIO:
     """Text stream for what this thread and others write; of the class of standard output, which Dynamo breaks at."""
-    return io.TextIOWrapper(_ByThread(here, elsewhere), "utf-8", "replace", write_through=True)  # type: ignore[arg-type]
+    return io.TextIOWrapper(cast("Any", _ByThread(here, elsewhere)), "utf-8", "replace", write_through=True)
 
 
 @contextlib.contextmanager
@@ -47,10 +47,9 @@ def stdout_to_stderr() -> Iterator[None]:
 def muted() -> Iterator[None]:
     """Drop what this thread prints, logs and warns of: the model's code has run before, and has said it then."""
     out, err = _by_thread(None, sys.stdout), _by_thread(None, sys.stderr)
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _OtherThreads().on_all_handlers():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
+    quiet = warnings.catch_warnings(action="ignore")
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _OtherThreads().on_all_handlers(), quiet:
+        yield
 
 
 class _OtherThreads(logging.Filter):

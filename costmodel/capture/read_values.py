@@ -1,14 +1,15 @@
 """Values that a forward pass reads from tensors, taken from a real run and used again where tensors have no data.
 
-A meta tensor has no values. Where a pass reads some (`.item()`, `if x.sum() > 0`, `nonzero`, `.tolist()`), the module runs
-once with real tensors, and each value and each size that depends on values is noted in order. A capture of the same pass
-on meta tensors asks for them in the same order.
+A meta tensor has no values. Where a pass reads some (`.item()`, `if x.sum() > 0`, `nonzero`, `.tolist()`), the module
+runs once with real tensors, and each value and each size that depends on values is noted in order. A capture of the
+same pass on meta tensors asks for them in the same order.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -90,17 +91,21 @@ def read_values(module: nn.Module, inputs: Inputs) -> ReadValues:
     noted = ReadValues()
     call = Arguments.of(inputs).like(torch.clone)
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    with untouched(module), torch.no_grad(), torch.random.fork_rng(devices=[]):
-        with stateless._reparametrize_module(module, buffers), _Functions(noted), _Operators(noted):
-            try:
-                call.passed_to(module)
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # an exit too
-                raise CaptureError(
-                    f"{type(module).__name__} reads values of tensors, and a run to get them fails: "
-                    f"{type(error).__name__}: {first_line(text_of(error))}"
-                ) from error
+    with ExitStack() as around:
+        for context in (untouched(module), torch.no_grad(), torch.random.fork_rng(devices=[])):
+            around.enter_context(context)
+        around.enter_context(stateless._reparametrize_module(module, buffers))
+        around.enter_context(_Functions(noted))
+        around.enter_context(_Operators(noted))
+        try:
+            call.passed_to(module)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # an exit too
+            raise CaptureError(
+                f"{type(module).__name__} reads values of tensors, and a run to get them fails: "
+                f"{type(error).__name__}: {first_line(text_of(error))}"
+            ) from error
     return noted
 
 

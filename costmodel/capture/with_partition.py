@@ -9,9 +9,10 @@ from torch import nn
 
 from costmodel.capture.dynamo import DynamoTrace, trace_with_dynamo
 from costmodel.capture.inputs import Arguments, Inputs
+from costmodel.capture.model_output import muted, stdout_to_stderr
 from costmodel.capture.read_values import ReadValues, read_values
 from costmodel.capture.trace import capture
-from costmodel.errors import CaptureError, first_line, text_of
+from costmodel.errors import CaptureError, CostmodelError, DataDependentError, first_line, text_of
 from costmodel.ir import Graph, Partition
 from costmodel.ir.sections import partitioned
 
@@ -27,10 +28,12 @@ def capture_with_partition(
     real: RealCall | None = None,
     check: bool = True,
     is_whole: bool = False,
+    fast_path: bool = True,
 ) -> Graph:
     """Capture a forward pass, and have Dynamo divide it.
 
-    A pass that reads values runs once for real, and Dynamo then works on real tensors too.
+    A pass that reads values runs once for real, and Dynamo then works on real tensors too. What the model prints goes
+    to standard error, once.
 
     Args:
         module: module in evaluation mode, with real or meta parameters.
@@ -40,38 +43,89 @@ def capture_with_partition(
             there are none.
         check: whether Dynamo divides the pass; else `Graph.partition` is None.
         is_whole: whether the pass is known to be one graph, so that Dynamo is not needed.
+        fast_path: whether multi-head attention may be one operator, its fast path.
 
     Raises:
         CaptureError: the forward pass failed.
     """
-    graph = capture(module, inputs, name, partial=True)
+    with stdout_to_stderr():
+        graph = capture(module, inputs, name, partial=True, fast_path=fast_path)
     values = None
-    made = real
-    if any(item.kind != "cut" for item in graph.breaks):
-        made = made or _given(module, inputs)
-        graph, values = _with_values(graph, made, module, inputs, name)
+    if lacks_values(graph):
+        real = real or given_call(module, inputs)
+        values = None if real is None else _values_of(real)
+    if values is not None:
+        graph = _captured_again(graph, module, inputs, values, fast_path)
     if check and is_whole and not graph.breaks:
         return replace(graph, partition=Partition((0,), 1))
-    return _divided(graph, module, inputs, made, values is not None) if check else graph
+    return _divided(graph, module, inputs, real, values is not None) if check else graph
 
 
-def _given(module: nn.Module, inputs: Inputs) -> RealCall | None:
+def capture_whole(
+    module: nn.Module,
+    inputs: Inputs,
+    name: str,
+    *,
+    real: RealCall | None = None,
+    check: bool = True,
+    is_whole: bool = False,
+    fast_path: bool = True,
+) -> Graph:
+    """Capture a forward pass as `capture_with_partition`, and refuse it if it needs values that no real run gives.
+
+    Raises:
+        DataDependentError: it needs the values of a tensor.
+    """
+    graph = capture_with_partition(module, inputs, name, real=real, check=check, is_whole=is_whole, fast_path=fast_path)
+    return capture(module, inputs, name, fast_path=fast_path) if lacks_values(graph) else graph
+
+
+def capture_step(module: nn.Module, inputs: Inputs, name: str, real: RealCall | None = None) -> Graph:
+    """Capture the forward pass of a training step, with values of a real run in evaluation mode if it reads any.
+
+    Raises:
+        CaptureError: the forward pass failed.
+        DataDependentError: it needs the values of a tensor, and no real run gives them.
+    """
+    try:
+        with stdout_to_stderr():
+            return capture(module, inputs, name, training=True)
+    except DataDependentError:
+        real = real or given_call(module, inputs)
+        values = None if real is None else _values_of(real)
+        if values is None:
+            raise
+        with muted():
+            return capture(module, inputs, name, training=True, values=values)
+
+
+def lacks_values(graph: Graph) -> bool:
+    """Whether a captured graph ends at, or guesses, something that depends on the values of tensors."""
+    return any(item.kind != "cut" for item in graph.breaks)
+
+
+def given_call(module: nn.Module, inputs: Inputs) -> RealCall | None:
     """Factory that returns module and inputs themselves; None if a tensor has no data."""
     tensors = [*module.parameters(), *module.buffers(), *Arguments.of(inputs).tensors()]
     return None if any(tensor.is_meta for tensor in tensors) else lambda: (module, inputs)
 
 
-def _with_values(
-    graph: Graph, real: RealCall | None, module: nn.Module, inputs: Inputs, name: str
-) -> tuple[Graph, ReadValues | None]:
-    """The graph captured again with the values of a real run; the given graph if that fails."""
-    if real is None:
-        return graph, None
+def _values_of(real: RealCall) -> ReadValues | None:
+    """Values that a real run reads; None if it fails."""
     try:
-        values = read_values(*real())
-        return capture(module, inputs, name, partial=True, values=values), values
+        with muted():
+            return read_values(*real())
+    except CostmodelError:
+        return None
+
+
+def _captured_again(graph: Graph, module: nn.Module, inputs: Inputs, values: ReadValues, fast_path: bool) -> Graph:
+    """The graph captured with the values of a real run; the given graph if the pass then takes another way."""
+    try:
+        with muted():
+            return capture(module, inputs, graph.name, partial=True, fast_path=fast_path, values=values)
     except CaptureError:
-        return graph, None
+        return graph
 
 
 def _divided(graph: Graph, module: nn.Module, inputs: Inputs, real: RealCall | None, needs_values: bool) -> Graph:
@@ -93,7 +147,7 @@ def _dynamo_trace(module: nn.Module, inputs: Inputs, real: RealCall | None, need
         try:
             return trace_with_dynamo(module, inputs)
         except Exception:
-            real = real or _given(module, inputs)
+            real = real or given_call(module, inputs)
             if real is None:
                 raise
     assert real is not None  # values came from a real run, or it was given

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -44,6 +44,7 @@ def memory(
     training: Pass = None,
     optimizer: OptimizerOption = OptimizerName.NONE,
     save_plan: SavePlan = None,
+    check: options.Check = True,
     format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
     output: options.Output = None,
     quiet: options.Quiet = False,
@@ -55,6 +56,7 @@ def memory(
     if save_plan is not None and output is not None and save_plan.resolve() == output.resolve():
         raise RequestError(f"both the report and the plan would go to {output}; give two files")
     with opened(output) as write, opened(save_plan) as save:
+        from costmodel.cli.checking import checking
         from costmodel.memory.analysis import analyze_memory
         from costmodel.memory.checkpoint_plan import make_plan
         from costmodel.memory.report import memory_document
@@ -62,9 +64,9 @@ def memory(
 
         hardware = choose_hardware(hardware, quiet)
         with running_user_code(model):
-            loaded = load(
-                model, batch_size=batch_size, img_size=img_size, precision=precision.value, channels_last=channels_last
-            )
+            request: dict[str, Any] = {"batch_size": batch_size, "img_size": img_size}
+            request |= {"precision": precision.value, "channels_last": channels_last}
+            loaded = load(model, **request)
             with busy(f"analysing {model}", quiet=quiet):
                 report = analyze_memory(
                     loaded.module,
@@ -73,6 +75,7 @@ def memory(
                     model_name=loaded.name,
                     optimizer=optimizer.value,
                     passes=_PASSES[training],
+                    **checking(model, request, check=check, quiet=quiet),
                 )
         if save_plan is not None and report.training is not None:
             save(make_plan(report.model, report.training.checkpointing).to_json())

@@ -56,7 +56,8 @@ def predict(
         failures: list[str] = []
         resolve_host(host, load_profile(profile))  # an unknown host is refused once, not for every model
         following = parse_shapes(shapes, explain)
-        how = (profile, batch_size, img_size, precision.value, channels_last, explain, host, following, capture.value, check)
+        how: tuple[Any, ...] = (profile, batch_size, img_size, precision.value, channels_last, explain, host, following)
+        how += (capture.value, check, quiet)
         quiet_bar = quiet or len(models) == 1
         for found in tracked(_attempts(models, how, jobs, debug), "predicting model", len(models), quiet=quiet_bar):
             if isinstance(found, str):
@@ -83,33 +84,23 @@ def _predict_one(
     shapes: Sequence[tuple[int, ...]],
     frontend: str,
     check: bool,
+    quiet: bool,
 ) -> Report:
     from costmodel.capture.frontends import convert
     from costmodel.capture.with_partition import capture_with_partition
+    from costmodel.cli.checking import checking
     from costmodel.prediction.predict import predict_captured
-    from costmodel.zoo import load, load_real
-    from costmodel.zoo.one_graph import is_known
+    from costmodel.zoo import load
 
     request: dict[str, Any] = {"batch_size": batch_size, "img_size": img_size}
     request |= {"precision": precision, "channels_last": channels_last}
-
-    def real() -> tuple[Any, Any]:
-        import torch
-
-        made = load_real(spec, torch.device("cpu"), **request)
-        return made.module, made.inputs
-
     with running_user_code(spec):
         loaded = load(spec, **request)
         module = loaded.module if frontend in ("run", "dynamo") else convert(loaded.module, loaded.inputs, frontend)
-        graph = capture_with_partition(
-            module,
-            loaded.inputs,
-            loaded.name,
-            real=None if spec.endswith(".pt2") else real,
-            check=check or frontend == "dynamo",
-            is_whole=frontend == "run" and is_known(spec),
-        )
+        how = checking(spec, request, check=check or frontend == "dynamo", quiet=quiet)
+        if frontend != "run":
+            how["is_whole"] = False
+        graph = capture_with_partition(module, loaded.inputs, loaded.name, **how)
     return predict_captured(graph, loaded.inputs, hardware=hardware, explain=explain, host=host, shapes=shapes)
 
 

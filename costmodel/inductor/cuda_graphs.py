@@ -35,6 +35,8 @@ def mutated_inputs(graph: Graph) -> dict[int, tuple[str, str]]:
 def _root(op: Op, made: Mapping[str, Op]) -> Ref:
     """Tensor whose memory an operator writes, before any write and view."""
     ref = next(iter(op.refs()))
-    while (source := made.get(ref.name)) is not None and (source.inplace or operators.is_view(source)) and source.refs():
+    while (
+        (source := made.get(ref.name)) is not None and (source.inplace or operators.is_view(source)) and source.refs()
+    ):
         ref = source.refs()[0]
     return ref

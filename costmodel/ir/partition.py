@@ -1,4 +1,4 @@
-"""Partition of a forward pass by torch.compile: graphs that are compiled, and operators that run eagerly between them."""
+"""Partition of a forward pass by torch.compile: compiled graphs, and operators that run eagerly between them."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from costmodel.ir import Graph, Op, Ref, TensorType, operators
 def drop_dead_code(graph: Graph) -> Graph:
     """Remove operators and parameters that no output depends on; inputs stay, because callers pass them.
 
-    An operator stays whole if any of its results is live, or if Python reads them. Memory freed after a removed operator counts as freed after
-    the live operator before it.
+    An operator stays whole if any of its results is live, or if Python reads them. Memory freed after a removed
+    operator counts as freed after the live operator before it.
     """
     live = {ref.name for ref in graph.outputs}
     kept: list[Op] = []

@@ -215,7 +215,7 @@ class Graph:
         calls: counts of Python calls that compute nothing.
         breaks: places where the pass depends on the values of tensors; empty if the graph is the whole pass.
         checked_modules: number of submodules that guards of a compiled call check one by one.
-        partition: sections that torch.compile makes of the pass; None if that was not checked. No part of the text form.
+        partition: sections that torch.compile makes of the pass; None if that is not known. No part of the text form.
     """
 
     name: str

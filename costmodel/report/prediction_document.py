@@ -127,17 +127,7 @@ def _headline(report: Report) -> str:
     part = " (captured in part)" if report.partial else ""
     fault = f" {report.too_large}" if report.too_large else ""
     model = f"{report.model}{part} on {report.hardware}{_host(report)}{fault}"
-    return f"{model}: input {shape}, {report.precision}, {report.layout}, {_graphs(report)}"
-
-
-def _graphs(report: Report) -> str:
-    """Number of graphs that torch.compile makes of the model."""
-    found = report.graphs
-    if found.error:
-        return "torch.compile fails"
-    if found.count is None:
-        return "graph breaks not checked"
-    return "one graph (checked)" if found.count == 1 and not found.breaks else counted(found.count, "graph")
+    return f"{model}: input {shape}, {report.precision}, {report.layout}, {report.graphs.summary}"
 
 
 def _host(report: Report) -> str:

@@ -113,6 +113,21 @@ class Graphs:
     skipped: tuple[str, ...] = ()
     error: str = ""
 
+    @property
+    def summary(self) -> str:
+        """Number of graphs in words."""
+        if self.error:
+            return "torch.compile fails"
+        if self.count is None:
+            return "graph breaks not checked"
+        if self.count == 1 and not self.breaks:
+            return "one graph (checked)"
+        return "1 graph" if self.count == 1 else f"{self.count} graphs"
+
+
+NOT_CHECKED = Graphs()
+"""Graphs of a model that Dynamo has not traced."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:
@@ -170,7 +185,7 @@ class Report:
     host_speed: float = 1.0
     too_large: str = ""
     host_calibrated: bool | None = None
-    graphs: Graphs = Graphs()
+    graphs: Graphs = NOT_CHECKED
 
     def to_dict(self) -> dict[str, Any]:
         """The report in JSON's types; numbers are finite or None."""

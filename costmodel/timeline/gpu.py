@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from costmodel.timeline.cpu import BETWEEN, SERIAL_MODES, kernel_counts
-from costmodel.timeline.issue_trace import SectionTrace
 from costmodel.timeline.host_counts import FURTHER_GRAPH, call_counts, eager_counts, entries, total
+from costmodel.timeline.issue_trace import SectionTrace
 from costmodel.timeline.queue import Costs, Queue, Timing
 from costmodel.timeline.timed_trace import TimedTrace
 

@@ -61,6 +61,7 @@ class TestToDict:
             *("schema", "model", "hardware", "host", "host_speed", "host_calibrated"),
             *("batch_size", "input_shape", "precision", "layout", "modes"),
             *("best_mode", "verdict", "layers", "unsupported", "warnings", "partial", "too_large"),
+            "graphs",
         ]
         times = ["latency_ms", "low_ms", "high_ms", "host_ms", "device_ms"]
         against = ["speedup", "speedup_low", "speedup_high", "compile_s", "break_even_calls"]
@@ -70,6 +71,7 @@ class TestToDict:
             *("name", "kind", "ops", "position", "eager_us", "compiled_us"),
             *("speedup", "speedup_low", "speedup_high", "backend", "in_range"),
         ]
+        assert record["graphs"] == {"count": None, "checked": False, "breaks": [], "skipped": [], "error": ""}
         assert record["schema"] == 1
         assert record["unsupported"] == [{"op": "aten.foo", "where": "head.act"}]
 
