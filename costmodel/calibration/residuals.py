@@ -76,6 +76,6 @@ def unexplained(
         properties.append(residual_gp.properties_of(one.eager, one.compiled))
         seen = {mode: case.medians.get(f"{COLUMNS[mode]}_us", math.nan) for mode in timings}
         logs.append({mode: math.log(us / timings[mode].latency_us) for mode, us in seen.items()})
-    modes = dict.fromkeys(mode for one in logs for mode in one)  # a pass with graph breaks lacks reduce-overhead
+    modes = dict.fromkeys(mode for one in logs for mode in one)
     columns = {mode: np.array([one.get(mode, math.nan) for one in logs]) for mode in modes}
     return Residuals(np.array(properties), columns, tuple(case.key for case in cases))

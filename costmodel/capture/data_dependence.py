@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
@@ -19,6 +20,8 @@ from costmodel.zoo.source_files import is_installed
 
 _NOT_THE_MODEL = (Path(__file__).parents[1], Path(torch.__file__).parent)
 """Directories of code that may lie on the stack between the model's line and an operator."""
+_STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
+_INSTALLED = ("site-packages", "dist-packages")
 _NO_DATA = re.compile(r"meta tensor|meta device type", re.IGNORECASE)
 """Messages of torch about reading the values of a meta tensor."""
 
@@ -74,7 +77,8 @@ def source_line_in(trace: str) -> str:
 def _first_of_model(places: Iterable[tuple[str, int]]) -> str:
     for name, line in places:
         path = Path(name)
-        if not any(path.is_relative_to(place) for place in _NOT_THE_MODEL):
+        standard = path.is_relative_to(_STANDARD_LIBRARY) and not any(part in path.parts for part in _INSTALLED)
+        if not standard and not any(path.is_relative_to(place) for place in _NOT_THE_MODEL):
             return plain_name(f"{_short(path)}:{line}")
     return NO_LINE
 

@@ -1,4 +1,4 @@
-"""Capture frontends: FX, torch.export, and Dynamo for graph breaks.
+"""Capture frontends: FX and torch.export.
 
 Each frontend converts a module to a module; `costmodel.capture.trace` then records its graph.
 """
@@ -9,39 +9,18 @@ import contextlib
 import io
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import fx, nn
 
-from costmodel.capture.data_dependence import lacks_data, source_line_in, source_line_of
 from costmodel.capture.inputs import Arguments, Inputs
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, RequestError, first_line, text_of
-from costmodel.ir import Break
-
-
-@dataclass(frozen=True, slots=True)
-class Fragment:
-    """A subgraph that torch.compile compiles by itself: number of calls in Dynamo's graph, and its first line."""
-
-    calls: int
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class Converted:
-    """A module to record and, from Dynamo, graph breaks and subgraphs of torch.compile."""
-
-    module: nn.Module
-    cuts: tuple[Break, ...] = ()
-    fragments: tuple[Fragment, ...] = ()
 
 
 @takes_turns
-def convert(module: nn.Module, inputs: Inputs, way: str) -> Converted:
+def convert(module: nn.Module, inputs: Inputs, way: str) -> nn.Module:
     """Convert a module by a frontend.
 
     Args:
@@ -58,46 +37,19 @@ def convert(module: nn.Module, inputs: Inputs, way: str) -> Converted:
     return WAYS[way](module, inputs)
 
 
-def _unchanged(module: nn.Module, _inputs: Inputs) -> Converted:
-    return Converted(module)
+def _unchanged(module: nn.Module, _inputs: Inputs) -> nn.Module:
+    return module
 
 
-def _symbolic(module: nn.Module, _inputs: Inputs) -> Converted:
+def _symbolic(module: nn.Module, _inputs: Inputs) -> nn.Module:
     with _one_line_errors("FX symbolic tracing"):
-        return Converted(fx.symbolic_trace(module))
+        return fx.symbolic_trace(module)
 
 
-def _exported(module: nn.Module, inputs: Inputs) -> Converted:
+def _exported(module: nn.Module, inputs: Inputs) -> nn.Module:
     call = Arguments.of(inputs)
     with _one_line_errors("torch.export"), torch.no_grad():
-        return Converted(torch.export.export(module, call.args, call.kwargs).module())
-
-
-def _with_breaks(module: nn.Module, inputs: Inputs) -> Converted:
-    """Keep the module, and collect Dynamo's graph breaks and subgraphs of its forward pass."""
-    call = Arguments.of(inputs)
-    fragments: list[Fragment] = []
-    cuts: list[Break] = []
-
-    def note(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        calls = [node for node in graph.graph.nodes if node.op.startswith("call_")]
-        stacks = (node.meta["stack_trace"] for node in calls if node.meta.get("stack_trace"))
-        fragments.append(Fragment(len(calls), source_line_in(next(stacks, ""))))
-        reason: Any = graph.compile_subgraph_reason
-        if reason.graph_break:
-            cuts.append(Break("cut", first_line(reason.reason) or "unknown", "", source_line_of(reason.user_stack)))
-        return graph.forward
-
-    torch._dynamo.reset()
-    try:
-        with _one_line_errors("Dynamo"), torch.no_grad():
-            call.passed_to(torch._dynamo.optimize(note)(module))
-    except CaptureError as error:
-        if error.__cause__ is None or not lacks_data(error.__cause__):  # recording then finds the place too
-            raise
-    finally:
-        torch._dynamo.reset()
-    return Converted(module, tuple(dict.fromkeys(cuts)), tuple(fragments))
+        return torch.export.export(module, call.args, call.kwargs).module()
 
 
 @contextlib.contextmanager
@@ -115,10 +67,9 @@ def _one_line_errors(way: str) -> Iterator[None]:
         logging.disable(before)
 
 
-WAYS: Mapping[str, Callable[[nn.Module, Inputs], Converted]] = {
+WAYS: Mapping[str, Callable[[nn.Module, Inputs], nn.Module]] = {
     "run": _unchanged,
     "fx": _symbolic,
     "export": _exported,
-    "dynamo": _with_breaks,
 }
 """Frontends by name; `run` is the default."""

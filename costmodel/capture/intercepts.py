@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from costmodel.capture.autocast import AUTOCAST_QUERIES, asked_of_gpu, enter_autocast
+from costmodel.capture.read_values import READ_FUNCTIONS, ReadValues, moves_to_cpu
 from costmodel.capture.recorder import Recorder
 from costmodel.capture.refusals import ATTENTION
 from costmodel.concurrency import is_recording
@@ -48,6 +49,7 @@ class WholeOperators(TorchFunctionMode):
     def __init__(self, recorder: Recorder, fast_path: bool = True) -> None:
         super().__init__()
         self._recorder = recorder
+        self._recorded = {**dict.fromkeys(_ATTENTION, self._attention), _PYTHON_DROPOUT: self._dropout}
         functions = torch.nn.functional
         self._patches = [
             _patched(recorder, functions, "scaled_dot_product_attention", self._attention),
@@ -122,14 +124,19 @@ class WholeOperators(TorchFunctionMode):
         func, args, kwargs = redirected(func, args, kwargs or {})
         return self._recorder.counts.calling(self._called, func, *args, **kwargs)
 
+    def _read(self, values: ReadValues, func: Any, args: Any) -> Any:
+        """Values of a tensor that Python reads, from a real run."""
+        self._recorder.read(args)
+        return values.take(func.__name__) if func in READ_FUNCTIONS else values.take("cpu").clone()
+
     def _called(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """Run a call from Python, or record its operator as a whole."""
-        if func in _ATTENTION:
-            return self._attention(*args, **kwargs)
-        if func is _PYTHON_DROPOUT:
-            return self._dropout(*args, **kwargs)
+        if (recorded := self._recorded.get(func)) is not None:
+            return recorded(*args, **kwargs)
         if func in _FROM_PYTHON:
             return self._from_python(func, *args, **kwargs)
+        if self._recorder.values is not None and (func in READ_FUNCTIONS or moves_to_cpu(func, args, kwargs)):
+            return self._read(self._recorder.values, func, args)
         if func in _INDEXED:
             return func(args[0], _without_lists(args[1]), *args[2:])
         target = func if func in _RECURRENT.values() else _RECURRENT.get(getattr(func, "__name__", ""))

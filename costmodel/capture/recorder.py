@@ -21,6 +21,7 @@ from costmodel.capture.data_dependence import largest, not_reached, plain_name, 
 from costmodel.capture.functional_variants import functional
 from costmodel.capture.meta_tensors import has_meta, is_channels_last, meta_like, tensors_of
 from costmodel.capture.module_stack import ModuleStack
+from costmodel.capture.read_values import READS, ReadValues, has_sized_result
 from costmodel.capture.refusals import (
     needs_values,
     refuse_data_dependence,
@@ -51,6 +52,7 @@ class Recorder(TorchDispatchMode):
         training: whether the pass is the forward pass of a training step, which is refused otherwise.
         breaks: places that need the values of tensors.
         constants: values of constants that depend on no data.
+        values: values that the pass reads, from a real run; None without one.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Recorder(TorchDispatchMode):
         exact: bool = False,
         training: bool = False,
         partial: bool = False,
+        values: ReadValues | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
         self.graph = fx.Graph()
@@ -67,6 +70,7 @@ class Recorder(TorchDispatchMode):
         self.counts = CallCounts()
         self.breaks: list[ir.Break] = []
         self.constants = Constants()
+        self.values = values
         self._values = TensorValues(self.graph, names, self.constants)
         self._called = {root}
         self._running = ModuleStack(root)
@@ -130,6 +134,13 @@ class Recorder(TorchDispatchMode):
     def own(self, tensor: torch.Tensor) -> None:
         """Declare that the operator recorded for a tensor allocated its memory."""
         self._values.own(tensor)
+
+    def read(self, given: Any) -> None:
+        """Record that Python reads the values of tensors."""
+        for tensor in tensors_of(given):
+            if tensor.is_meta and self.constants.value_of(tensor) is None:
+                node = self.graph.call_function(aten._local_scalar_dense.default, (self.node_of(tensor),))
+                node.meta.update(types=(type_of(tensor),), module=self._running.path, frees=[])
 
     def finish(self) -> None:
         """End the pass: memory released from now on belongs to the recorder."""
@@ -195,14 +206,21 @@ class Recorder(TorchDispatchMode):
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
             return NotImplemented  # the class runs it by operators on the tensors that it wraps
         self._held = None
+        if func.namespace == "profiler":
+            return func(*args, **kwargs)  # a label for a profiler computes nothing
+        if self.values is not None and func in READS:
+            self.read(args)
+            return self.values.take(func._schema.name)
         value = self.constants.value_of(args[0]) if func in _VALUE_QUERIES and args[0].is_meta else None
         if value is not None:
             return func(value)
         self.refuse(func, args, kwargs)
         if self.exact and func._schema.is_mutable:
             self._keep_constants((args, kwargs))
-        result = largest(func, args)
+        result = self._sized(func, args)
         if result is not None:
+            pass
+        elif (result := largest(func, args)) is not None:
             self._assume_size(func)
         else:
             args, kwargs, result = self._call(func, args, kwargs)
@@ -213,6 +231,14 @@ class Recorder(TorchDispatchMode):
         self.record(func, args, kwargs, result)
         self._held = result  # until the next call: a factory function of torch detaches a result that others refer to
         return result
+
+    def _sized(self, func: Any, args: Sequence[Any]) -> Any:
+        """Result whose size depends on values, as the real run made it; None for any other call, and without a run."""
+        if self.values is None or not has_sized_result(func, args):
+            return None
+        result = self.values.take(func._schema.name)
+        meta = any(tensor.is_meta for tensor in tensors_of(args))
+        return tree_map_only(torch.Tensor, torch.empty_like, result) if meta else None
 
     def refuse(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Raise for calls that need data, and for calls of training mode unless training is recorded."""

@@ -25,6 +25,7 @@ from costmodel.capture.inputs import Arguments, Inputs, inputs_fault, module_fau
 from costmodel.capture.intercepts import WholeOperators, forgetful_autograd
 from costmodel.capture.meta_tensors import meta_like, named_parts
 from costmodel.capture.module_state import scopes, state_on_meta, untouched
+from costmodel.capture.read_values import ReadValues
 from costmodel.capture.recorder import Recorder
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, DataDependentError, first_line, text_of
@@ -45,6 +46,7 @@ def capture(
     training: bool = False,
     partial: bool = False,
     fast_path: bool = True,
+    values: ReadValues | None = None,
 ) -> ir.Graph:
     """Capture the graph of ATen operators of one eager forward pass.
 
@@ -59,12 +61,14 @@ def capture(
         partial: whether to keep a partial graph of a pass with data-dependent control flow. Data-dependent sizes take
             their maximum, and the graph ends at a data-dependent branch; `Graph.breaks` names the places.
         fast_path: whether multi-head attention may be one operator, its fast path.
+        values: values that the pass reads, from a real run; None if it must do without.
 
     Raises:
         CaptureError: the forward pass failed; the message names the module and quotes the error.
         DataDependentError: it needs the values of a tensor; with `partial`, before any operator.
     """
-    return lower(trace(module, inputs, training=training, partial=partial, fast_path=fast_path), name)
+    traced = trace(module, inputs, training=training, partial=partial, fast_path=fast_path, values=values)
+    return lower(traced, name)
 
 
 @takes_turns
@@ -76,6 +80,7 @@ def trace(
     training: bool = False,
     partial: bool = False,
     fast_path: bool = True,
+    values: ReadValues | None = None,
 ) -> fx.Graph:
     """Record the FX graph of one forward pass; `meta["types"]` holds result types, `meta["module"]` the module.
 
@@ -96,7 +101,7 @@ def trace(
     if any(map(torch.is_autocast_enabled, ("cuda", "cpu"))):
         refuse_autocast(type(module).__name__)
     with untouched(module) as has_changed, torch.random.fork_rng(devices=[]):
-        how = _How(exact, training, partial, fast_path)
+        how = _How(exact, training, partial, fast_path, values)
         state = state_on_meta(module, training)
         before = dict(state)
         first = _traced(module, state, inputs, how)
@@ -117,6 +122,7 @@ class _How:
     training: bool
     partial: bool
     fast_path: bool
+    values: ReadValues | None
 
 
 def _is_other(before: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> bool:
@@ -127,7 +133,8 @@ def _is_other(before: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tens
 def _traced(module: nn.Module, state: dict[str, torch.Tensor], inputs: Inputs, how: _How) -> fx.Graph:
     """Record one pass with `state` in place of parameters and buffers; the pass may replace entries of `state`."""
     known = {id(part): name for key, tensor in state.items() for name, part in named_parts(key, tensor)}
-    recorder = Recorder(module, known, how.exact, how.training, how.partial)
+    values = how.values and how.values.rewound()
+    recorder = Recorder(module, known, how.exact, how.training, how.partial, values)
     names: list[str] = []
 
     def placeholder(tensor: torch.Tensor) -> torch.Tensor:

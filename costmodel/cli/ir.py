@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -64,20 +64,18 @@ def ir(
         from costmodel.profiles.profile import load_profile
 
         profile = load_profile(choose_hardware(hardware, quiet)) if wanted is Form.SVG else None
-        from costmodel.capture.trace import capture
+        from costmodel.capture.with_partition import capture_with_partition
+        from costmodel.cli.checking import checking
         from costmodel.zoo import load
 
         with running_user_code(model):
-            loaded = load(
-                model,
-                batch_size=batch_size,
-                img_size=img_size,
-                precision=precision and precision.value,
-                channels_last=channels_last,
-            )
+            request: dict[str, Any] = {"batch_size": batch_size, "img_size": img_size}
+            request |= {"precision": precision and precision.value, "channels_last": channels_last}
+            loaded = load(model, **request)
             for text in loaded.warnings:
                 note(text, quiet)
-            graph = capture(loaded.module, loaded.inputs, "_".join(loaded.name.split()), partial=True)
+            how = checking(model, request, check=wanted is Form.SVG, quiet=quiet)
+            graph = capture_with_partition(loaded.module, loaded.inputs, "_".join(loaded.name.split()), **how)
         write(_drawn(graph, profile) if profile else _shown(graph, wanted))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -45,6 +45,7 @@ def memory(
     training: Pass = None,
     optimizer: OptimizerOption = OptimizerName.NONE,
     save_plan: SavePlan = None,
+    check: options.Check = True,
     format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
     output: options.Output = None,
     quiet: options.Quiet = False,
@@ -56,6 +57,7 @@ def memory(
     if save_plan is not None and output is not None and save_plan.resolve() == output.resolve():
         raise RequestError(f"both the report and the plan would go to {output}; give two files")
     with opened(output) as write, opened(save_plan) as save:
+        from costmodel.cli.checking import checking
         from costmodel.memory.analysis import analyze_memory
         from costmodel.memory.checkpoint_plan import make_plan
         from costmodel.memory.report import memory_document
@@ -63,13 +65,9 @@ def memory(
 
         hardware = choose_hardware(hardware, quiet)
         with running_user_code(model):
-            loaded = load(
-                model,
-                batch_size=batch_size,
-                img_size=img_size,
-                precision=precision and precision.value,
-                channels_last=channels_last,
-            )
+            request: dict[str, Any] = {"batch_size": batch_size, "img_size": img_size}
+            request |= {"precision": precision and precision.value, "channels_last": channels_last}
+            loaded = load(model, **request)
             with busy(f"analysing {model}", quiet=quiet):
                 report = analyze_memory(
                     loaded.module,
@@ -78,6 +76,7 @@ def memory(
                     model_name=loaded.name,
                     optimizer=optimizer.value,
                     passes=_PASSES[training],
+                    **checking(model, request, check=check, quiet=quiet),
                 )
         if training is not True:  # a training step needs no evaluation mode
             report = replace(report, warnings=(*loaded.warnings, *report.warnings))

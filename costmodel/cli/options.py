@@ -88,8 +88,15 @@ CaptureOption = Annotated[
     Capture,
     typer.Option(
         "--capture",
-        help="Capture by one recorded forward pass (run), by FX or torch.export, or by dynamo: a recorded pass with "
-        "the graph breaks and subgraphs of torch.compile.",
+        help="Capture by one recorded forward pass (run), by FX or torch.export, or by dynamo: a recorded pass that is "
+        "checked for graph breaks also where the model is known to be one graph.",
+    ),
+]
+Check = Annotated[
+    bool,
+    typer.Option(
+        "--check/--no-check",
+        help="Trace the model with Dynamo to find graph breaks, unless it is known to be one graph.",
     ),
 ]
 Shapes = Annotated[

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -67,6 +67,7 @@ def plan(
     strategy: StrategyOption = StrategyName.EXACT,
     calls: CallsOption = None,
     memory_limit: MemoryLimitOption = None,
+    check: options.Check = True,
     format: PlanFormat = None,  # noqa: A002 - the name of the option
     output: PlanOutput = None,
     quiet: options.Quiet = False,
@@ -75,6 +76,7 @@ def plan(
     """Plan how MODEL should run: each region by ATen, Inductor or cuDNN, all in one CUDA graph. Runs nothing."""
     limit = math.inf if memory_limit is None else parse_size(memory_limit)
     profile = choose_hardware(hardware, quiet)
+    from costmodel.cli.checking import checking
     from costmodel.planning.api import plan as make_plan
     from costmodel.planning.plan_report import plan_document
     from costmodel.zoo import load
@@ -82,13 +84,9 @@ def plan(
     shown_at = None if format is None else output  # without --format FILE takes the plan, and the table is printed
     with opened(output) as save, opened(None) as write:
         with running_user_code(model):
-            loaded = load(
-                model,
-                batch_size=batch_size,
-                img_size=img_size,
-                precision=precision and precision.value,
-                channels_last=channels_last,
-            )
+            request: dict[str, Any] = {"batch_size": batch_size, "img_size": img_size}
+            request |= {"precision": precision and precision.value, "channels_last": channels_last}
+            loaded = load(model, **request)
             with busy(f"planning {model}", quiet=quiet):
                 made = make_plan(
                     loaded.module,
@@ -98,6 +96,7 @@ def plan(
                     strategy=strategy.value,
                     calls=math.inf if calls is None else calls,
                     memory_limit=limit,
+                    **checking(model, request, check=check, quiet=quiet),
                 )
         made = replace(made, warnings=(*loaded.warnings, *made.warnings))
         text = render_result(plan_document(made), format or options.Format.TABLE, shown_at)

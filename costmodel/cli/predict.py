@@ -35,6 +35,7 @@ def predict(
     explain: options.Explain = False,
     shapes: options.Shapes = None,
     capture: options.CaptureOption = options.Capture.RUN,
+    check: options.Check = True,
     host: options.Host = None,
     jobs: options.Jobs = 1,
     output: options.Output = None,
@@ -57,7 +58,8 @@ def predict(
         resolve_host(host, load_profile(profile))  # an unknown host is refused once, not for every model
         following = parse_shapes(shapes, explain)
         kind = precision and precision.value
-        how = (profile, batch_size, img_size, kind, channels_last, explain, host, following, capture.value)
+        how: tuple[Any, ...] = (profile, batch_size, img_size, kind, channels_last, explain, host, following)
+        how += (capture.value, check, quiet)
         quiet_bar = quiet or len(models) == 1
         for found in tracked(_attempts(models, how, jobs, debug), "predicting model", len(models), quiet=quiet_bar):
             if isinstance(found, str):
@@ -83,23 +85,26 @@ def _predict_one(
     host: str | None,
     shapes: Sequence[tuple[int, ...]],
     frontend: str,
+    check: bool,
+    quiet: bool,
 ) -> Report:
-    from costmodel.prediction.predict import predict as predict_module
+    from costmodel.capture.frontends import convert
+    from costmodel.capture.with_partition import capture_with_partition
+    from costmodel.cli.checking import checking
+    from costmodel.prediction.predict import predict_captured
     from costmodel.zoo import load
 
+    request: dict[str, Any] = {"batch_size": batch_size, "img_size": img_size}
+    request |= {"precision": precision, "channels_last": channels_last}
     with running_user_code(spec):
-        loaded = load(spec, batch_size=batch_size, img_size=img_size, precision=precision, channels_last=channels_last)
-        report = predict_module(
-            loaded.module,
-            loaded.inputs,
-            hardware=hardware,
-            model_name=loaded.name,
-            explain=explain,
-            host=host,
-            shapes=shapes,
-            frontend=frontend,
-        )
-        return replace(report, warnings=(*loaded.warnings, *report.warnings))
+        loaded = load(spec, **request)
+        module = loaded.module if frontend in ("run", "dynamo") else convert(loaded.module, loaded.inputs, frontend)
+        how = checking(spec, request, check=check or frontend == "dynamo", quiet=quiet)
+        if frontend != "run":
+            how["is_whole"] = False
+        graph = capture_with_partition(module, loaded.inputs, loaded.name, **how)
+    report = predict_captured(graph, loaded.inputs, hardware=hardware, explain=explain, host=host, shapes=shapes)
+    return replace(report, warnings=(*loaded.warnings, *report.warnings))
 
 
 def parse_shapes(text: str | None, explain: bool) -> tuple[tuple[int, ...], ...]:

@@ -2,6 +2,7 @@
 
 from costmodel.ir.forward_pass import Break, Calls
 from costmodel.ir.parser import parse, parse_types
+from costmodel.ir.partition import Partition
 from costmodel.ir.types import (
     DTYPE_BYTES,
     HALF_PRECISION,
@@ -24,6 +25,7 @@ __all__ = [
     "Calls",
     "Graph",
     "Op",
+    "Partition",
     "Ref",
     "TensorType",
     "Value",

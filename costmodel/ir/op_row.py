@@ -78,6 +78,7 @@ class Row:
         indirect: whether it reads where a tensor of indices points.
         in_place: whether models call it as an activation in place and Inductor does not decompose it.
         by_strides: whether the result depends on the strides of the operand.
+        reads: whether Python reads the result, so that the host waits for the device.
     """
 
     name: str
@@ -97,3 +98,4 @@ class Row:
     indirect: bool = False
     in_place: bool = False
     by_strides: bool = False
+    reads: bool = False

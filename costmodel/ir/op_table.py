@@ -277,6 +277,7 @@ ROWS: tuple[Row, ...] = (
     Row("cat", "cat", Role.CONCAT, work=0, saves="", passes=True),
     Row("concat_in_place", "cat", Role.JOINED, work=0),
     # Library calls.
+    Row("_local_scalar_dense", "read", Role.EXTERN, work=0, saves="", reads=True),
     Row("convolution", "conv2d", Role.EXTERN, flops=convolution_flops, saves="input weight"),
     Row("cudnn_convolution_relu", "conv2d", Role.EXTERN, flops=convolution_flops),
     Row("cudnn_convolution_add_relu", "conv2d", Role.EXTERN, flops=convolution_flops),

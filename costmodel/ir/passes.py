@@ -10,15 +10,15 @@ from costmodel.ir import Graph, Op, Ref, TensorType, operators
 def drop_dead_code(graph: Graph) -> Graph:
     """Remove operators and parameters that no output depends on; inputs stay, because callers pass them.
 
-    An operator stays whole if any of its results is live. Memory freed after a removed operator counts as freed after
-    the live operator before it.
+    An operator stays whole if any of its results is live, or if Python reads them. Memory freed after a removed
+    operator counts as freed after the live operator before it.
     """
     live = {ref.name for ref in graph.outputs}
     kept: list[Op] = []
     frees: tuple[Ref, ...] = ()
     for op in reversed(graph.ops):
         frees = (*op.frees, *frees)
-        if op.name in live:
+        if op.name in live or operators.lookup(op).reads:
             kept.append(replace(op, frees=frees))
             frees = ()
             live.update(ref.name for ref in op.refs())

@@ -20,6 +20,7 @@ from dataclasses import astuple, dataclass, field, replace
 from costmodel.errors import GraphError
 from costmodel.ir.forward_pass import Break, Calls
 from costmodel.ir.names import written_name
+from costmodel.ir.partition import Partition
 
 DTYPE_BYTES: Mapping[str, int] = {
     "float64": 8,
@@ -120,7 +121,8 @@ class Op:
     """One ATen operator: arguments by their schema names, result types, and the module it belongs to.
 
     `inplace`: whether the result shares the memory of the first argument. `frees`: values whose memory the program
-    released between this operator and the next. Both describe memory, not values, and are no part of the text form.
+    released between this operator and the next. `section`: index into the sections of the graph's partition. They
+    describe memory and execution, not values, and are no part of the text form.
     """
 
     name: str
@@ -130,6 +132,7 @@ class Op:
     module: str = ""
     inplace: bool = field(default=False, compare=False)
     frees: tuple[Ref, ...] = field(default=(), compare=False)
+    section: int = field(default=0, compare=False)
     _refs: tuple[Ref, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -175,6 +178,7 @@ class Graph:
         calls: counts of Python calls that compute nothing.
         breaks: places where the pass depends on the values of tensors; empty if the graph is the whole pass.
         checked_modules: number of submodules that guards of a compiled call check one by one.
+        partition: sections that torch.compile makes of the pass; None if that is not known. No part of the text form.
     """
 
     name: str
@@ -184,6 +188,7 @@ class Graph:
     calls: Calls = field(default=Calls())
     breaks: tuple[Break, ...] = ()
     checked_modules: int = 0
+    partition: Partition | None = field(default=None, compare=False)
     _types: dict[str, tuple[TensorType, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

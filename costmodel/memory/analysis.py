@@ -32,6 +32,8 @@ from costmodel.timeline.issue_trace import eager_trace, layout_of, main_input
 if TYPE_CHECKING:
     from torch import nn
 
+    from costmodel.capture.with_partition import RealCall
+
 PASSES = ("inference", "training")
 
 
@@ -44,6 +46,9 @@ PASSES = ("inference", "training")
     optimizer=checks.one_of(OPTIMIZERS),
     passes=checks.some_of(PASSES, at_least=1),
     all_trainable=checks.flag,
+    check=checks.flag,
+    real=checks.optional(checks.must_be("a function", callable)),
+    is_whole=checks.flag,
 )
 def analyze_memory(
     module: nn.Module,
@@ -54,6 +59,9 @@ def analyze_memory(
     optimizer: str = "none",
     passes: Sequence[str] = PASSES,
     all_trainable: bool = True,
+    check: bool = True,
+    real: RealCall | None = None,
+    is_whole: bool = False,
 ) -> MemoryReport:
     """Analyse the memory of a module in inference and training.
 
@@ -66,6 +74,9 @@ def analyze_memory(
         optimizer: a key of `OPTIMIZERS`.
         passes: `inference`, `training` or both.
         all_trainable: whether to count every parameter as trained, regardless of `requires_grad`.
+        check: whether Dynamo traces the forward pass of inference to find graph breaks.
+        real: factory of the module and its inputs with real tensors, for a pass that reads their values.
+        is_whole: whether torch.compile is known to make one graph of the module.
 
     Raises:
         RequestError: unknown optimiser or pass.
@@ -74,7 +85,9 @@ def analyze_memory(
     """
     profile = profile_of(hardware)
     name = model_name or type(module).__name__
-    return analyze_on(profile, module, inputs, name, optimizer, passes, all_trainable)
+    return analyze_on(
+        profile, module, inputs, name, optimizer, passes, all_trainable, check=check, real=real, is_whole=is_whole
+    )
 
 
 @takes_turns
@@ -86,16 +99,23 @@ def analyze_on(
     optimizer: str = "none",
     passes: Sequence[str] = PASSES,
     all_trainable: bool = True,
+    *,
+    check: bool = False,
+    real: RealCall | None = None,
+    is_whole: bool = False,
 ) -> MemoryReport:
     """Analyse memory by a loaded profile; arguments and errors are those of `analyze_memory`."""
-    from costmodel.capture.trace import capture
+    from costmodel.capture.with_partition import capture_step, capture_whole
+    from costmodel.prediction.graphs import graphs_of
 
-    # attention unrolled as in training, and as in every torch version
-    forward = capture(module, inputs, name, training="inference" not in passes, fast_path=False)
+    step = capture_step(module, inputs, name, real) if "training" in passes else None
+    forward = step
+    if "inference" in passes:  # attention unrolled as in training, and as in every torch version
+        forward = capture_whole(module, inputs, name, check=check, real=real, is_whole=is_whole, fast_path=False)
+    assert forward is not None  # there is a pass
     if not forward.ops:
         raise CaptureError(f"{name}: the model has no operator to run, so there is no memory to analyse")
     state = state_of(module, inputs, all_trainable=all_trainable)
-    step = capture(module, inputs, name, training=True) if "training" in passes else None
     main = main_input(forward)
     inference = _inference(forward, state, profile) if "inference" in passes else None
     trained = _training(step, state, profile, optimizer) if step is not None else None
@@ -113,6 +133,7 @@ def analyze_on(
         training=trained,
         unsupported=_unsupported(step or forward),
         warnings=_too_large({"inference": inference, "training": trained}, profile),
+        graphs=graphs_of(forward),
     )
 
 

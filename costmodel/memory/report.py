@@ -15,7 +15,7 @@ from costmodel.memory.recompute import Recomputation
 from costmodel.report.document import Column, Document, Records, Row, Section, figures
 from costmodel.report.figures import counted, mebibytes, milliseconds
 from costmodel.report.renderers import render_document
-from costmodel.report.types import Unsupported
+from costmodel.report.types import NOT_CHECKED, Graphs, Unsupported, plain
 
 _PASS_COLUMNS = (
     Column("pass"),
@@ -130,6 +130,7 @@ class MemoryFigures:
         inference, training: None for a pass that was not asked for.
         unsupported: operators without a rule; they are assumed to save their inputs and results.
         warnings: passes that need more memory than the device has, one line each.
+        graphs: graphs and graph breaks of the forward pass under torch.compile.
     """
 
     model: str
@@ -145,11 +146,13 @@ class MemoryFigures:
     training: Training | None
     unsupported: tuple[Unsupported, ...] = ()
     warnings: tuple[str, ...] = ()
+    graphs: Graphs = NOT_CHECKED
 
     def to_dict(self) -> dict[str, Any]:
         """The report in JSON's types."""
         record = {"schema": SCHEMA, **dataclasses.asdict(self)}
         record["input_shape"] = list(self.input_shape)
+        record["graphs"] = plain(record["graphs"])
         if self.training is not None:
             record["training"] |= {
                 "feature_map_bytes": self.training.feature_map_bytes,
@@ -203,7 +206,8 @@ def memory_document(report: MemoryFigures) -> Document:
     """The document of a memory report."""
     shape = "x".join(map(str, report.input_shape))
     faults = "".join(f"{text}; " for text in report.warnings)
-    about = f"{faults}input {shape}, {report.precision}, {report.layout}"
+    graphs = f", {report.graphs.summary}" if report.inference is not None else ""
+    about = f"{faults}input {shape}, {report.precision}, {report.layout}{graphs}"
     title = f"memory of {report.model} on {report.hardware}: {about}"
     sections = [Section("memory in MiB", _PASS_COLUMNS, _pass_rows(report)), *_training_sections(report.training)]
     return Document(report.model, title, sections, report.to_dict(), _records(report), _notes(report))
@@ -258,7 +262,7 @@ def _saving_row(name: str, saved: int, moved: int, busy_us: float, added_us: flo
 
 def _notes(report: MemoryFigures) -> list[str]:
     """Modules of the checkpointing plan, then operators without a rule."""
-    notes = []
+    notes = [f"graph break at {item.where}: {item.reason}" for item in report.graphs.breaks]
     if report.training is not None and (modules := report.training.checkpointing.modules):
         more = len(modules) - _MODULES_SHOWN
         shown = ", ".join(modules[:_MODULES_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -11,7 +11,7 @@ from torch import nn
 from costmodel import checks
 from costmodel.capture.executable import capture_exactly
 from costmodel.capture.inputs import Inputs, inputs_fault, module_fault
-from costmodel.capture.trace import capture
+from costmodel.capture.with_partition import RealCall, capture_with_partition
 from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
 from costmodel.memory.capacity import shortage
@@ -33,6 +33,9 @@ from costmodel.profiles.profile import profile_of
     memory_limit=checks.positive,
     fork=checks.flag,
     branch_rewrites=checks.flag,
+    check=checks.flag,
+    real=checks.optional(checks.must_be("a function", callable)),
+    is_whole=checks.flag,
 )
 def plan(
     module: nn.Module,
@@ -45,6 +48,9 @@ def plan(
     memory_limit: float = math.inf,
     fork: bool = True,
     branch_rewrites: bool = True,
+    check: bool = True,
+    real: RealCall | None = None,
+    is_whole: bool = False,
 ) -> Plan:
     """Plan how a module should run on some hardware: a backend for each region. Nothing runs.
 
@@ -58,6 +64,9 @@ def plan(
         memory_limit: most bytes that a call may need as predicted, with weights, their copies and inputs.
         fork: whether branches may run side by side, each on its own CUDA stream.
         branch_rewrites: whether the rewrites of `costmodel.planning.rewrite_search.PLACED` may be used.
+        check: whether Dynamo traces the module to find graph breaks, which the latencies of the modes depend on.
+        real: factory of the module and its inputs with real tensors, for a pass that reads their values.
+        is_whole: whether torch.compile is known to make one graph of the module.
 
     Raises:
         UnknownHardwareError: there is no such profile.
@@ -69,12 +78,13 @@ def plan(
     profile = profile_of(hardware)
     name = model_name or type(module).__name__
     exact = capture_exactly(module, inputs, name)
-    report = predict_graph(capture(module, inputs, name, partial=True), profile)  # partial: graph breaks are noted
+    graph = capture_with_partition(module, inputs, name, check=check, real=real, is_whole=is_whole)
+    report = predict_graph(graph, profile)
     modes = {mode: found.latency_ms for mode, found in report.modes.items()}
     wanted = Objective(calls, fork, branch_rewrites, memory_limit)
     made = make_plan(exact.graph, profile, modes, torch.__version__, strategy, wanted)
     too_large = shortage(made.memory_bytes, profile.device.memory_bytes)
-    return replace(made, warnings=(too_large,)) if too_large else made
+    return replace(made, warnings=(too_large,) if too_large else (), graphs=report.graphs.count)
 
 
 def theoretical_ms(module: nn.Module, inputs: Inputs, *, hardware: str | None = None) -> float:

@@ -78,6 +78,7 @@ class Plan:
         search: whether cuDNN times its algorithms when the plan is applied, instead of using its heuristics.
         memory_bytes: predicted bytes that a call needs, weights and inputs included.
         warnings: one line each, such as a call that needs more memory than the device has.
+        graphs: compiled graphs that a call of the model under torch.compile enters; None if that was not checked.
     """
 
     model: str
@@ -93,6 +94,7 @@ class Plan:
     search: bool = False
     memory_bytes: int | None = None
     warnings: tuple[str, ...] = ()
+    graphs: int | None = None
 
     @property
     def streams(self) -> int:
@@ -205,6 +207,7 @@ class PlanRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     search: bool
     memory_bytes: Count | None
     warnings: tuple[Text, ...]
+    graphs: Count | None = None
 
 
 FORMAT = Format(PlanRecord, "a plan", PlanError, "make the plan again", (SCHEMA,))

@@ -8,6 +8,7 @@ from costmodel.planning.plan import Plan
 from costmodel.report.document import Column, Document, Records, Section, Tone, figures
 from costmodel.report.figures import MEBIBYTE, NONE, counted, milliseconds, tenths, times
 from costmodel.report.renderers import render_document
+from costmodel.report.types import Graphs
 
 _LATENCY_COLUMNS = (
     Column("mode", keeps_width=True),
@@ -71,7 +72,9 @@ def _notes(plan: Plan) -> list[str]:
     streams = f" on {plan.streams} CUDA streams" if plan.streams > 1 else ""
     search = "; cuDNN algorithms are searched" if plan.search else ""
     launch = "captured in one CUDA graph" if plan.launch == "graph" else "launched call after call"
+    breaks = Graphs(plan.graphs, plan.graphs is not None).summary
     notes = [f"graph rewrites: {rewrites}", f"{launch}{streams}{search}", f"compile time: about {plan.build_s:.0f} s"]
+    notes.append(f"torch.compile: {breaks}")
     if plan.memory_bytes is not None:
         notes.append(f"a call needs about {math.ceil(plan.memory_bytes / MEBIBYTE)} MiB")
     return notes

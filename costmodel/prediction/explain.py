@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from costmodel.features import group_of
 from costmodel.ir import Graph, operators
@@ -16,12 +15,9 @@ from costmodel.prediction.layers import Unit, group_units
 from costmodel.prediction.recompilation import recompilations
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.profile import Profile
-from costmodel.report.figures import seconds
+from costmodel.report.figures import counted, seconds
 from costmodel.report.types import ModePrediction, Reason, Report
 from costmodel.timeline.issue_trace import IssueTrace, issue_traces, origin_of
-
-if TYPE_CHECKING:
-    from costmodel.capture.frontends import Fragment
 
 LOSING = 0.97
 """Speedup below which a layer loses; closer to 1 is within the noise of a measurement."""
@@ -36,7 +32,6 @@ def explain(
     profile: Profile,
     report: Report,
     shapes: Sequence[Sequence[int]] = (),
-    fragments: Sequence[Fragment] = (),
 ) -> tuple[Reason, ...]:
     """Reasons behind a report, most general first.
 
@@ -45,14 +40,13 @@ def explain(
         profile: profile that it was predicted with.
         report: the prediction.
         shapes: further shapes of the main input.
-        fragments: subgraphs that graph breaks leave, as found by Dynamo.
     """
     eager, compiled = issue_traces(graph, profile.device)
     before, after = (profile.predictor.predict(trace.kernels, trace.positions) for trace in (eager, compiled))
     return (
         *_bounds(report.modes, profile.on_cpu),
         *_breaks(graph),
-        *_fragments(fragments),
+        *_sections(graph),
         *_fallbacks(compiled, after),
         *_in_place(graph),
         *_recompilations(report, shapes),
@@ -83,17 +77,25 @@ def _breaks(graph: Graph) -> list[Reason]:
             "stop": "data-dependent control flow: a graph break",
             "cut": f"a graph break: {item.op}",
         }[item.kind]
-        op = "Dynamo" if item.kind == "cut" else item.op
-        reasons.append(Reason("break", f"{op} in {item.module or graph.name} ({item.source})", why + rest))
+        place = item.source if item.kind == "cut" else f"{item.op} in {item.module or graph.name} ({item.source})"
+        reasons.append(Reason("break", place, why + rest))
     return reasons
 
 
-def _fragments(fragments: Sequence[Fragment]) -> list[Reason]:
-    """Subgraphs that graph breaks leave; none for a pass without breaks."""
-    found = enumerate(fragments, 1) if len(fragments) > 1 else ()
+def _sections(graph: Graph) -> list[Reason]:
+    """Sections that graph breaks leave; none for a pass in one graph."""
+    numbers = graph.partition.sections if graph.partition else ()
+    if len(numbers) < 2:
+        return []
+    sizes = Counter(op.section for op in graph.ops)
     return [
-        Reason("subgraph", f"{index} of {len(fragments)} ({item.source})", f"{item.calls} calls, compiled separately")
-        for index, item in found
+        Reason(
+            "section",
+            f"{index + 1} of {len(numbers)}",
+            f"{counted(sizes[index], 'operator')} "
+            + ("run eagerly" if number is None else f"in compiled graph {number + 1}"),
+        )
+        for index, number in enumerate(numbers)
     ]
 
 

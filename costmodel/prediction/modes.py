@@ -9,6 +9,7 @@ from costmodel.errors import ProfileError
 from costmodel.ir import Graph
 from costmodel.prediction.bounds import kernel_width, latency_bounds, speedup_bounds
 from costmodel.prediction.compile_fields import compile_fields
+from costmodel.prediction.graphs import is_compiled
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.card import CARD
 from costmodel.profiles.profile import Profile
@@ -49,7 +50,7 @@ def predict_modes(
     """
     unknown = 1.0 if graph.partial else min(1.0, unsupported / UNKNOWN_SHARE / max(1, len(graph.ops)))
     timed = TimedTrace.of(eager, eager_kernels), TimedTrace.of(compiled, compiled_kernels)
-    hosts = _timings_by_host(timed, profile)
+    hosts = [_as_compiled(graph, timings) for timings in _timings_by_host(timed, profile)]
     timings = hosts[0]
     latency_widths, speedup_widths = profile.intervals("latency"), profile.intervals("speedup")
     if "eager" not in latency_widths:
@@ -60,8 +61,8 @@ def predict_modes(
     for mode, timing in timings.items():
         if mode not in latency_widths or (mode != "eager" and mode not in speedup_widths):
             continue
-        if mode == "reduce-overhead" and graph.breaks:
-            continue  # graph breaks prevent a single CUDA graph
+        if mode == "reduce-overhead" and graph.partition is None and graph.breaks:
+            continue  # how many CUDA graphs there are is not known
         unsure = kernel_width(eager_kernels if mode == "eager" else compiled_kernels) + extra
         low, high = (us / 1e3 for us in latency_bounds(hosts, mode, latency_widths[mode] + unsure))
         common = (timing.latency_us / 1e3, low, high, timing.host_us / 1e3, timing.device_us / 1e3)
@@ -86,6 +87,14 @@ def _timings_by_host(timed: tuple[TimedTrace, TimedTrace], profile: Profile) -> 
         _check_timings(timings, profile)
         found.append(timings)
     return found
+
+
+def _as_compiled(graph: Graph, timings: dict[str, queue.Timing]) -> dict[str, queue.Timing]:
+    """Timings of a model as they are, unless compilation leaves it as it is or fails, with no compiled modes then."""
+    if is_compiled(graph):
+        return timings
+    modes = ("eager",) if graph.partition and graph.partition.failure else tuple(timings)
+    return dict.fromkeys(modes, timings["eager"])
 
 
 def _check_timings(timings: Mapping[str, queue.Timing], profile: Profile) -> None:

@@ -11,13 +11,14 @@ from costmodel.capture.inputs import Arguments, Inputs, inputs_fault, module_fau
 from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, RequestError
-from costmodel.ir import Break, Graph
+from costmodel.ir import Graph
 from costmodel.memory.capacity import eager_bytes, shortage
 from costmodel.prediction.bounds import extrapolated_share
+from costmodel.prediction.graphs import graph_warnings, graphs_of, is_compiled
 from costmodel.prediction.layer_predictions import predict_layers
 from costmodel.prediction.modes import predict_modes
 from costmodel.prediction.report_warnings import unmeasured_precisions, unsupported_in, warnings_of
-from costmodel.prediction.verdict import verdict_of
+from costmodel.prediction.verdict import LEAVE, verdict_of
 from costmodel.profiles.hosts import describe_host, resolve_host
 from costmodel.profiles.profile import Profile, profile_of
 from costmodel.report.types import Report
@@ -25,8 +26,6 @@ from costmodel.timeline.issue_trace import issue_traces, layout_of, main_input
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from costmodel.capture.frontends import Fragment
 
 WAYS = ("run", "fx", "export", "dynamo")
 """Ways of capture: the keys of `costmodel.capture.frontends.WAYS`, which is imported only for ways after the first."""
@@ -41,6 +40,7 @@ WAYS = ("run", "fx", "export", "dynamo")
     explain=checks.flag,
     host=checks.optional(checks.host),
     shapes=checks.each(checks.shape, "shapes, which are sequences of sizes above 0"),
+    check=checks.flag,
     frontend=checks.one_of(WAYS),
 )
 def predict(
@@ -53,6 +53,7 @@ def predict(
     host: str | float | None = None,
     shapes: Sequence[Sequence[int]] = (),
     frontend: str = "run",
+    check: bool = True,
 ) -> Report:
     """Predict what torch.compile does to a module, without running it.
 
@@ -69,33 +70,48 @@ def predict(
             probe on it), or its speed relative to the profile's host. None: an uncalibrated host; the prediction is for
             the profile's host, an undisturbed machine, and the intervals cover slower hosts too.
 
+        check: whether Dynamo traces the module to find graph breaks; else the pass is predicted as one graph.
+
     Raises:
         UnknownHardwareError: there is no such profile.
         RequestError: there is no such host, or a shape has another number of dimensions than the main input.
         CaptureError: the module cannot be captured, or has nothing to compile.
         ProfileError: the profile is damaged or of another version.
     """
-    from costmodel.capture.trace import capture
     from costmodel.zoo.training_mode import AS_IT_IS, training_warning
 
+    name = model_name or type(module).__name__
+    training = training_warning(module, AS_IT_IS)
+    graph = _captured(module, inputs, name, frontend, check)
+    report = predict_captured(graph, inputs, hardware=hardware, explain=explain, host=host, shapes=shapes)
+    return replace(report, warnings=(*([training] if training else []), *report.warnings))
+
+
+def _captured(module: nn.Module, inputs: Inputs, name: str, frontend: str, check: bool) -> Graph:
+    from costmodel.capture.with_partition import capture_with_partition
+
+    if frontend not in ("run", "dynamo"):
+        from costmodel.capture.frontends import convert
+
+        module = convert(module, inputs, frontend)
+    return capture_with_partition(module, inputs, name, check=check or frontend == "dynamo")
+
+
+def predict_captured(
+    graph: Graph,
+    inputs: Inputs,
+    *,
+    hardware: str | None = None,
+    explain: bool = False,
+    host: str | float | None = None,
+    shapes: Sequence[Sequence[int]] = (),
+) -> Report:
+    """Predict a graph captured from a module with these inputs; arguments and errors are those of `predict`."""
     profile = profile_of(hardware)
     chosen = resolve_host(None if host is None else str(host), profile)
     profile = replace(profile, host_speed=chosen.speed, host_calibrated=host is not None)
-    name = model_name or type(module).__name__
-    training = training_warning(module, AS_IT_IS)
-    cuts: tuple[Break, ...] = ()
-    fragments: tuple[Fragment, ...] = ()
-    if frontend != "run":
-        from costmodel.capture.frontends import convert
-
-        converted = convert(module, inputs, frontend)
-        module, cuts, fragments = converted.module, converted.cuts, converted.fragments
-    graph = capture(module, inputs, name, partial=True)
-    known = {item.source for item in graph.breaks}
-    graph = replace(graph, breaks=(*graph.breaks, *(item for item in cuts if item.source not in known)))
     found = predict_graph(graph, profile, _images(inputs))
     calibrated = None if profile.on_cpu else host is not None
-    found = replace(found, warnings=(*([training] if training else []), *found.warnings))
     assumed = "" if calibrated else describe_host(profile)
     report = replace(found, host=chosen.name, host_speed=chosen.speed, host_calibrated=calibrated)
     report = replace(report, assumed_host=assumed)
@@ -105,7 +121,7 @@ def predict(
         if odd := [shape for shape in shapes if len(shape) != len(report.input_shape)]:
             wanted, given = ("x".join(map(str, shape)) for shape in (report.input_shape, odd[0]))
             raise RequestError(f"the shape {given} does not fit this model's input; give one like {wanted}")
-        return replace(report, explanation=reasons(graph, profile, report, shapes, fragments))
+        return replace(report, explanation=reasons(graph, profile, report, shapes))
     return report
 
 
@@ -137,6 +153,8 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
     modes = predict_modes(graph, eager, compiled, eager_kernels, compiled_kernels, profile, len(unsupported))
     too_large = shortage(eager_bytes(graph), profile.device.memory_bytes)
     verdict, leaning = verdict_of(modes, whole=not (graph.partial or too_large))
+    if not is_compiled(graph):
+        verdict = leaning = LEAVE
     main = main_input(graph)
     return Report(
         model=graph.name,
@@ -154,9 +172,11 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
         warnings=(
             *([too_large] if too_large else []),
             *unmeasured_precisions((*eager.kernels, *compiled.kernels), profile),
+            *graph_warnings(graph),
             *warnings_of(graph, eager_kernels, compiled_kernels),
         ),
         partial=graph.partial,
         too_large=too_large,
         extrapolated_share=max(extrapolated_share(eager_kernels), extrapolated_share(compiled_kernels)),
+        graphs=graphs_of(graph),
     )

@@ -11,15 +11,15 @@ from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.profile import Profile
 from costmodel.report.figures import counted
 from costmodel.report.types import Unsupported
-from costmodel.timeline.issue_trace import subgraph_count
 
 
 def unsupported_in(graph: Graph) -> tuple[Unsupported, ...]:
-    """Operators without a cost rule, and places with graph breaks."""
+    """Operators without a cost rule, and places where the capture lacks values."""
     unknown = {(op.base, op.module): None for op in graph.ops if not operators.lookup(op).supported}
     places: dict[tuple[str, str], list[str]] = {}
     for item in graph.breaks:
-        places.setdefault((item.op, item.source), []).append(item.module)
+        if item.kind != "cut":
+            places.setdefault((item.op, item.source), []).append(item.module)
     breaks = {(op, _places(source, modules)): None for (op, source), modules in places.items()}
     return tuple(Unsupported(name, where) for name, where in unknown | breaks)
 
@@ -50,13 +50,6 @@ def warnings_of(graph: Graph, *passes: Sequence[Estimate]) -> tuple[str, ...]:
     sizes = sorted({item.op for item in graph.breaks if item.kind == "size"})
     if sizes:
         found.append(f"results of data-dependent size are counted at their largest: {', '.join(sizes)}")
-    cuts = [item for item in graph.breaks if item.kind == "cut"]
-    if cuts:
-        breaks = f"{counted(len(cuts), 'graph break')} {'leaves' if len(cuts) == 1 else 'leave'}"
-        pieces = f"{breaks} about {subgraph_count(graph)} subgraphs"
-        found.append(f"{pieces}; their cost beyond entering each subgraph is not in the figures")
-    if len(cuts) < len(graph.breaks):
-        found.append("data-dependent control flow causes graph breaks, whose cost is not in the figures")
     names = sorted({op.base for op in graph.ops if not operators.lookup(op).supported})
     if names:
         found.append(f"operators without a cost rule widen the intervals only: {', '.join(names)}")

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from costmodel import checks
 from costmodel.checks import checked
 from costmodel.report.renderers import FORMATS, render_documents
-from costmodel.report.types import LayerPrediction, ModePrediction, Reason, Report, Unsupported
+from costmodel.report.types import GraphBreak, Graphs, LayerPrediction, ModePrediction, Reason, Report, Unsupported
 
 LAYERS = ("top", "all", "none")
 
 __all__ = [
     "FORMATS",
     "LAYERS",
+    "GraphBreak",
+    "Graphs",
     "LayerPrediction",
     "ModePrediction",
     "Reason",

@@ -86,6 +86,10 @@ def verdict(report: Report) -> str:
     best = report.modes.get(report.best_mode)
     if report.verdict == "compile" and best is not None and report.best_mode != EAGER:
         return f"compile: {report.best_mode} is fastest, {_gain(best)}"
+    if report.graphs.error:
+        return f"leave: torch.compile fails on this model: {report.graphs.error}"
+    if report.graphs.count == 0:
+        return "leave: torch.compile gives up every frame of this model, so it runs eagerly in every mode"
     if report.verdict == "leave":
         return "leave: no mode of torch.compile is predicted to be faster than eager execution"
     if report.verdict != "uncertain":
@@ -133,7 +137,7 @@ def _headline(report: Report) -> str:
     part = " (captured in part)" if report.partial else ""
     fault = f" {report.too_large}" if report.too_large else ""
     model = f"{report.model}{part} on {report.hardware}{_host(report)}{fault}"
-    return f"{model}: input {shape}, {report.precision}, {report.layout}"
+    return f"{model}: input {shape}, {report.precision}, {report.layout}, {report.graphs.summary}"
 
 
 def _host(report: Report) -> str:
@@ -227,7 +231,8 @@ def _saved_us(layer: LayerPrediction) -> float:
 
 def _notes(report: Report) -> list[str]:
     """Unsupported operators by name and place, layers out of distribution, then the report's warnings."""
-    lines = [f"unsupported operator {item.op} in {item.where or report.model}" for item in report.unsupported]
+    lines = [f"graph break at {item.where}: {item.reason}" for item in report.graphs.breaks]
+    lines += [f"unsupported operator {item.op} in {item.where or report.model}" for item in report.unsupported]
     if report.assumed_host:
         lines.append(f"host: {report.assumed_host}; --host calibrates")
     if outside := sum(not layer.in_range for layer in report.layers):

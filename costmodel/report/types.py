@@ -105,11 +105,53 @@ class Unsupported:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphBreak:
+    """A place where torch.compile leaves compiled code: file and line of the model, and what breaks the graph there."""
+
+    where: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Graphs:
+    """What torch.compile makes of a model.
+
+    Attributes:
+        count: compiled graphs that a call enters: 1 without graph breaks, 0 where Dynamo gives up; None if not checked.
+        checked: whether Dynamo has traced the model.
+        breaks: graph breaks, with their lines.
+        skipped: reasons why reduce-overhead replays a graph without a CUDA graph.
+        error: error that torch.compile raises; empty if it succeeds. Only eager execution is predicted then.
+    """
+
+    count: int | None = None
+    checked: bool = False
+    breaks: tuple[GraphBreak, ...] = ()
+    skipped: tuple[str, ...] = ()
+    error: str = ""
+
+    @property
+    def summary(self) -> str:
+        """Number of graphs in words."""
+        if self.error:
+            return "torch.compile fails"
+        if self.count is None:
+            return "graph breaks not checked"
+        if self.count == 1 and not self.breaks:
+            return "one graph (checked)"
+        return "1 graph" if self.count == 1 else f"{self.count} graphs"
+
+
+NOT_CHECKED = Graphs()
+"""Graphs of a model that Dynamo has not traced."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reason:
     """One reason behind a prediction.
 
     Attributes:
-        topic: `mode`, `break`, `subgraph`, `fall-back`, `mutation`, `recompilation` or `layer`.
+        topic: `mode`, `break`, `section`, `fall-back`, `mutation`, `recompilation` or `layer`.
         where: mode, module or operator that the reason is about.
         why: a sentence with figures.
     """
@@ -144,6 +186,7 @@ class Report:
         extrapolated_share: share of the device time in extrapolated kernels, 0 to 1; the larger of eager and compiled.
         assumed_host: the host that is assumed where none was given, and the hosts that the intervals cover; empty for
             a calibrated host.
+        graphs: graphs and graph breaks of torch.compile.
     """
 
     model: str
@@ -167,6 +210,7 @@ class Report:
     leaning: str | None = None
     extrapolated_share: float = 0.0
     assumed_host: str = ""
+    graphs: Graphs = NOT_CHECKED
 
     def to_dict(self) -> dict[str, Any]:
         """The report in JSON's types; numbers are finite or None."""
@@ -192,6 +236,7 @@ class Report:
             "warnings": list(self.warnings),
             "partial": self.partial,
             "too_large": self.too_large,
+            "graphs": plain(dataclasses.asdict(self.graphs)),
         } | ({"explanation": [_record(item) for item in self.explanation]} if self.explanation else {})
 
     def to_frame(self) -> pd.DataFrame:

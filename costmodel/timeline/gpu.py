@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from costmodel.timeline.cpu import BETWEEN, SERIAL_MODES, kernel_counts
-from costmodel.timeline.host_counts import call_counts, eager_counts, graph_counts, total
+from costmodel.timeline.host_counts import FURTHER_GRAPH, call_counts, eager_counts, entries, total
+from costmodel.timeline.issue_trace import SectionTrace
 from costmodel.timeline.queue import Costs, Queue, Timing
 from costmodel.timeline.timed_trace import TimedTrace
 
@@ -27,36 +28,74 @@ def eager_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
     host = total(eager_counts(timed), costs)
     spread = (host - costs["start"]) / max(1e-9, sum(timed.host_us))
     calls = [us * spread for us in timed.host_us]
-    return Queue(costs["start"], calls, device_times(timed, tables["eager_device"]))
+    return Queue(costs["start"], calls, device_times(timed, tables["eager_device"]), timed.waits)
 
 
 def default_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
     """Queue of torch.compile's default mode: guards and arguments first, then a launch for each kernel.
 
-    Graph breaks leave several subgraphs, each with an entry of its own. The entries after the first and the cost of
+    Graph breaks leave several graphs, each with an entry of its own. The entries after the first and the cost of
     distinct fused kernels are spread over the calls.
     """
     trace, costs = timed.trace, tables["default_host"]
-    beside = (trace.subgraphs - 1) * costs["start"] + timed.distinct_fused * costs["distinct"]
+    beside = (entries(trace.subgraphs) - 1.0) * costs["start"] + timed.distinct_fused * costs["distinct"]
     each = beside / max(1, len(trace.kernels))
-    calls = [total(call_counts(*call), costs) + each for call in zip(trace.kernels, timed.host_us, strict=True)]
+    calls = [us + each for us in _launches(timed, costs)]
     prologue = trace.parameters * costs["parameter"] + trace.checked_modules * costs["module"] + costs["start"]
-    return Queue(prologue, calls, device_times(timed, tables["default_device"]))
+    return Queue(prologue, calls, device_times(timed, tables["default_device"]), timed.waits)
+
+
+def _launches(timed: TimedTrace, costs: Costs) -> list[float]:
+    return [total(call_counts(*call), costs) for call in zip(timed.trace.kernels, timed.host_us, strict=True)]
+
+
+def replay_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
+    """Queue of torch.compile's reduce-overhead mode: each compiled graph is one launch, its replay as a CUDA graph.
+
+    Operators that run eagerly between graphs, and graphs that no CUDA graph can hold, launch their own kernels.
+    """
+    trace, costs, default = timed.trace, tables["graph_host"], tables["default_host"]
+    launches, device = _launches(timed, default), device_times(timed, tables["default_device"])
+    host_us: list[float] = []
+    device_us: list[float] = []
+    waits: set[int] = set()
+    start, share = 0, 1.0
+    for section in trace.sections or (SectionTrace(len(trace.kernels), trace.parameters),):
+        kernels = range(start, start + section.kernels)
+        start = kernels.stop
+        entry = costs if section.is_replayed else default
+        if section.is_compiled:
+            host_us.append(share * entry["start"] + section.parameters * entry["parameter"])
+            device_us.append(sum(device[index] for index in kernels) if section.is_replayed else 0.0)
+            share = FURTHER_GRAPH
+        read = [index for index in kernels if index in timed.waits]
+        if section.is_compiled and section.is_replayed:
+            waits.update({len(host_us) - 1} if read else ())
+            continue
+        waits.update(len(host_us) + index - kernels.start for index in read)
+        host_us += launches[kernels.start : kernels.stop]
+        device_us += device[kernels.start : kernels.stop]
+    return Queue(trace.checked_modules * costs["module"], host_us, device_us, frozenset(waits))
 
 
 def timings(eager: TimedTrace, compiled: TimedTrace, tables: Mapping[str, Costs]) -> dict[str, Timing]:
     """Times of a call in every mode.
 
-    On a CPU, recognised by the cost tables of `SERIAL_MODES`, there is no reduce-overhead mode, nor for a pass with
-    graph breaks, which cannot be one CUDA graph.
+    On a CPU, recognised by the cost tables of `SERIAL_MODES`, there is no reduce-overhead mode. Where Dynamo gives up,
+    every mode runs eagerly.
     """
     if all(table in tables for table in SERIAL_MODES.values()):
-        issued = {"eager": eager, "default": compiled}
-        return {mode: serial_timing(issued[mode], table, tables) for mode, table in SERIAL_MODES.items()}
-    found = {"eager": eager_timing(eager, tables), "default": default_timing(compiled, tables)}
-    if compiled.trace.subgraphs == 1:
-        found["reduce-overhead"] = graph_timing(compiled, tables)
-    return found
+        issued = {"eager": eager, "default": compiled if compiled.trace.subgraphs else eager}
+        modes = {"eager": "eager", "default": "default" if compiled.trace.subgraphs else "eager"}
+        return {mode: serial_timing(issued[mode], SERIAL_MODES[modes[mode]], tables) for mode in SERIAL_MODES}
+    alone = eager_timing(eager, tables)
+    if not compiled.trace.subgraphs:
+        return dict.fromkeys(("eager", "default", "reduce-overhead"), alone)
+    return {
+        "eager": alone,
+        "default": default_timing(compiled, tables),
+        "reduce-overhead": replay_queue(compiled, tables).timing(tables["default_wall"]),
+    }
 
 
 def serial_timing(timed: TimedTrace, name: str, tables: Mapping[str, Costs]) -> Timing:
@@ -74,10 +113,3 @@ def eager_timing(timed: TimedTrace, tables: Mapping[str, Costs]) -> Timing:
 def default_timing(timed: TimedTrace, tables: Mapping[str, Costs]) -> Timing:
     """A synchronised call of the model compiled in default mode."""
     return default_queue(timed, tables).timing(tables["default_wall"])
-
-
-def graph_timing(timed: TimedTrace, tables: Mapping[str, Costs]) -> Timing:
-    """torch.compile's reduce-overhead mode: the compiled kernels as one CUDA graph."""
-    device = sum(device_times(timed, tables["default_device"]))
-    host = total(graph_counts(timed.trace), tables["graph_host"])
-    return Timing(device + host, host, device)

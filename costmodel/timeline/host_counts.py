@@ -15,6 +15,16 @@ MATMULS = ("linear", "matmul")
 CALL_COSTS = ("dispatch", "matmul", "triton", "output")
 """Costs of a compiled pass that are counted by kernel."""
 
+FURTHER_GRAPH = 0.5
+"""Share of the first graph's entry that each further one costs: the call and the last synchronisation come once.
+
+Median over six small models with two to four graphs on an H200 (`docs/data/user_models_h200.jsonl`)."""
+
+
+def entries(graphs: int) -> float:
+    """Cost of entering compiled graphs, in entries of the first."""
+    return 1.0 + FURTHER_GRAPH * max(0, graphs - 1)
+
 
 def eager_counts(timed: TimedTrace) -> dict[str, float]:
     """Counts of eager host time.
@@ -44,7 +54,7 @@ def default_counts(timed: TimedTrace) -> dict[str, float]:
     trace = timed.trace
     calls = [call_counts(*call) for call in zip(trace.kernels, timed.host_us, strict=True)]
     counts = {name: sum(call.get(name, 0.0) for call in calls) for name in CALL_COSTS}
-    once = {"distinct": timed.distinct_fused, "start": trace.subgraphs}
+    once = {"distinct": timed.distinct_fused, "start": entries(trace.subgraphs)}
     return counts | once | {"parameter": trace.parameters, "module": trace.checked_modules}
 
 

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from costmodel.device import ASSUMED_GPU, Device
+from costmodel.inductor.cuda_graphs import mutated_inputs
 from costmodel.inductor.pipeline import compiled_kernels
-from costmodel.ir import HALF_PRECISION, Calls, Graph, Op, Ref, TensorType
+from costmodel.ir import HALF_PRECISION, Calls, Graph, Op, Ref, TensorType, Value
 from costmodel.ir import operators as operators_module
 from costmodel.ir.op_table import Role
+from costmodel.ir.sections import split
 from costmodel.kernels.eager_dispatch import as_issued, count_views, kernels_of
 from costmodel.kernels.kernel import Kernel, grouping
+
+
+@dataclass(frozen=True, slots=True)
+class SectionTrace:
+    """Kernels of one compiled graph, or of operators that run eagerly between two.
+
+    Attributes:
+        kernels: number of kernels.
+        parameters: number of parameters and buffers that the section reads.
+        is_compiled: whether it is a compiled graph.
+        is_replayed: whether reduce-overhead replays it as a CUDA graph.
+    """
+
+    kernels: int
+    parameters: int
+    is_compiled: bool = True
+    is_replayed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +46,9 @@ class IssueTrace:
         parameters: number of tensors that a compiled call checks and passes (parameters and buffers).
         checked_modules: number of modules with guards of their own; 0 in eager execution.
         footprint: bytes that every pass touches again: parameters, inputs, and the memory that results reuse.
-        subgraphs: number of graphs that graph breaks leave, each entered by itself.
+        subgraphs: number of compiled graphs that a call enters, one by one; 0 where Dynamo gives up.
         views_again: number of further kernels that views lead to; each isolated kernel makes all views that lead to it.
+        sections: kernels by section of the compiled pass; empty in eager execution.
     """
 
     kernels: tuple[Kernel, ...]
@@ -41,6 +60,7 @@ class IssueTrace:
     checked_modules: int = 0
     subgraphs: int = 1
     views_again: int = 0
+    sections: tuple[SectionTrace, ...] = ()
 
 
 def issue_traces(graph: Graph, device: Device) -> tuple[IssueTrace, IssueTrace]:
@@ -59,28 +79,29 @@ def eager_trace(graph: Graph, on_cpu: bool = False) -> IssueTrace:
 def compiled_trace(
     graph: Graph, on_cpu: bool = False, multiprocessors: int = ASSUMED_GPU.multiprocessors
 ) -> IssueTrace:
-    """Issue trace under `torch.compile`."""
-    whole = _trace(graph, compiled_kernels(graph, on_cpu, multiprocessors), 0, Calls(), graph.checked_modules)
-    return replace(whole, subgraphs=subgraph_count(graph))
+    """Issue trace under `torch.compile`: each section of the graph's partition is compiled or runs eagerly."""
+    found: list[tuple[SectionTrace, tuple[Kernel, ...]]] = []
+    mutated = mutated_inputs(graph)
+    for index, (number, part) in enumerate(split(graph)):
+        if number is None:
+            kernels = kernels_of(as_issued(part, on_cpu))
+        else:
+            kernels = compiled_kernels(part, on_cpu, multiprocessors)
+        section = SectionTrace(len(kernels), len(_parameters(part)), number is not None, index not in mutated)
+        found.append((section, kernels))
+    kernels = tuple(kernel for _, some in found for kernel in some)
+    sections = tuple(section for section, _ in found)
+    whole = _trace(graph, kernels, 0, Calls(), graph.checked_modules)
+    return replace(whole, subgraphs=sum(section.is_compiled for section in sections), sections=sections)
 
 
 def _trace(graph: Graph, kernels: tuple[Kernel, ...], views: int, calls: Calls, checked_modules: int = 0) -> IssueTrace:
-    params = [value for value in graph.values if value.role == "param"]
     places, footprint = positions(graph, kernels), footprint_of(graph)
-    return IssueTrace(kernels, places, views, calls, len(params), footprint, checked_modules)
+    return IssueTrace(kernels, places, views, calls, len(_parameters(graph)), footprint, checked_modules)
 
 
-def subgraph_count(graph: Graph) -> int:
-    """Estimated number of subgraphs that graph breaks leave; 1 without breaks.
-
-    After a break Dynamo resumes in a new graph, in the module with the break and in each of its callers, none of which
-    can be inlined. `nn.Sequential` calls its modules in a loop, where no graph is resumed.
-    """
-    cuts = [item for item in graph.breaks if item.kind == "cut"]
-    paths = [item.module.split(".") if item.module else [item.source] for item in cuts]
-    calls = {tuple(path[:depth]) for path in paths for depth in range(1, len(path) + 1)}
-    after = Counter(call[:-1] for call in calls if not call[-1].isdigit())
-    return max(1, sum(count + 1 for count in after.values()))
+def _parameters(graph: Graph) -> list[Value]:
+    return [value for value in graph.values if value.role == "param"]
 
 
 def footprint_of(graph: Graph) -> int:

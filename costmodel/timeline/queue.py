@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 Costs = Mapping[str, float]
@@ -22,7 +22,11 @@ class Timing:
 
 
 def queue_us(
-    host_us: Sequence[float], device_us: Sequence[float], prologue_us: float = 0.0, gap_us: float = 0.0
+    host_us: Sequence[float],
+    device_us: Sequence[float],
+    prologue_us: float = 0.0,
+    gap_us: float = 0.0,
+    waits: Collection[int] = (),
 ) -> tuple[float, float]:
     """Times at which the host has launched everything and the device has finished, from the host's start; microseconds.
 
@@ -31,12 +35,15 @@ def queue_us(
         device_us: device time of each call; 0 for one that launches nothing.
         prologue_us: host time before the first call.
         gap_us: idle time of the device between two kernels of a stream, beyond that of a graph's replay.
+        waits: calls after which the host waits for the device, because Python reads the result.
     """
     issued = finished = prologue_us
-    for host, device in zip(host_us, device_us, strict=True):
+    for index, (host, device) in enumerate(zip(host_us, device_us, strict=True)):
         issued += host
         if device:
             finished = max(finished + gap_us, issued) + device
+        if index in waits:
+            issued = max(issued, finished)
     return issued, finished
 
 
@@ -48,11 +55,13 @@ class Queue:
         prologue_us: host time before the first call.
         host_us: host time of each call.
         device_us: device time of each call.
+        waits: calls after which the host waits for the device.
     """
 
     prologue_us: float
     host_us: Sequence[float]
     device_us: Sequence[float]
+    waits: frozenset[int] = frozenset()
 
     @property
     def host_total_us(self) -> float:
@@ -62,11 +71,11 @@ class Queue:
     def scaled(self, host: float, device: float) -> Queue:
         """The queue with host and device times multiplied by factors."""
         calls, kernels = [us * host for us in self.host_us], [us * device for us in self.device_us]
-        return Queue(self.prologue_us * host, calls, kernels)
+        return Queue(self.prologue_us * host, calls, kernels, self.waits)
 
     def latency_us(self, gap_us: float) -> float:
         """Wall time until the host has launched everything and the device has finished."""
-        return max(queue_us(self.host_us, self.device_us, self.prologue_us, gap_us))
+        return max(queue_us(self.host_us, self.device_us, self.prologue_us, gap_us, self.waits))
 
     def timing(self, wall: Costs) -> Timing:
         """Times of a synchronised call."""

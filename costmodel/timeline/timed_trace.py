@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from costmodel.ir import operators
 from costmodel.predictor.predictor import Estimate
 from costmodel.timeline.issue_trace import IssueTrace, dispatch_class, distinct_fused
 
@@ -33,6 +34,12 @@ class TimedTrace:
     def kinds(self) -> int:
         """Number of kinds of kernels."""
         return len({kernel.kind for kernel in self.trace.kernels})
+
+    @cached_property
+    def waits(self) -> frozenset[int]:
+        """Kernels whose results Python reads, by their place in the trace."""
+        kernels = enumerate(self.trace.kernels)
+        return frozenset(index for index, kernel in kernels if operators.lookup(kernel.anchor).reads)
 
     @cached_property
     def classes(self) -> int:

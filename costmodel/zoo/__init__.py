@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_map
 
 from costmodel import checks
 from costmodel.checks import checked
@@ -114,8 +116,9 @@ def load_real(
         raise RequestError(f"{spec}: an exported program can be predicted but not measured; give the code that made it")
     request = _request(spec, batch_size, img_size, precision, channels_last)
     with contextlib.redirect_stdout(sys.stderr), real_weights():
-        loaded = _prepare(spec, *_load(spec, request), request, device)
-        inputs = tree_map_only(torch.Tensor, lambda tensor: _filled(tensor, device), loaded.inputs)
+        module, given = _load(spec, request)
+        loaded = _prepare(spec, module, given, request, device)
+        inputs = tree_map(partial(_real, device=device), loaded.inputs, given)
         if _is_named(spec):  # a model from user code may be trained
             replace_tiny_weights(loaded.module, inputs)
     return replace(loaded, inputs=inputs)
@@ -136,8 +139,13 @@ def _is_named(spec: str) -> bool:
     return not colon or source in ("timm", "hf")
 
 
-def _filled(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+def _real(tensor: Any, given: Any, device: torch.device) -> Any:
+    """Input on a device, like a meta tensor: the values that were given, or random ones."""
+    if not isinstance(tensor, torch.Tensor):
+        return tensor
     made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+    if not given.is_meta:
+        return made.copy_(given.detach())
     return made.normal_() if made.is_floating_point() else made.zero_()
 
 

@@ -61,7 +61,7 @@ class TestToDict:
             *("schema", "model", "hardware", "host", "host_speed", "host_calibrated", "assumed_host"),
             *("batch_size", "input_shape", "precision", "layout", "modes"),
             *("best_mode", "verdict", "leaning", "extrapolated_share"),
-            *("layers", "unsupported", "warnings", "partial", "too_large"),
+            *("layers", "unsupported", "warnings", "partial", "too_large", "graphs"),
         ]
         times = ["latency_ms", "low_ms", "high_ms", "host_ms", "device_ms"]
         against = [
@@ -75,6 +75,7 @@ class TestToDict:
             *("name", "kind", "ops", "position", "eager_us", "compiled_us"),
             *("speedup", "speedup_low", "speedup_high", "backend", "in_range", "extrapolated_share"),
         ]
+        assert record["graphs"] == {"count": None, "checked": False, "breaks": [], "skipped": [], "error": ""}
         assert record["schema"] == 1
         assert record["unsupported"] == [{"op": "aten.foo", "where": "head.act"}]
 

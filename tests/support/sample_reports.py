@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from costmodel.ir import Ref
 from costmodel.measurement.validation_report import LayerResult, ModeResult, Validation, render_validation
@@ -12,7 +13,7 @@ from costmodel.memory.recompute import Recomputation
 from costmodel.memory.report import Inference, MemoryReport, SavedActivations, Training, render_memory
 from costmodel.planning.plan import Plan, Region
 from costmodel.planning.plan_report import render_plan
-from costmodel.report import LayerPrediction, ModePrediction, Reason, Report, Unsupported, render
+from costmodel.report import GraphBreak, Graphs, LayerPrediction, ModePrediction, Reason, Report, Unsupported, render
 from costmodel.report.figures import MEBIBYTE
 
 Name = Callable[[str], str]
@@ -56,6 +57,30 @@ def report(name: Name = as_it_is) -> Report:
     )
 
 
+def with_breaks(name: Name = as_it_is) -> Report:
+    """A report with graph breaks, one graph of which is no CUDA graph."""
+    breaks = (
+        GraphBreak(name("net.py:12"), name("print()")),
+        GraphBreak("net.py:20", "a branch on the values of a tensor"),
+    )
+    skipped = (name("head writes into x in place"),)
+    return replace(report(name), graphs=Graphs(3, True, breaks, skipped))
+
+
+def given_up(name: Name = as_it_is) -> Report:
+    """A report of a model that Dynamo gives up as a whole."""
+    modes = dict.fromkeys(("eager", "default", "reduce-overhead"), report().modes["eager"])
+    graphs = Graphs(0, True, (GraphBreak(name("net.py:12"), name("print()")),))
+    return replace(report(name), modes=modes, best_mode="eager", verdict="leave", graphs=graphs)
+
+
+def failing(name: Name = as_it_is) -> Report:
+    """A report of a model that torch.compile raises an error of."""
+    modes = {"eager": report().modes["eager"]}
+    graphs = Graphs(0, True, error=f"TypeError: {name('unhashable')} type")
+    return replace(report(name), modes=modes, best_mode="eager", verdict="leave", graphs=graphs)
+
+
 def plan(name: Name = as_it_is) -> Plan:
     return Plan(
         model=name("tiny"),
@@ -73,6 +98,7 @@ def plan(name: Name = as_it_is) -> Plan:
         torch="2.13.0",
         search=True,
         memory_bytes=3 * 2**20,
+        graphs=1,
     )
 
 
@@ -136,6 +162,8 @@ def memory(name: Name = as_it_is) -> MemoryReport:
 
 def rendered(kind: str, format: str, name: Name = as_it_is) -> str:  # noqa: A002 - the name of the option
     """A sample in a format: `report`, `layers` (of it), `plan`, `validation` or `memory`."""
+    if kind in _REPORTS:
+        return render(_REPORTS[kind](name), format)
     if kind in ("report", "layers"):
         return render(report(name), format, layers="all" if kind == "layers" else None)
     if kind == "plan":
@@ -145,4 +173,5 @@ def rendered(kind: str, format: str, name: Name = as_it_is) -> str:  # noqa: A00
     return render_memory(memory(name), format)
 
 
-KINDS = ("report", "layers", "plan", "validation", "memory")
+_REPORTS = {"breaks": with_breaks, "given_up": given_up, "failing": failing}
+KINDS = ("report", "layers", *_REPORTS, "plan", "validation", "memory")

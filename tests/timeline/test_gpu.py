@@ -16,13 +16,14 @@ from costmodel.timeline import gpu, host_counts
 from costmodel.timeline import queue as queue_module
 from costmodel.timeline.cost_tables import PRIORS
 from costmodel.timeline.gpu import device_times
-from costmodel.timeline.issue_trace import IssueTrace
+from costmodel.timeline.issue_trace import IssueTrace, SectionTrace
 from costmodel.timeline.queue import Queue, queue_us
 from costmodel.timeline.timed_trace import TimedTrace
 
 RELU = "graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"
 CALL = Kernel("aten", parse(RELU), ("0",))
 FUSED = Kernel("triton", parse(RELU), ("1",), launches=2)
+READ = Kernel("aten", parse(RELU.replace("relu", "_local_scalar_dense")), ("0",))
 CALLS = Calls(modules=4, views=3, idle=5, queries=9, writes=2)
 PROGRAM = IssueTrace(
     (CALL, FUSED), (0.0, 1.0), views=6, calls=CALLS, parameters=10, footprint=0, checked_modules=4, views_again=6
@@ -77,6 +78,31 @@ def timed(first_us: float, second_us: float, trace: IssueTrace = PROGRAM) -> Tim
 )
 def test_the_queue_by_hand(host: list[float], device: list[float], prologue: float, gap: float, end: float):
     assert max(queue_us(host, device, prologue, gap)) == end
+
+
+@pytest.mark.parametrize(
+    ("waits", "ends"),
+    [
+        pytest.param([], (5, 31), id="none"),
+        pytest.param([0], (15, 33), id="first"),  # issued at 1, ends at 11, the next ones are issued at 13 and 15
+        pytest.param([0, 1], (25, 35), id="both"),  # the last is issued at 25, when the second has ended at 23
+        pytest.param([2], (31, 31), id="last"),
+    ],
+)
+def test_waits_by_hand(waits: list[int], ends: tuple[float, float]):
+    assert queue_us([1, 2, 2], [10, 10, 10], waits=waits) == ends
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 50.0), st.floats(0.1, 50.0)), min_size=1, max_size=8),
+    st.sets(st.integers(0, 7)),
+    st.floats(0.0, 3.0),
+)
+def test_waiting_takes_no_less_time_and_at_most_the_sum(calls: list[tuple[float, float]], waits: set[int], gap: float):
+    host, device = ([call[side] for call in calls] for side in (0, 1))
+    free, waiting = (max(queue_us(host, device, 0.0, gap, some)) for some in ((), waits))
+    assert free <= waiting + 1e-9
+    assert waiting <= sum(host) + sum(device) + gap * len(calls) + 1e-9
 
 
 def test_a_pass_ends_with_its_last_kernel():
@@ -140,13 +166,18 @@ def test_default_by_hand():
     assert timing.latency_us == pytest.approx(41 + 8 + 1.5 + 150)
 
 
-def test_every_graph_that_a_pass_is_cut_into_is_entered_anew():
+def test_every_further_graph_costs_half_an_entry():
     whole, cut = timed(100.0, 50.0), timed(100.0, 50.0, replace(PROGRAM, subgraphs=4))
     once, often = (gpu.default_timing(calls, TABLES).host_us for calls in (whole, cut))
-    assert often == pytest.approx(once + 3 * 30)  # the start, three times more
+    assert often == pytest.approx(once + 3 * 30 / 2)
     assert gpu.default_queue(cut, TABLES).prologue_us == 41  # start, parameters and modules, but once
     assert set(gpu.timings(whole, whole, TABLES)) == {"eager", "default", "reduce-overhead"}
-    assert set(gpu.timings(whole, cut, TABLES)) == {"eager", "default"}  # it is no one CUDA graph
+
+
+def test_a_pass_that_dynamo_gives_up_runs_eagerly_in_every_mode():
+    given_up = timed(100.0, 50.0, replace(PROGRAM, subgraphs=0))
+    found = gpu.timings(timed(100.0, 50.0), given_up, TABLES)
+    assert found["eager"] == found["default"] == found["reduce-overhead"]
 
 
 def test_all_of_a_timing_is_multiplied():
@@ -161,10 +192,39 @@ def test_compiled_code_calls_products_for_a_price_of_their_own():
     assert gpu.default_timing(calls, TABLES).host_us == pytest.approx(30 + 5 + 6 + 8 + 6)
 
 
+def replayed(*sections: SectionTrace, waits: tuple[int, ...] = ()) -> Queue:
+    """Queue of reduce-overhead for the program in sections, where Python reads the results of these kernels."""
+    kernels = tuple(READ if index in waits else kernel for index, kernel in enumerate((CALL, FUSED)))
+    return gpu.replay_queue(timed(100.0, 50.0, replace(PROGRAM, kernels=kernels, sections=sections)), TABLES)
+
+
 def test_a_graph_replays_at_the_devices_speed():
-    timing = gpu.graph_timing(timed(100.0, 50.0), TABLES)
-    assert timing.host_us == pytest.approx(10 * 0.5 + 4 * 0.25 + 40)
-    assert timing.latency_us == pytest.approx(150 + 46)
+    queue = gpu.replay_queue(timed(100.0, 50.0), TABLES)
+    assert queue.host_total_us == pytest.approx(10 * 0.5 + 4 * 0.25 + 40)
+    assert queue.latency_us(0.0) == pytest.approx(150 + 46)
+    assert queue == replayed(SectionTrace(2, 10))
+
+
+def test_sections_of_reduce_overhead_by_hand():
+    """Modules 4 x 0.25; a replay starts for 40 and 0.5 a parameter, the second for 20; a library call of 2 x 4."""
+    assert replayed(SectionTrace(1, 6), SectionTrace(1, 4)) == Queue(1.0, [43.0, 22.0], [100.0, 50.0])
+    eager_first = replayed(SectionTrace(1, 0, is_compiled=False), SectionTrace(1, 4))
+    assert eager_first == Queue(1.0, [8.0, 42.0], [100.0, 50.0])
+
+
+def test_a_graph_that_is_no_cuda_graph_is_entered_as_in_default_mode():
+    """Entry of 30 and 0.5 a parameter, then two launches of 5.5 and their output."""
+    queue = replayed(SectionTrace(1, 6), SectionTrace(1, 4, is_replayed=False))
+    assert queue == Queue(1.0, [43.0, 17.0, 12.0], [100.0, 0.0, 50.0])
+
+
+def test_the_host_waits_where_python_reads_a_result():
+    """The second replay starts 43 + 1 us after the start, and the first ends 100 us later."""
+    queue = replayed(SectionTrace(1, 6), SectionTrace(1, 4), waits=(0,))
+    assert queue.waits == {0}
+    assert queue.latency_us(0.0) == pytest.approx(44 + 100 + 22 + 50)
+    eager = replayed(SectionTrace(1, 4), SectionTrace(1, 0, is_compiled=False), waits=(1,))
+    assert eager.waits == {1}
 
 
 def test_the_host_time_of_a_queue_is_what_its_counts_cost():

@@ -12,7 +12,7 @@ from collectors.workloads.convolution_space import ConvUnit, unit_graph
 from collectors.workloads.matmuls import linear_graph
 from costmodel.capture.trace import capture
 from costmodel.device import Device
-from costmodel.ir import Break, Calls, Graph, Op, Ref, TensorType, Value, parse
+from costmodel.ir import Calls, Graph, Op, Partition, Ref, TensorType, Value, parse
 from costmodel.kernels.eager_dispatch import eager_kernels
 from costmodel.kernels.kernel import Kernel
 from costmodel.timeline.issue_trace import (
@@ -22,7 +22,6 @@ from costmodel.timeline.issue_trace import (
     eager_trace,
     issue_traces,
     origin_of,
-    subgraph_count,
 )
 
 UNIT = ConvUnit(2, 8, 12, 10, kernel=3, padding=1)
@@ -138,26 +137,38 @@ def test_equal_fused_kernels_are_one_and_those_of_libraries_none():
     assert distinct_fused([*fused[:1], Kernel("aten", parse(sigmoid), ("4",))]) == 1
 
 
-@pytest.mark.parametrize(
-    ("places", "subgraphs"),
-    [
-        pytest.param([], 1, id="whole"),
-        pytest.param(["lstm"], 2, id="root"),  # before and after it
-        pytest.param(["one", "two"], 3, id="two-in-the-root"),
-        pytest.param(["head.lstm"], 4, id="nested"),  # two of the head, two of what calls it
-        pytest.param(["blocks.0", "blocks.1"], 2, id="sequence"),  # a loop over modules is left to Python
-        pytest.param(["blocks.0.a", "blocks.0.b", "blocks.1.a"], 7, id="blocks"),  # 3 and 2 of the blocks, 2 of all
-    ],
-)
-def test_into_how_many_graphs_a_pass_is_cut(small: Graph, places: list[str], subgraphs: int):
-    breaks = tuple(Break("cut", "why", place, "net.py:3") for place in places)
-    cut = replace(small, breaks=(*breaks, Break("size", "nonzero", "other", "net.py:9")))
-    assert subgraph_count(cut) == compiled_trace(cut).subgraphs == subgraphs
+def in_sections(graph: Graph, sections: tuple[int | None, ...], ops: list[int]) -> Graph:
+    """The graph with its operators, in order, in the sections of these indices."""
+    placed = tuple(replace(op, section=index) for op, index in zip(graph.ops, ops, strict=True))
+    return replace(graph, ops=placed, partition=Partition(sections, len({0, *sections} - {None})))
 
 
-def test_cuts_of_no_known_module_are_told_apart_by_line(small: Graph):
-    breaks = tuple(Break("cut", "why", "", f"net.v2.py:{line}") for line in (3, 9))
-    assert subgraph_count(replace(small, breaks=breaks)) == 3
+def test_sections_are_compiled_or_run_eagerly(small: Graph):
+    """Convolution and batch norm compiled, ReLU run eagerly, the rest compiled: nothing is fused across sections."""
+    assert [op.base for op in small.ops] == ["convolution", "native_batch_norm", "relu", "view", "t", "addmm"]
+    trace = compiled_trace(in_sections(small, (0, None, 1), [0, 0, 1, 2, 2, 2]))
+    assert [(item.is_compiled, item.is_replayed) for item in trace.sections] == [
+        (True, True),
+        (False, True),
+        (True, True),
+    ]
+    assert [item.parameters for item in trace.sections] == [5, 0, 2]
+    assert sum(item.kernels for item in trace.sections) == len(trace.kernels)
+    assert trace.sections[1].kernels == 1
+    assert trace.kernels[trace.sections[0].kernels].kind == "relu"
+    assert trace.subgraphs == 2
+
+
+def test_a_pass_that_dynamo_gives_up_is_issued_as_in_eager_execution(small: Graph):
+    trace = compiled_trace(in_sections(small, (None,), [0] * 6))
+    assert trace.kernels == eager_trace(small).kernels
+    assert trace.subgraphs == 0
+
+
+def test_a_pass_that_was_not_checked_is_one_graph(small: Graph):
+    whole = in_sections(small, (0,), [0] * 6)
+    assert compiled_trace(small) == compiled_trace(whole)
+    assert compiled_trace(small).subgraphs == 1
 
 
 class RowSums(nn.Module):

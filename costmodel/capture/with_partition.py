@@ -1,0 +1,164 @@
+"""Capture of a forward pass together with the partition that torch.compile makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from torch import nn
+
+from costmodel.capture.dynamo import DynamoTrace, trace_with_dynamo
+from costmodel.capture.inputs import Arguments, Inputs
+from costmodel.capture.model_output import muted, stdout_to_stderr
+from costmodel.capture.read_values import ReadValues, read_values
+from costmodel.capture.trace import capture
+from costmodel.errors import CaptureError, CostmodelError, DataDependentError, first_line, text_of
+from costmodel.ir import Graph, Partition
+from costmodel.ir.sections import partitioned
+
+RealCall = Callable[[], tuple[nn.Module, Inputs]]
+"""Factory of the module and inputs with real tensors, for a pass that reads their values."""
+
+
+def capture_with_partition(
+    module: nn.Module,
+    inputs: Inputs,
+    name: str,
+    *,
+    real: RealCall | None = None,
+    check: bool = True,
+    is_whole: bool = False,
+    fast_path: bool = True,
+) -> Graph:
+    """Capture a forward pass, and have Dynamo divide it.
+
+    A pass that reads values runs once for real, and Dynamo then works on real tensors too. What the model prints goes
+    to standard error, once.
+
+    Args:
+        module: module in evaluation mode, with real or meta parameters.
+        inputs: positional inputs, or a mapping of keyword inputs.
+        name: name of the graph.
+        real: factory of the module with real parameters and of real inputs; None if `module` and `inputs` are real or
+            there are none.
+        check: whether Dynamo divides the pass; else `Graph.partition` is None.
+        is_whole: whether the pass is known to be one graph, so that Dynamo is not needed.
+        fast_path: whether multi-head attention may be one operator, its fast path.
+
+    Raises:
+        CaptureError: the forward pass failed.
+    """
+    with stdout_to_stderr():
+        graph = capture(module, inputs, name, partial=True, fast_path=fast_path)
+    values = None
+    if lacks_values(graph):
+        real = real or given_call(module, inputs)
+        values = None if real is None else _values_of(real)
+    if values is not None:
+        graph = _captured_again(graph, module, inputs, values, fast_path)
+    if check and is_whole and not graph.breaks:
+        return replace(graph, partition=Partition((0,), 1))
+    return _divided(graph, module, inputs, real, values is not None) if check else graph
+
+
+def capture_whole(
+    module: nn.Module,
+    inputs: Inputs,
+    name: str,
+    *,
+    real: RealCall | None = None,
+    check: bool = True,
+    is_whole: bool = False,
+    fast_path: bool = True,
+) -> Graph:
+    """Capture a forward pass as `capture_with_partition`, and refuse it if it needs values that no real run gives.
+
+    Raises:
+        DataDependentError: it needs the values of a tensor.
+    """
+    graph = capture_with_partition(module, inputs, name, real=real, check=check, is_whole=is_whole, fast_path=fast_path)
+    return capture(module, inputs, name, fast_path=fast_path) if lacks_values(graph) else graph
+
+
+def capture_step(module: nn.Module, inputs: Inputs, name: str, real: RealCall | None = None) -> Graph:
+    """Capture the forward pass of a training step, with values of a real run in evaluation mode if it reads any.
+
+    Raises:
+        CaptureError: the forward pass failed.
+        DataDependentError: it needs the values of a tensor, and no real run gives them.
+    """
+    try:
+        with stdout_to_stderr():
+            return capture(module, inputs, name, training=True)
+    except DataDependentError:
+        real = real or given_call(module, inputs)
+        values = None if real is None else _values_of(real)
+        if values is None:
+            raise
+        with muted():
+            return capture(module, inputs, name, training=True, values=values)
+
+
+def lacks_values(graph: Graph) -> bool:
+    """Whether a captured graph ends at, or guesses, something that depends on the values of tensors."""
+    return any(item.kind != "cut" for item in graph.breaks)
+
+
+def given_call(module: nn.Module, inputs: Inputs) -> RealCall | None:
+    """Factory that returns module and inputs themselves; None if a tensor has no data."""
+    tensors = [*module.parameters(), *module.buffers(), *Arguments.of(inputs).tensors()]
+    return None if any(tensor.is_meta for tensor in tensors) else lambda: (module, inputs)
+
+
+def _values_of(real: RealCall) -> ReadValues | None:
+    """Values that a real run reads; None if it fails."""
+    try:
+        with muted():
+            return read_values(*real())
+    except CostmodelError:
+        return None
+
+
+def _captured_again(graph: Graph, module: nn.Module, inputs: Inputs, values: ReadValues, fast_path: bool) -> Graph:
+    """The graph captured with the values of a real run; the given graph if the pass then takes another way."""
+    try:
+        with muted():
+            return capture(module, inputs, graph.name, partial=True, fast_path=fast_path, values=values)
+    except CaptureError:
+        return graph
+
+
+def _divided(graph: Graph, module: nn.Module, inputs: Inputs, real: RealCall | None, needs_values: bool) -> Graph:
+    try:
+        if graph.partial:
+            return graph  # what follows is unknown to Dynamo too
+        found = _dynamo_trace(module, inputs, real, needs_values)
+    except Exception as error:  # noqa: BLE001 - eager execution succeeded, so compilation fails
+        failure = f"{type(error).__name__}: {first_line(text_of(error))}"
+        return replace(graph, partition=Partition((), 0, failure))
+    numbers = tuple(section.graph for section in found.sections)
+    partition = Partition(numbers, found.compiled, keeps_tensors=found.keeps_tensors)
+    divided = partitioned(graph, _renumbered(partition), [section.ops for section in found.sections])
+    return replace(divided, breaks=found.breaks)
+
+
+def _dynamo_trace(module: nn.Module, inputs: Inputs, real: RealCall | None, needs_values: bool) -> DynamoTrace:
+    if not needs_values:
+        try:
+            return trace_with_dynamo(module, inputs)
+        except Exception:
+            real = real or given_call(module, inputs)
+            if real is None:
+                raise
+    assert real is not None  # values came from a real run, or it was given
+    return trace_with_dynamo(*real(), on_meta=False)
+
+
+def _renumbered(partition: Partition) -> Partition:
+    """The partition with graphs numbered in the order in which the call enters them."""
+    order: dict[int, int] = {}
+    for number in partition.sections:
+        if number is not None:
+            order.setdefault(number, len(order))
+    sections = tuple(None if number is None else order[number] for number in partition.sections)
+    return replace(partition, sections=sections)

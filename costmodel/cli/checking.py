@@ -1,0 +1,30 @@
+"""Check for graph breaks in the commands: whether a model is known to be one graph, and how it is run for real."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from costmodel.cli.output import note
+
+
+def checking(spec: str, request: dict[str, Any], *, check: bool, quiet: bool) -> dict[str, Any]:
+    """Arguments of `costmodel.capture.with_partition.capture_with_partition` for the model of a spec.
+
+    Args:
+        spec: model as on the command line.
+        request: the other arguments of `costmodel.zoo.load`.
+        check: whether the user wants the check.
+        quiet: whether nothing is written to standard error.
+    """
+    from costmodel.zoo import load_real
+    from costmodel.zoo.one_graph import is_known
+
+    def real() -> tuple[Any, Any]:
+        import torch
+
+        note(f"running {spec} on the CPU, because it reads values of tensors", quiet)
+        made = load_real(spec, torch.device("cpu"), **request)
+        return made.module, made.inputs
+
+    exported = spec.endswith(".pt2")  # without the code that made it
+    return {"check": check, "real": None if exported else real, "is_whole": is_known(spec)}

@@ -1,0 +1,226 @@
+"""Partition of a pass against torch.compile itself, on modules built at random from every kind of break."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from costmodel.capture.with_partition import capture_with_partition
+from costmodel.ir import Graph, operators
+from costmodel.ir.partition import Partition
+from tests.support.broken_modules import BREAKS, LAYERS, NO_BREAKS, build, entered_by_torch
+
+steps = st.lists(st.sampled_from([*BREAKS, *NO_BREAKS, *map(str, range(len(LAYERS)))]), min_size=1, max_size=7).map(
+    lambda middle: ["1", *middle, "1"]
+)
+IMAGE = torch.linspace(-1.0, 2.0, 32).reshape(4, 8)
+
+
+def captured(module: nn.Module, *inputs: torch.Tensor, check: bool = True) -> Graph:
+    return capture_with_partition(module.eval(), inputs, "m", check=check)
+
+
+def by_section(graph: Graph) -> list[Counter[str]]:
+    """Operators of each compiled section; without those that only stand for values that Python reads."""
+    assert graph.partition is not None
+    found: list[Counter[str]] = [Counter() for _ in graph.partition.sections]
+    for op in graph.ops:
+        if not operators.lookup(op).reads:
+            found[op.section][op.base] += 1
+    return [found[index] for index, number in enumerate(graph.partition.sections) if number is not None]
+
+
+@pytest.mark.slow
+@settings(max_examples=20, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps)
+def test_random_modules_are_divided_as_torch_compile_divides_them(tmp_path: Path, wanted: list[str]):
+    made = build(tmp_path, wanted)
+    graph = captured(made.module, IMAGE)
+    expected = entered_by_torch(made.module, IMAGE)
+    assert graph.partition is not None
+    assert not graph.partial
+    assert graph.partition.entered == len(expected)
+    found = by_section(graph)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours <= theirs  # dead code is left out
+    if "nonzero" not in wanted:  # of which only the size is used
+        assert sum(found, Counter()) == sum(expected, Counter())
+    assert tuple(item.source.rpartition("/")[2] for item in graph.breaks) == tuple(dict.fromkeys(made.places))
+
+
+@pytest.mark.parametrize("name", [*BREAKS, *NO_BREAKS])
+def test_each_statement_alone(tmp_path: Path, name: str):
+    made = build(tmp_path, ["1", name, "1"])
+    graph = captured(made.module, IMAGE)
+    assert graph.partition is not None
+    assert graph.partition.entered == len(entered_by_torch(made.module, IMAGE))
+    assert len(graph.breaks) == (name in BREAKS)
+    assert [op.base for op in graph.ops].count("addmm") == 2  # the rest of the pass is not lost
+
+
+def test_a_pass_on_meta_tensors_is_divided_too(tmp_path: Path):
+    made = build(tmp_path, ["1", "print", "0", "disabled", "2"])
+    expected = entered_by_torch(made.module, IMAGE)
+    graph = captured(made.module.to("meta"), IMAGE.to("meta"))
+    assert by_section(graph) == expected
+
+
+def test_real_values_come_from_the_factory(tmp_path: Path):
+    made = build(tmp_path, ["1", "item", "1"])
+    expected = entered_by_torch(made.module, IMAGE)
+    meta = build(tmp_path, ["1", "item", "1"]).module.to("meta")
+    graph = capture_with_partition(meta, (IMAGE.to("meta"),), "m", real=lambda: (made.module, (IMAGE,)))
+    assert by_section(graph) == expected
+    without = capture_with_partition(meta, (IMAGE.to("meta"),), "m")
+    assert without.partial
+    assert without.partition is None
+
+
+class GivenUp(nn.Module):
+    """A pass whose only function breaks within a try statement in a loop: Dynamo leaves it as it is."""
+
+    def forward(self, x):
+        for _ in range(2):
+            try:
+                x = x.relu() + 1
+                print("said")
+            except ValueError:
+                pass
+        return x
+
+
+def test_frames_that_are_given_up(capsys: pytest.CaptureFixture[str]):
+    graph = captured(GivenUp(), torch.randn(4))
+    assert len(entered_by_torch(GivenUp(), torch.randn(4))) == 0
+    capsys.readouterr()
+    assert graph.partition == Partition((None,), 0)
+    assert [item.op for item in graph.breaks] == ["print()"]
+
+
+def test_an_error_of_compilation_is_a_failure_and_eager_execution_is_predicted():
+    class Fails(nn.Module):
+        def forward(self, x):
+            sizes = torch.stack([torch._shape_as_tensor(x)[:2]])  # under Dynamo, of torch.Size
+            return x + 1, sizes
+
+    x = torch.randn(4, 3)
+    with pytest.raises(TypeError):
+        torch.compile(Fails(), backend="eager")(x)
+    torch._dynamo.reset()
+    graph = captured(Fails(), x)
+    assert graph.partition is not None
+    assert graph.partition.failure.startswith("TypeError: ")
+    assert "\n" not in graph.partition.failure
+    assert [op.base for op in graph.ops if op.base == "add"] == ["add"]
+
+
+class Caching(nn.Module):
+    """A module that keeps a tensor which its first call computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = None
+
+    def forward(self, x):
+        if self.kept is None:
+            self.kept = x.cos()
+        return x + self.kept
+
+
+def test_a_module_that_keeps_a_tensor_is_compiled_twice():
+    module = Caching()
+    graph = captured(module, torch.randn(4))
+    assert graph.partition == Partition((0,), 2, keeps_tensors=True)
+    assert [op.base for op in graph.ops] == ["add"]  # of a later call
+    assert module.kept is None
+
+
+class Recurrent(nn.Module):
+    """A recurrent layer between linear layers, called directly or in a module of its own."""
+
+    def __init__(self, layer: type[nn.RNNBase], *, nested: bool) -> None:
+        super().__init__()
+        self.before, self.after = nn.Linear(8, 8), nn.Linear(8, 4)
+        self.inner = Holding(layer) if nested else layer(8, 8)
+
+    def forward(self, x):
+        return self.after(self.inner(self.before(x).relu())[0])
+
+
+class Holding(nn.Module):
+    """A module that calls a recurrent layer."""
+
+    def __init__(self, layer: type[nn.RNNBase]) -> None:
+        super().__init__()
+        self.layer = layer(8, 8)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU])
+def test_recurrent_layers_stay_whole_and_run_eagerly(layer: type[nn.RNNBase], nested: bool):
+    module = Recurrent(layer, nested=nested)
+    expected = entered_by_torch(module, torch.randn(64, 2, 8))
+    graph = captured(module.to("meta"), torch.empty(64, 2, 8, device="meta"))
+    assert by_section(graph) == expected
+    (whole,) = [op for op in graph.ops if op.base == layer.__name__.lower()]
+    assert graph.partition is not None
+    assert graph.partition.sections[whole.section] is None
+    assert "nn.LSTM" in graph.breaks[0].op
+
+
+class Says(nn.Module):
+    """A module that prints, logs, and writes to both streams."""
+
+    def forward(self, x):
+        print("printed")
+        sys.stdout.write("written")
+        logging.getLogger("says").warning("logged")
+        return x * x.sum().item()
+
+
+@pytest.mark.parametrize("on", ["meta", "cpu"])
+def test_no_output_of_the_model_reaches_standard_output(on: str, capfd: pytest.CaptureFixture[str]):
+    captured(Says(), torch.ones(3, device=on))
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.count("printed") == 1  # in the first of several passes
+
+
+def test_output_of_other_threads_is_kept(capsys: pytest.CaptureFixture[str]):
+    def speak() -> None:
+        print("from beside")
+
+    class Starts(nn.Module):
+        def forward(self, x):
+            thread = threading.Thread(target=speak)
+            thread.start()
+            thread.join()
+            return x + 1
+
+    captured(Starts(), torch.ones(3))
+    assert "from beside" in capsys.readouterr().out
+
+
+def test_without_the_check_nothing_is_known():
+    graph = captured(nn.Sequential(nn.Linear(4, 4)), torch.randn(2, 4), check=False)
+    assert graph.partition is None
+    assert "torch._dynamo" not in str(graph)
+
+
+def test_a_model_known_to_be_one_graph_is_not_traced(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("costmodel.capture.with_partition.trace_with_dynamo", None)
+    graph = capture_with_partition(nn.Linear(4, 4), (torch.randn(2, 4),), "m", is_whole=True)
+    assert graph.partition is not None
+    assert graph.partition.is_whole
