@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import torch
 from torch import nn
 
 from costmodel.capture.dynamo import DynamoTrace, trace_with_dynamo
@@ -128,12 +129,20 @@ def _captured_again(graph: Graph, module: nn.Module, inputs: Inputs, values: Rea
         return graph
 
 
+def _lacks_gpu(error: BaseException) -> bool:
+    """Whether an error is due to a model that asks for a GPU, on a machine without one: Dynamo cannot trace it here."""
+    asks = "cuda" in text_of(error).lower()
+    return not torch.cuda.is_available() and (asks or (error.__cause__ is not None and _lacks_gpu(error.__cause__)))
+
+
 def _divided(graph: Graph, module: nn.Module, inputs: Inputs, real: RealCall | None, needs_values: bool) -> Graph:
     try:
         if graph.partial:
             return graph  # what follows is unknown to Dynamo too
         found = _dynamo_trace(module, inputs, real, needs_values)
     except Exception as error:  # noqa: BLE001 - eager execution succeeded, so compilation fails
+        if _lacks_gpu(error):
+            return graph
         failure = f"{type(error).__name__}: {first_line(text_of(error))}"
         return replace(graph, partition=Partition((), 0, failure))
     numbers = tuple(section.graph for section in found.sections)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from costmodel.cli.output import note
@@ -19,10 +20,11 @@ def checking(spec: str, request: dict[str, Any], *, check: bool, quiet: bool) ->
     from costmodel.zoo import load_real
     from costmodel.zoo.one_graph import is_known
 
+    @functools.cache
     def real() -> tuple[Any, Any]:
         import torch
 
-        note(f"running {spec} on the CPU, because it reads values of tensors", quiet)
+        note(f"running {spec} once on the CPU, for values that its forward pass needs", quiet)
         made = load_real(spec, torch.device("cpu"), **request)
         return made.module, made.inputs
 
