@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from costmodel.features.aten import aten_features
 from costmodel.features.library_calls import attention_features, conv_features, gemm_features
+from costmodel.features.rare import is_rare, rare_features, rare_triton_features
 from costmodel.features.roofline import CONVOLUTIONS, Roofline, anchor_flops
 from costmodel.features.scalars import log2_of
 from costmodel.features.triton import triton_features
@@ -27,6 +28,7 @@ __all__ = [
     "device_share",
     "featurize",
     "group_of",
+    "is_rare",
 ]
 OPTIONAL = frozenset({"position"})
 """Features that a predictor may be trained without."""
@@ -35,13 +37,17 @@ OPTIONAL = frozenset({"position"})
 def group_of(kernel: Kernel) -> str:
     """Group of a kernel, which has a model of its own; one of `GROUPS`.
 
-    `conv`, `gemm` and `attention` are library calls, `triton` fused kernels, `aten` the rest.
+    `conv`, `gemm` and `attention` are library calls, `triton` fused kernels, `aten` the rest; kernels of operators that
+    few vision models call have groups of their own (`rare_`).
     """
+    rare = is_rare(kernel)
     if kernel.backend == "triton":
-        return "triton"
+        return "rare_triton" if rare else "triton"
     anchor = kernel.anchor
     if anchor.base in CONVOLUTIONS:
-        return "conv"
+        return "rare_conv" if rare else "conv"
+    if rare:
+        return "rare_aten"
     if anchor.base == "scaled_dot_product_attention":
         return "attention"
     return "gemm" if operators.lookup(anchor).flops is flops_module.matmul_flops else "aten"
@@ -94,6 +100,9 @@ _SPECIFIC: Mapping[str, Callable[[Kernel, int], dict[str, float]]] = {
     "attention": attention_features,
     "aten": aten_features,
     "triton": triton_features,
+    "rare_conv": conv_features,
+    "rare_aten": rare_features,
+    "rare_triton": rare_triton_features,
 }
 GROUPS = tuple(_SPECIFIC)
 """Groups of kernels."""

@@ -35,12 +35,12 @@ class Roofline:
 
         Williams, Waterman and Patterson, "Roofline" (CACM 2009).
         """
-        traffic = traffic_bytes(kernel.graph) / self.bytes_per_us
+        traffic = (traffic_bytes(kernel.graph) + scratch_bytes(kernel)) / self.bytes_per_us
         return self.floor_us + max(traffic, anchor_flops(kernel) / self.peak_of(kernel))
 
     def knows(self, kernel: Kernel) -> bool:
         """Whether the device was measured in a kernel's precision; integers always count as measured."""
-        dtype = kernel.anchor.type.dtype
+        dtype = kernel.anchor.type.dtype.replace("complex64", "float32")
         inexact = dtype.startswith(("float", "bfloat", "complex"))
         return not inexact or any(name.rpartition(".")[2] == dtype for name in self.peak)
 
@@ -49,6 +49,12 @@ class Roofline:
         anchor = kernel.anchor
         kind = "conv" if anchor.base in CONVOLUTIONS else "matmul" if operators.lookup(anchor).flops in _MATMULS else ""
         return self.peak.get(f"{kind}.{anchor.type.dtype}", math.inf)
+
+
+def scratch_bytes(kernel: Kernel) -> int:
+    """Bytes that a library call writes and reads again beside its operands and results."""
+    formula = operators.lookup(kernel.anchor).scratch
+    return formula(kernel.graph, kernel.anchor) if formula else 0
 
 
 def anchor_flops(kernel: Kernel) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from costmodel.inductor.compilation import Compilation
+from costmodel.inductor.fallbacks import falls_back
 from costmodel.inductor.split_reductions import reduction_outer, split_reduction
 from costmodel.ir import Op, TensorType, op_table, operators
 from costmodel.ir.op_table import Role, View
@@ -18,6 +19,8 @@ READS_TO_REALIZE = 8
 """`config.realize_acc_reads_threshold`: a value that reads more buffers is realized in any case."""
 WORK_TO_REALIZE = 30
 """`config.realize_opcount_threshold`: a value of more arithmetic is realized in any case."""
+SCATTER_KERNELS = 2
+"""Kernels of a scatter, whose result is mutated after it is made (`scatter_reduce_`, `index_put_impl_`)."""
 Read = tuple[str, str]
 """A buffer and the order in which it is read: "" for its own order, else the views that change the order."""
 ORDER_KEPT = (View.IDENTITY, View.RESHAPE)
@@ -127,11 +130,12 @@ class Lowering:
         self._lowered += 1
         row = operators.lookup(op)
         inside = [ref.name for ref in op.refs() if self._is_inside(ref.name)]
-        if row.role in (Role.EXTERN, Role.WINDOW):
+        extern = falls_back(self._graph, op, self._target.on_cpu)
+        if extern or row.role is Role.WINDOW:
             for ref in op.refs():
                 if ref.name not in inside:
                     self.realize(ref.name, alone=op.base == ATTENTION)
-        if row.role is Role.EXTERN:
+        if extern:
             reads, launches = self._joined(op).reads, 1 + len(inside)
             node = Node((*inside, op.name), reads, (op.name,), op.type.numel, extern=True, launches=launches)
             self._emit(op, node)
@@ -141,6 +145,8 @@ class Lowering:
             self._join_in_place(op)
         elif row.role is Role.VIEW:
             self._exprs[op.name] = self._viewed(op)
+        elif row.scatters:
+            self._lower_scatter(op)
         else:
             self._lower_pointwise(op, row)
 
@@ -271,6 +277,11 @@ class Lowering:
         launches = 1 if self._target.on_cpu else split.levels
         ops = (*joined.ops, op.name)
         self._emit(op, Node(ops, joined.reads, (op.name,), outer, inner, launches=launches, crosswise=split.crosswise))
+
+    def _lower_scatter(self, op: Op) -> None:
+        """Lower writes at indices: one kernel copies or fills the first operand, another one writes into it."""
+        joined = self._joined(op)
+        self._emit(op, Node((*joined.ops, op.name), joined.reads, (op.name,), op.type.numel, launches=SCATTER_KERNELS))
 
     def _computed(self, name: str) -> Op | None:
         """Operator of a value that is recomputed or viewed where it is used; None for a buffer."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from costmodel.ir import Graph, Op, operators
+from costmodel.ir import Graph, Op, Ref, operators
 from costmodel.kernels.extractor import TIMES_ONE
 
 COPY = "copy"
@@ -55,7 +55,13 @@ class Kernel:
         """Kind of the anchor (`conv2d`, `linear`, `layer_norm`, ...); `copy` for the copy of a part of a tensor."""
         anchor = self.anchor
         copies = self.backend == "triton" and (anchor.op, anchor.arg("other")) == TIMES_ONE
-        return COPY if copies else operators.lookup(anchor).kind
+        return COPY if copies else operators.kind_of(anchor)
+
+
+def largest_kernel_side(kernel: Kernel) -> int:
+    """Longest side of a convolution's kernel; 0 for other operators."""
+    weight = kernel.anchor.arg("weight")
+    return max(kernel.graph.type_of(weight).shape[2:], default=1) if isinstance(weight, Ref) else 0
 
 
 def grouping(groups: int, inputs: int, outputs: int) -> str:

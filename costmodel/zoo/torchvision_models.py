@@ -19,11 +19,21 @@ from costmodel.zoo.request import DEFAULT_SIZE, Request, did_you_mean
 VIDEO_FRAMES = 16
 """Frames in the clip for a video model; most evaluations in torchvision use this number."""
 
+_REGIONS = "Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width"
 _MISSING_SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "roi_align(Tensor input, Tensor rois, float scale, int h, int w, int sampling_ratio, bool aligned) -> Tensor",
+    f"roi_align({_REGIONS}, int sampling_ratio, bool aligned) -> Tensor",
+    f"roi_pool({_REGIONS}) -> (Tensor, Tensor)",
+    f"ps_roi_align({_REGIONS}, int sampling_ratio) -> (Tensor, Tensor)",
+    f"ps_roi_pool({_REGIONS}) -> (Tensor, Tensor)",
+    "deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, "
+    "SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, "
+    "SymInt offset_groups, bool use_mask) -> Tensor",
 )
+"""Schemas of torchvision's operators, with its names of arguments, which graphs keep."""
+_META_KERNELS = ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool", "deform_conv2d")
+"""Operators whose meta kernels torchvision registers only with its library."""
 _libraries: list[torch.library.Library] = []
 """Library objects kept alive, because their declared operators live as long as they do."""
 
@@ -56,7 +66,8 @@ def load_torchvision() -> ModuleType:
         del sys.modules[name]
     library = torch.library.Library("torchvision", "FRAGMENT")
     for schema in _MISSING_SCHEMAS:
-        library.define(schema)
+        if not hasattr(torch.ops.torchvision, schema.partition("(")[0]):
+            library.define(schema)
     _libraries.append(library)
     package = importlib.import_module("torchvision")
     _run_on_meta(library)
@@ -66,7 +77,8 @@ def load_torchvision() -> ModuleType:
 def _run_on_meta(library: torch.library.Library) -> None:
     """Register torchvision's meta kernels for the declared operators, so that detection models can run on meta."""
     meta = importlib.import_module("torchvision._meta_registrations")
-    library.impl("roi_align", meta.meta_roi_align, "Meta")
+    for name in _META_KERNELS:
+        library.impl(name, getattr(meta, f"meta_{name}"), "Meta")
     for name in ("extension", "ops.roi_align"):
         vars(importlib.import_module(f"torchvision.{name}"))["_has_ops"] = lambda: True
 
