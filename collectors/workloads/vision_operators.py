@@ -29,6 +29,8 @@ BATCHES = (1, 8)
 MOST_BYTES = 1 << 30
 """Size of the tensors of a case above which it is left out: it would take much of the time."""
 SEED = 11
+SOURCE = "vision"
+"""Beginning of the cases' `source`; the block follows."""
 
 
 def cases(device: str = "cuda") -> list[UnitCase]:
@@ -49,8 +51,9 @@ def _of_block(block: Block, dtype: torch.dtype, batch: int, device: str) -> Iter
     for named, shape in block.inputs:
         kind = getattr(torch, named) if named else dtype
         inputs.append(torch.empty((shape[0] * batch, *shape[1:]), dtype=kind, device="meta"))
-    graph = capture(block.make().eval().to(dtype), tuple(inputs), block.source, partial=True)
-    for case in harvest(graph, block.source, device):
+    source = f"{SOURCE}-{block.source}"
+    graph = capture(block.make().eval().to(dtype), tuple(inputs), source, partial=True)
+    for case in harvest(graph, source, device):
         if block.all_kernels or is_rare(kernel_of(case.graph, case.runner)):
             yield replace(case, position=None)
 

@@ -68,6 +68,11 @@ def is_rare(kernel: Kernel) -> bool:
     return not flat or (number(anchor.arg("groups"), 1) > 1 and largest_kernel_side(kernel) >= LONG_SIDE)
 
 
+def is_unruled(kernel: Kernel) -> bool:
+    """Whether a kernel has an operator without a cost rule."""
+    return not all(operators.lookup(op).supported for op in kernel.graph.ops)
+
+
 def rare_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
     """Features of a library call or an ATen kernel of a rare operator."""
     graph, op = kernel.graph, kernel.anchor

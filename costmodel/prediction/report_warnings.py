@@ -52,7 +52,7 @@ def warnings_of(graph: Graph, estimates: Sequence[Estimate]) -> tuple[str, ...]:
         found.append("data-dependent control flow causes graph breaks, whose cost is not in the figures")
     names = sorted({op.base for op in graph.ops if not operators.lookup(op).supported})
     if names:
-        found.append(f"operators without a cost rule widen the intervals only: {', '.join(names)}")
+        found.append(f"operators without a cost rule count with their traffic only: {', '.join(names)}")
     outside = sum(not estimate.in_range for estimate in estimates)
     if outside:
         found.append(f"{outside} of {len(estimates)} kernels are out of distribution; their times are extrapolated")
