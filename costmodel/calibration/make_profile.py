@@ -79,7 +79,7 @@ def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Sa
     say(f"training {len(tables)} groups of networks and trees, {FOLDS} folds each")
     fit = cross_fit(tables, folds, roofline, device.multiprocessors, settings, jobs)
     found, others = _whole_models(directory, cases, issued, fit, device.is_cpu, say, jobs)
-    found["scores"]["kernels"] = _score_groups(tables, folds, fit, say, jobs)
+    found["scores"]["kernels"] = score_groups(tables, folds, fit, say, jobs)
     # an earlier profile stays valid until both files are written
     pending = {file: directory / f"{file}.pending" for file in (PREDICTOR, WHOLE_MODELS)}
     hashes = save_predictor(fit.predictor, pending[PREDICTOR]), others.save(pending[WHOLE_MODELS])
@@ -89,7 +89,7 @@ def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Sa
         "environment": environment,
         "predictor_sha256": hashes[0],
         "whole_models_sha256": hashes[1],
-        "units": _unit_counts(frame, kept),
+        "units": unit_counts(frame, kept),
         "training": {"folds": FOLDS, **asdict(settings)},
         "roofline": _describe(roofline),
         "models": counts | {"noise": noise(cases)},
@@ -98,7 +98,7 @@ def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Sa
     }
     for final, path in pending.items():
         path.replace(directory / final)
-    _write_card(directory / CARD, card)
+    write_card(directory / CARD, card)
     return card
 
 
@@ -121,7 +121,7 @@ def _issued(cases: Sequence[MeasuredModel], device: Device, jobs: int) -> list[t
     return [by_key[case.key] for case in cases]
 
 
-def _unit_counts(frame: pd.DataFrame, kept: pd.DataFrame) -> dict[str, Any]:
+def unit_counts(frame: pd.DataFrame, kept: pd.DataFrame) -> dict[str, Any]:
     """Summary of the measured units and those that are trained on."""
     status = _counts(frame["status"])
     return {"measured": len(frame), "trained_on": len(kept), "status": status, "noise": _noise(kept)}
@@ -152,7 +152,7 @@ def _counts(column: pd.Series[Any]) -> dict[str, int]:
     return {str(key): int(count) for key, count in column.value_counts().items()}
 
 
-def _score_groups(
+def score_groups(
     tables: Mapping[str, Table], folds: Mapping[str, Folds], fit: CrossFit, say: Say, jobs: int
 ) -> list[dict[str, Any]]:
     """Scores of the predictor, of its networks alone and of every baseline, by group, on the same folds."""
@@ -214,7 +214,7 @@ def _whole_models(
     return card, others
 
 
-def _write_card(path: Path, card: Mapping[str, Any]) -> None:
+def write_card(path: Path, card: Mapping[str, Any]) -> None:
     write_whole(path, json.dumps(_rounded(card), indent=1, allow_nan=False) + "\n")
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "CONVOLUTIONS",
     "GROUPS",
     "OPTIONAL",
+    "RARE_GROUPS",
     "UNRULED",
     "Roofline",
     "anchor_flops",
@@ -114,3 +115,5 @@ _SPECIFIC: Mapping[str, Callable[[Kernel, int], dict[str, float]]] = {
 }
 GROUPS = tuple(_SPECIFIC)
 """Groups of kernels."""
+RARE_GROUPS = tuple(group for group in GROUPS if group.startswith("rare_"))
+"""Groups of operators that few vision models call."""

@@ -13,10 +13,10 @@ from costmodel.features.scalars import largest, log2_of, number
 from costmodel.features.triton import triton_features
 from costmodel.ir import Graph, Op, Ref, operators
 from costmodel.ir.rare_costs import fft_lengths, length_along
-from costmodel.kernels.kernel import Kernel, largest_kernel_side
+from costmodel.kernels.kernel import Kernel, kernel_elements
 
-LONG_SIDE = 11
-"""Side of a depthwise convolution's kernel from which few were measured."""
+LARGE_KERNEL = 13 * 13
+"""Elements of a depthwise convolution's kernel from which it counts as large; the common ones have 49 at most."""
 _FAMILIES = {
     "fft": ("_fft_r2c", "_fft_c2c", "_fft_c2r"),
     "grid": ("grid_sampler_2d", "grid_sampler_3d"),
@@ -53,19 +53,18 @@ _FAMILY_OF = {name: family for family, names in _FAMILIES.items() for name in na
 def is_rare(kernel: Kernel) -> bool:
     """Whether a kernel has an operator that few vision models call.
 
-    Convolutions that are transposed, of one or three dimensions, or depthwise with a large kernel, and all kernels on
+    So are convolutions that are transposed, three-dimensional, or depthwise with a large kernel, and all kernels on
     complex numbers.
     """
-    graph = kernel.graph
-    if any(kind.is_complex for op in graph.ops for kind in op.types):
-        return True
-    if any(operators.lookup(op).rare for op in graph.ops):
+    ops = kernel.graph.ops
+    if any(operators.lookup(op).rare or any(kind.is_complex for kind in op.types) for op in ops):
         return True
     anchor = kernel.anchor
     if anchor.base != "convolution":
         return False
-    flat = len(anchor.type.shape) == 4 and not anchor.arg("transposed")
-    return not flat or (number(anchor.arg("groups"), 1) > 1 and largest_kernel_side(kernel) >= LONG_SIDE)
+    grouped = number(anchor.arg("groups"), 1) > 1
+    unusual = bool(anchor.arg("transposed")) or len(anchor.type.shape) > 4
+    return unusual or (grouped and kernel_elements(kernel) >= LARGE_KERNEL)
 
 
 def is_unruled(kernel: Kernel) -> bool:

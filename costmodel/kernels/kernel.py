@@ -6,6 +6,7 @@ type, so that one predictor serves both.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -58,10 +59,10 @@ class Kernel:
         return COPY if copies else operators.kind_of(anchor)
 
 
-def largest_kernel_side(kernel: Kernel) -> int:
-    """Longest side of a convolution's kernel; 0 for other operators."""
+def kernel_elements(kernel: Kernel) -> int:
+    """Elements of a convolution's kernel in one channel; 0 for other operators."""
     weight = kernel.anchor.arg("weight")
-    return max(kernel.graph.type_of(weight).shape[2:], default=1) if isinstance(weight, Ref) else 0
+    return math.prod(kernel.graph.type_of(weight).shape[2:]) if isinstance(weight, Ref) else 0
 
 
 def grouping(groups: int, inputs: int, outputs: int) -> str:
