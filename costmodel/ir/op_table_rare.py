@@ -37,8 +37,8 @@ RARE_ROWS: tuple[Row, ...] = (
     library("complex", work=0, saves=""),
     library("polar", work=10, saves="abs angle"),
     pointwise("angle", work=8, saves="self"),
-    view("_conj", view=View.IDENTITY),
-    view("_neg_view", view=View.IDENTITY),
+    view("_conj"),
+    view("_neg_view"),
     # Sampling. `work` counts the operations an element in Inductor's decompositions.
     pointwise("affine_grid_generator", kind="affine_grid", work=34, saves=""),
     pointwise("grid_sampler_2d", work=100, uses=2, saves="input grid"),
@@ -60,11 +60,7 @@ RARE_ROWS: tuple[Row, ...] = (
     copy("replication_pad3d", saves="self"),
     # Detection.
     library(
-        "torchvision_deform_conv2d",
-        kind="deform_conv2d",
-        flops=deform_conv_flops,
-        scratch=deform_conv_scratch,
-        saves="input weight offset mask",
+        "torchvision_deform_conv2d", kind="deform_conv2d", flops=deform_conv_flops, scratch=deform_conv_scratch
     ),
     library("torchvision_nms", kind="nms", flops=nms_flops),
     library("torchvision_roi_align", kind="roi_align", flops=roi_align_flops),
