@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import torch
 
 from costmodel.ir import Graph, Op, Ref, TensorType, refs_in
 from costmodel.ir.flops import tensor_of
+from costmodel.ir.operators import is_view
 
 Fill = Callable[[Graph, Op, TensorType, str], torch.Tensor]
 """Makes the values of an argument: graph, operator, type of the argument, device."""
@@ -18,54 +20,71 @@ BOX_SHARE = 0.25
 def chosen_values(graph: Graph, device: str) -> dict[str, torch.Tensor]:
     """Values of those inputs of a graph that an operator reads as indices, a grid or boxes, by name of the input.
 
-    An input that an operator reads through views gets none.
+    Indices are found through views too.
     """
     named = {value.name: value.type for value in graph.values}
+    viewed = {op.name: op.refs()[0].name for op in graph.ops if is_view(op)}
     found: dict[str, torch.Tensor] = {}
     for op in graph.ops:
         for argument, fill in FILLS.get(op.base, {}).items():
             for ref in refs_in(op.arg(argument)):
-                if ref.name in named and ref.name not in found:
-                    found[ref.name] = fill(graph, op, named[ref.name], device)
+                name = ref.name
+                while name in viewed and fill in _OF_INDICES:
+                    name = viewed[name]
+                if name in named and name not in found:
+                    found[name] = fill(graph, op, named[name], device)
     return found
 
 
 def _indices(graph: Graph, op: Op, kind: TensorType, device: str) -> torch.Tensor:
-    """Random indices along the dimension that the operator works along."""
+    """Indices along the dimension that the operator works along."""
     shape = tensor_of(graph, op, "self").shape
     dim = op.arg("dim", 0)
-    size = shape[dim if isinstance(dim, int) else 0]
-    return torch.randint(0, max(1, size), kind.shape, dtype=getattr(torch, kind.dtype), device=device)
+    axis = dim % len(kind.shape) if isinstance(dim, int) and kind.shape else 0
+    return _places(shape[axis] if shape else 1, kind, axis, device)
 
 
 def _several_indices(graph: Graph, op: Op, kind: TensorType, device: str) -> torch.Tensor:
-    """Random indices along the shortest dimension that one of several index tensors stands for."""
+    """Indices along the shortest dimension that one of several index tensors stands for."""
     shape, given = tensor_of(graph, op, "self").shape, op.arg("indices")
     places = given if isinstance(given, tuple) else ()
     size = min((shape[axis] for axis, one in enumerate(places) if isinstance(one, Ref)), default=1)
-    return torch.randint(0, max(1, size), kind.shape, dtype=getattr(torch, kind.dtype), device=device)
+    return _places(size, kind, 0, device)
 
 
 def _pixels(_graph: Graph, op: Op, kind: TensorType, device: str) -> torch.Tensor:
-    """Random places in the unpooled plane."""
+    """Places in the unpooled plane, each pixel in a window of its own."""
     size = op.arg("output_size")
-    pixels = torch.Size(side for side in size if isinstance(side, int)).numel() if isinstance(size, tuple) else 1
-    return torch.randint(0, max(1, pixels), kind.shape, dtype=torch.int64, device=device)
+    sides = [side for side in size if isinstance(side, int)] if isinstance(size, tuple) else []
+    flat = TensorType(kind.dtype, (math.prod(kind.shape[:-2]), math.prod(kind.shape[-2:])))
+    return _places(math.prod(sides), flat, 1, device).reshape(kind.shape)
+
+
+def _places(size: int, kind: TensorType, axis: int, device: str) -> torch.Tensor:
+    """Random indices below `size`, different ones along an axis where it is not longer, and alike across the others.
+
+    So each place is written once, as models do; where several write to one place, results depend on the order.
+    """
+    count = kind.shape[axis] if kind.shape else 1
+    dtype = getattr(torch, kind.dtype)
+    if count <= size:
+        drawn = torch.randperm(size, device=device)[:count]
+    else:
+        drawn = torch.randint(0, max(1, size), (count,), device=device)
+    rank = len(kind.shape)
+    shown = drawn.to(dtype).reshape([count if dim == axis else 1 for dim in range(rank)])
+    return shown.expand(kind.shape).contiguous()
 
 
 def _grid(_graph: Graph, _op: Op, kind: TensorType, device: str) -> torch.Tensor:
     """A regular grid that is a little displaced, as of a warped image: neighbours stay near."""
-    *outer, dims = kind.shape
-    axes = [torch.linspace(-1.0, 1.0, side, device=device) for side in reversed(outer[1:])]
-    regular = torch.stack(torch.meshgrid(*axes, indexing="xy"), -1) if len(axes) == dims else None
-    noise = torch.rand(kind.shape, device=device) * 2 - 1
-    made = noise if regular is None else _in_order(regular, kind) + 0.05 * noise
-    return made.to(getattr(torch, kind.dtype)).contiguous()
-
-
-def _in_order(regular: torch.Tensor, kind: TensorType) -> torch.Tensor:
-    """Coordinates in the shape of the grid, for every image of the batch."""
-    return regular.reshape(1, *kind.shape[1:]).expand(kind.shape)
+    _, *sides, dims = kind.shape
+    made = 0.05 * (torch.rand(kind.shape, device=device) * 2 - 1)
+    if len(sides) != dims:  # points at no regular places, as of deformable attention
+        return (20 * made).to(getattr(torch, kind.dtype))
+    axes = [torch.linspace(-1.0, 1.0, side, device=device) for side in sides]
+    regular = torch.stack(torch.meshgrid(*axes, indexing="ij")[::-1], -1)  # the last axis is the first coordinate
+    return (regular + made).to(getattr(torch, kind.dtype))
 
 
 def _boxes(graph: Graph, op: Op, kind: TensorType, device: str) -> torch.Tensor:
@@ -89,6 +108,7 @@ def _candidates(_graph: Graph, _op: Op, kind: TensorType, device: str) -> torch.
     return torch.cat((centre, centre + 100), 1).to(getattr(torch, kind.dtype))
 
 
+_OF_INDICES = (_indices, _several_indices)
 _ALONG = {"index": _indices}
 FILLS: Mapping[str, Mapping[str, Fill]] = {
     "grid_sampler_2d": {"grid": _grid},

@@ -39,13 +39,13 @@ def cases(device: str = "cuda") -> list[UnitCase]:
     for block in (*vision_blocks.blocks(), *vision_reads.blocks()):
         for dtype in (torch.float32, torch.float16)[: 1 + block.half]:
             for batch in BATCHES:
-                found += _of_block(block, dtype, batch, device)
+                found += cases_of(block, dtype, batch, device)
     kept = [case for case in distinct(found) if size_bytes(parse(case.graph)) <= MOST_BYTES]
     random.Random(SEED).shuffle(kept)  # noqa: S311 - repeatable on purpose
     return kept
 
 
-def _of_block(block: Block, dtype: torch.dtype, batch: int, device: str) -> Iterator[UnitCase]:
+def cases_of(block: Block, dtype: torch.dtype, batch: int, device: str) -> Iterator[UnitCase]:
     """Kernels of a block in eager execution and under torch.compile, as far as they are of interest."""
     inputs = []
     for named, shape in block.inputs:

@@ -99,12 +99,15 @@ def _along(function: Callable[..., Tensor], dim: int) -> Callable[[Tensor], Tens
 def _indexed() -> Iterator[Block]:
     """Chosen queries of detectors, kept and masked tokens, points pooled into a plane, quantised codes, unpooling."""
     for tokens, kept, width in ((20000, 900, 256), (197, 138, 384), (196, 49, 768), (8400, 300, 4), (4096, 1024, 64)):
-        yield _indexing("read-gather", lambda x, i: x.gather(1, i), ("", (1, tokens, width)), (INDEX, (1, kept, width)))
+        rows, index = ("", (1, tokens, width)), (INDEX, (1, kept, width))
+        yield _indexing("read-gather", lambda x, i: x.gather(1, i), rows, index)
+        yield _indexing("read-rows", lambda x, i: x.gather(1, _wide(i, x)), rows, (INDEX, (1, kept)))
     for tokens, kept, width in ((196, 49, 768), (1024, 256, 512), (40000, 10000, 64), (4096, 4096, 32)):
         given = (INDEX, (1, kept, width)), ("", (1, kept, width))
         yield _indexing("write-scatter", _scattered(tokens), *given)
         yield _indexing("write-add", _added(tokens), *given)
         yield _indexing("write-maximum", _raised(tokens), *given)
+        yield _indexing("write-tokens", _restored(tokens), (INDEX, (1, kept)), given[1])
     for points, cells, width in ((10000, 40000, 64), (2048, 4096, 128)):
         rows, index = ("", (points, width)), (INDEX, (points,))
         yield _indexing("write-rows", lambda x, i, c=cells: x.new_zeros(c, x.shape[1]).index_add(0, i, x), rows, index)
@@ -118,6 +121,15 @@ def _indexed() -> Iterator[Block]:
         yield applied("columns-unfold", lambda x: functional.unfold(x, 3, padding=1), (1, width, side, side))
         columns, whole = (1, width * 9, side * side), (side, side)
         yield applied("columns-fold", lambda x, w=whole: functional.fold(x, w, 3, padding=1), columns)
+
+
+def _wide(index: Tensor, x: Tensor) -> Tensor:
+    """One index a row, shown for every channel."""
+    return index.unsqueeze(-1).expand(-1, -1, x.shape[2])
+
+
+def _restored(tokens: int) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda i, x: x.new_zeros(x.shape[0], tokens, x.shape[2]).scatter(1, _wide(i, x), x)
 
 
 def _scattered(tokens: int) -> Callable[[Tensor, Tensor], Tensor]:

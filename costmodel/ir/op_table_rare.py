@@ -70,7 +70,7 @@ RARE_ROWS: tuple[Row, ...] = (
     # Reads and writes at indices.
     copy("gather", saves="index", indirect=True),
     copy("take", saves="index", indirect=True),
-    copy("masked_select", saves="mask self"),
+    library("masked_select", work=0, saves="mask self"),
     scatter("scatter", saves="index"),
     scatter("scatter_add", saves="index"),
     scatter("scatter_reduce", saves="index"),
