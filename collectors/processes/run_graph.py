@@ -91,9 +91,8 @@ def relative_error(got: Any, expected: Any) -> float:
     """Largest ||got - expected|| / ||expected|| over the tensors of two results; NaN if either contains NaN."""
     worst = 0.0
     for left, right in zip(_tensors(got), _tensors(expected), strict=True):
-        if not (right.is_floating_point() or right.is_complex()) or right.numel() == 0:
+        if not right.is_floating_point() or right.numel() == 0:
             continue
-        left, right = (torch.view_as_real(one) if one.is_complex() else one for one in (left, right))
         scale = right.float().norm().item()
         error = (left.float() - right.float()).norm().item()
         worst = max(worst, error / scale if scale else error)
@@ -104,7 +103,7 @@ def relative_error(got: Any, expected: Any) -> float:
 
 def _tensors(result: Any) -> list[torch.Tensor]:
     if isinstance(result, torch.Tensor):
-        return [result]
+        return [torch.view_as_real(result) if result.is_complex() else result]
     if isinstance(result, Mapping):
         result = list(result.values())
     return [tensor for item in result for tensor in _tensors(item)] if isinstance(result, (list, tuple)) else []

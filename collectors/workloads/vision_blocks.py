@@ -206,7 +206,13 @@ def _filtered(x: Tensor) -> Tensor:
 
 def _resized() -> Iterator[Block]:
     """Feature pyramids, DeepLab's and SegFormer's heads, preprocessing, video decoders."""
-    planes = (((256, 25, 25), 50), ((256, 50, 50), 100), ((21, 65, 65), 513), ((64, 112, 112), 224), ((3, 256, 256), 224))
+    planes = (
+        ((256, 25, 25), 50),
+        ((256, 50, 50), 100),
+        ((21, 65, 65), 513),
+        ((64, 112, 112), 224),
+        ((3, 256, 256), 224),
+    )
     for (channels, *side), to in planes:
         shape = (1, channels, *side)
         for mode in ("nearest", "nearest-exact", "bilinear", "bicubic"):
@@ -216,7 +222,9 @@ def _resized() -> Iterator[Block]:
             yield applied(f"resize-{mode}-aa", _resize(to, mode, True), (1, 3 if source > 64 else 64, source, source))
     for channels, frames, side in ((64, 8, 28), (32, 16, 56), (16, 32, 64)):
         for mode in ("nearest", "trilinear"):
-            yield applied(f"resize-{mode}3d", _resize((2 * frames, 2 * side, 2 * side), mode), (1, channels, frames, side, side))  # noqa: E501
+            yield applied(
+                f"resize-{mode}3d", _resize((2 * frames, 2 * side, 2 * side), mode), (1, channels, frames, side, side)
+            )
     for channels, length in ((256, 1024), (64, 4096)):
         for mode in ("nearest", "linear"):
             yield applied(f"resize-{mode}1d", _resize(2 * length, mode), (1, channels, length))
@@ -229,7 +237,13 @@ def _resize(to: int | Shape, mode: str, smooth: bool = False) -> Callable[[Tenso
 
 def _sampled() -> Iterator[Block]:
     """Spatial transformers, optical flow, deformable attention, RAFT's look-up, medical registration."""
-    maps = (((64, 56, 56), (56, 56)), ((32, 128, 128), (128, 128)), ((3, 224, 224), (224, 224)), ((128, 48, 64), (48, 64)), ((32, 256, 256), (256, 256)))  # noqa: E501
+    maps = (
+        ((64, 56, 56), (56, 56)),
+        ((32, 128, 128), (128, 128)),
+        ((3, 224, 224), (224, 224)),
+        ((128, 48, 64), (48, 64)),
+        ((32, 256, 256), (256, 256)),
+    )
     for source, to in maps:
         shapes = ((1, *source), (1, *to, 2))
         for mode in ("bilinear", "nearest", "bicubic"):
@@ -240,7 +254,9 @@ def _sampled() -> Iterator[Block]:
         yield applied("sample-attention", _sample("bilinear", "zeros"), (8, 32, side, side), (8, queries, 4, 2))
     yield applied("sample-raft", _sample("bilinear", "zeros"), (1024, 1, 32, 32), (1024, 9, 9, 2))
     for channels, side in ((16, 32), (1, 96), (32, 24)):
-        yield applied("sample-volume", _sample("bilinear", "border"), (1, channels, side, side, side), (1, side, side, side, 3))  # noqa: E501
+        yield applied(
+            "sample-volume", _sample("bilinear", "border"), (1, channels, side, side, side), (1, side, side, side, 3)
+        )
     for side in (28, 64, 224, 512):
         yield applied("affine-plane", _affine((8, side, side)), (1, 2, 3))
     for side in (32, 96):

@@ -116,7 +116,7 @@ def _indexed() -> Iterator[Block]:
         shape = (1, width, side, side)
         yield _indexing("write-unpool", lambda x, i: functional.max_unpool2d(x, i, 2), ("", shape), (INDEX, shape))
     for rows, codes, width in ((1024, 1024, 3), (256, 512, 64), (1024, 8192, 256)):
-        yield applied("distance", lambda x, y: torch.cdist(x, y), (1, rows, width), (1, codes, width), half=False)
+        yield applied("distance", torch.cdist, (1, rows, width), (1, codes, width), half=False)
     for width, side in ((64, 56), (192, 28), (3, 224)):
         yield applied("columns-unfold", lambda x: functional.unfold(x, 3, padding=1), (1, width, side, side))
         columns, whole = (1, width * 9, side * side), (side, side)

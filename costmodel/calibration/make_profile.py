@@ -215,6 +215,7 @@ def _whole_models(
 
 
 def write_card(path: Path, card: Mapping[str, Any]) -> None:
+    """Write a summary, whole or not at all."""
     write_whole(path, json.dumps(_rounded(card), indent=1, allow_nan=False) + "\n")
 
 

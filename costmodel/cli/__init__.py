@@ -59,7 +59,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-dataset = typer.Typer(no_args_is_help=True, help="Export ledgers as datasets; merge datasets; transfer them to a similar device.")
+dataset = typer.Typer(
+    no_args_is_help=True, help="Export ledgers as datasets; merge datasets; transfer them to a similar device."
+)
 app.command("predict", cls=_Command)(predict)
 app.command("plan", cls=_Command)(plan)
 app.command("validate", cls=_Command)(validate)

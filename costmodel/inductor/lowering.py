@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from costmodel.inductor.compilation import Compilation
 from costmodel.inductor.fallbacks import falls_back
 from costmodel.inductor.split_reductions import reduction_outer, split_reduction
-from costmodel.ir import Op, TensorType, op_table, operators
+from costmodel.ir import Op, op_table, operators
 from costmodel.ir.op_table import Role, View
 from costmodel.ir.operators import ATTENTION, CHANNELS_LAST, CONVOLUTION_INPUT_COPY, is_view
-from costmodel.ir.strides import dense, layout_of, strides_through
+from costmodel.ir.strides import ORDER_KEPT, keeps_order
 
 READS_TO_REALIZE_REUSED = 4
 """`config.realize_reads_threshold`: a value that is read twice is realized if computing it reads more buffers."""
@@ -23,8 +23,6 @@ SCATTER_KERNELS = 2
 """Kernels of a scatter, whose result is mutated after it is made (`scatter_reduce_`, `index_put_impl_`)."""
 Read = tuple[str, str]
 """A buffer and the order in which it is read: "" for its own order, else the views that change the order."""
-ORDER_KEPT = (View.IDENTITY, View.RESHAPE)
-"""Views whose elements have the same order as before."""
 
 
 def most_reads(users: Sequence[Op]) -> int:
@@ -209,7 +207,7 @@ class Lowering:
     def _viewed(self, op: Op) -> _Expr:
         """Express a view as its buffer in another order, or as a recomputation of the value."""
         source = self._joined(op)
-        if not _keeps_order(op, self._graph.type_of(op.refs()[0])):
+        if not keeps_order(op, self._graph.type_of(op.refs()[0])):
             source = source.reordered(f"{op.base}{[value for key, value in op.args if key != 'self']}")
         return replace(source, ops=(*source.ops, op.name)) if source.ops else source
 
@@ -294,13 +292,3 @@ class Lowering:
             self.realize(ref.name)
         self.writers[op.name] = tuple(node for ref in op.refs() for node in self.writers[ref.name])
         self._set_buffer(op.name)
-
-
-def _keeps_order(op: Op, source: TensorType) -> bool:
-    """Whether a view shows all elements in the order of the viewed tensor."""
-    view = operators.lookup(op).view
-    if view is View.PERMUTE:  # a contiguous tensor stays contiguous if only dimensions of size one move
-        plain = replace(source, layout="nhwc" if source.layout == "nhwc" else "nchw")
-        return layout_of(op.type.shape, strides_through(op, plain, dense(plain), op.type)) == "nchw"
-    dense_layouts = op.type.layout != "strided" and source.layout != "strided"
-    return (dense_layouts or view in ORDER_KEPT) and op.type.numel == source.numel

@@ -59,9 +59,7 @@ RARE_ROWS: tuple[Row, ...] = (
     copy("replication_pad1d", saves="self"),
     copy("replication_pad3d", saves="self"),
     # Detection.
-    library(
-        "torchvision_deform_conv2d", kind="deform_conv2d", flops=deform_conv_flops, scratch=deform_conv_scratch
-    ),
+    library("torchvision_deform_conv2d", kind="deform_conv2d", flops=deform_conv_flops, scratch=deform_conv_scratch),
     library("torchvision_nms", kind="nms", flops=nms_flops),
     library("torchvision_roi_align", kind="roi_align", flops=roi_align_flops),
     library("torchvision_roi_pool", kind="roi_pool", work=4),

@@ -27,9 +27,11 @@ _MISSING_SCHEMAS = (
     f"roi_pool({_REGIONS}) -> (Tensor, Tensor)",
     f"ps_roi_align({_REGIONS}, int sampling_ratio) -> (Tensor, Tensor)",
     f"ps_roi_pool({_REGIONS}) -> (Tensor, Tensor)",
-    "deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, "
-    "SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, "
-    "SymInt offset_groups, bool use_mask) -> Tensor",
+    (
+        "deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, "
+        "SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, "
+        "SymInt offset_groups, bool use_mask) -> Tensor"
+    ),
 )
 """Schemas of torchvision's operators, with its names of arguments, which graphs keep."""
 _META_KERNELS = ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool", "deform_conv2d")
