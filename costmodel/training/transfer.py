@@ -52,7 +52,8 @@ def transferred(rows: pd.DataFrame, here: pd.DataFrame, there: pd.DataFrame) -> 
 def _rates(rows: pd.DataFrame) -> Values:
     """Bytes a microsecond that each row's kernel moved."""
     kernels = (kernel_of(graph, runner) for graph, runner in zip(rows["graph"], rows["runner"], strict=True))
-    return np.array([traffic_bytes(one.graph) for one in kernels]) / rows["device_us_p50"].to_numpy(dtype=float)
+    moved = np.array([traffic_bytes(one.graph) for one in kernels])
+    return np.asarray(moved / rows["device_us_p50"].to_numpy(dtype=float))
 
 
 def _places(rows: pd.DataFrame, bandwidth: float) -> Values:
