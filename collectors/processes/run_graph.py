@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from collectors.processes.argument_values import chosen_values
 from costmodel.execution.fx_module import build_module
 from costmodel.execution.inductor_compile import compile_module
 from costmodel.ir import Graph, TensorType, Value
@@ -24,7 +25,9 @@ MOST_COPIES = 40
 def make_tensor(kind: TensorType, device: str) -> torch.Tensor:
     """Tensor of random values of a type, positive and near one, so that no operator meets a pole."""
     dtype = getattr(torch, kind.dtype)
-    if not dtype.is_floating_point:
+    if dtype.is_complex:
+        tensor = torch.rand(kind.shape, dtype=dtype, device=device)
+    elif not dtype.is_floating_point:
         tensor = torch.zeros(kind.shape, dtype=dtype, device=device)
     else:
         tensor = torch.rand(kind.shape, dtype=torch.float32, device=device).add_(0.5).to(dtype)
@@ -38,10 +41,16 @@ def argument_sets(graph: Graph, device: str) -> list[list[torch.Tensor]]:
     roles = ("param", "input") if device == "cpu" else ("param",)
     size = sum(value.type.nbytes for value in graph.values if value.role in roles)
     copies = 1 if size == 0 else max(1, min(MOST_COPIES, math.ceil(COLD_BYTES / size)))
-    first = [_make(value, device) for value in graph.values]
+    first = arguments_of(graph, device)
     rotated = [value.role in roles for value in graph.values]
     pairs = list(zip(first, rotated, strict=True))
     return [first, *([tensor.clone() if again else tensor for tensor, again in pairs] for _ in range(copies - 1))]
+
+
+def arguments_of(graph: Graph, device: str) -> list[torch.Tensor]:
+    """Arguments of a call: random values, where they matter such as a model would have."""
+    chosen = chosen_values(graph, device)
+    return [chosen[value.name] if value.name in chosen else _make(value, device) for value in graph.values]
 
 
 def _make(value: Value, device: str) -> torch.Tensor:
@@ -94,7 +103,7 @@ def relative_error(got: Any, expected: Any) -> float:
 
 def _tensors(result: Any) -> list[torch.Tensor]:
     if isinstance(result, torch.Tensor):
-        return [result]
+        return [torch.view_as_real(result) if result.is_complex() else result]
     if isinstance(result, Mapping):
         result = list(result.values())
     return [tensor for item in result for tensor in _tensors(item)] if isinstance(result, (list, tuple)) else []

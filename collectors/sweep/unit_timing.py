@@ -29,6 +29,8 @@ CPU_TRIES = 3
 """Tries on a CPU while samples scatter; the samples of all tries count."""
 CPU_SCATTER = 0.12
 """Largest trusted interquartile range over median of a CPU's samples; the median of a dozen is then within 4 %."""
+WAITING = frozenset({"torchvision_nms", "nonzero", "masked_select", "_unique2"})
+"""Operators that wait for the device, because the size of the result depends on values: no CUDA graph captures them."""
 OUT_OF_MEMORY = ("can't allocate memory", "out of memory")
 
 
@@ -89,9 +91,13 @@ def _complaint(device_us: Measurement, device: str, record: Mapping[str, Any]) -
 
 def _time(graph: Graph, calls: Sequence[Callable[[], Any]], device: str, record: dict[str, Any]) -> Measurement:
     """Measure device and host time into `record`; on a CPU they are the same."""
-    from costmodel.measurement.timers import device_time, issue_time
+    from costmodel.measurement.timers import device_time, issue_time, stream_time
 
-    if device.startswith("cuda"):
+    copies = 1
+    if device.startswith("cuda") and any(op.base in WAITING for op in graph.ops):
+        device_us = stream_time(_rotate(calls), rounds=9)
+        host_us = device_us
+    elif device.startswith("cuda"):
         estimate = estimate_us(graph)
         copies = max(len(calls) if estimate < 100 else 1, min(20, int(TARGET_US / estimate)), 1)
         replays = max(1, min(10, int(2 * TARGET_US / (estimate * copies))))
@@ -183,7 +189,7 @@ def warm(job: tuple[UnitCase, str]) -> None:
     import torch
     from torch._inductor import config
 
-    from collectors.processes.run_graph import make_tensor
+    from collectors.processes.run_graph import arguments_of
     from costmodel.execution.fx_module import build_module
     from costmodel.execution.inductor_compile import compile_module
 
@@ -192,7 +198,7 @@ def warm(job: tuple[UnitCase, str]) -> None:
     graph = parse(case.graph)
     if size_bytes(graph) > MOST_TENSOR_BYTES:
         return
-    arguments = [make_tensor(value.type, device) for value in graph.values]
+    arguments = arguments_of(graph, device)
     tuned = case.runner == "autotune"
     choices_kept = not tuned  # choices made while other processes use the device are wrong: only kernels are kept
     with torch.no_grad(), config.patch(fx_graph_cache=choices_kept, autotune_local_cache=choices_kept):

@@ -89,7 +89,7 @@ def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Sa
     if cases:
         validation = pd.read_csv(directory / "validation.csv")
         found["scores"] |= interval_scores(validation, {} if device.is_cpu else host, found["intervals"])
-    found["scores"]["kernels"] = _score_groups(tables, folds, fit, say, jobs)
+    found["scores"]["kernels"] = score_groups(tables, folds, fit, say, jobs)
     found = add_compile_times(found, directory, cases, [compiled for _, compiled in issued])
     found["error_curves"] = {
         group: asdict(_error_curve(table, folds[group], group, fit)) for group, table in tables.items()
@@ -103,7 +103,7 @@ def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Sa
         "environment": environment,
         "predictor_sha256": hashes[0],
         "whole_models_sha256": hashes[1],
-        "units": _unit_counts(frame, kept),
+        "units": unit_counts(frame, kept),
         "training": {"folds": FOLDS, **asdict(settings)},
         "roofline": _describe(roofline),
         "models": counts | {"noise": noise(cases)},
@@ -150,7 +150,7 @@ def _issued(cases: Sequence[MeasuredModel], device: Device, jobs: int) -> list[t
     return [by_key[case.key] for case in cases]
 
 
-def _unit_counts(frame: pd.DataFrame, kept: pd.DataFrame) -> dict[str, Any]:
+def unit_counts(frame: pd.DataFrame, kept: pd.DataFrame) -> dict[str, Any]:
     """Summary of the measured units and those that are trained on."""
     status = _counts(frame["status"])
     return {"measured": len(frame), "trained_on": len(kept), "status": status, "noise": _noise(kept)}
@@ -181,7 +181,7 @@ def _counts(column: pd.Series[Any]) -> dict[str, int]:
     return {str(key): int(count) for key, count in column.value_counts().items()}
 
 
-def _score_groups(
+def score_groups(
     tables: Mapping[str, Table], folds: Mapping[str, Folds], fit: CrossFit, say: Say, jobs: int
 ) -> list[dict[str, Any]]:
     """Scores of the predictor, of its networks alone and of every baseline, by group, on the same folds."""

@@ -10,19 +10,33 @@ import torch
 from costmodel.errors import GraphError
 
 _TORCH_NAME = re.compile(r"torch\.(\w+)")
+_TORCHVISION = "torchvision_"
+"""Beginning of the names of torchvision's operators in a graph."""
 
 
 def overload(name: str) -> torch._ops.OpOverload:
-    """Look up the ATen operator of a name such as `convolution` or `add.Tensor`.
+    """Look up the operator of a name such as `convolution`, `add.Tensor` or `torchvision_nms`.
 
     Raises:
-        GraphError: torch has no such operator.
+        GraphError: torch has no such operator, or torchvision has none or cannot be imported.
     """
     base, _, variant = name.partition(".")
+    space = torch.ops.aten
+    if base.startswith(_TORCHVISION):
+        _import_torchvision(name)
+        space, base = torch.ops.torchvision, base.removeprefix(_TORCHVISION)
     try:
-        return getattr(getattr(torch.ops.aten, base), variant or "default")  # type: ignore[no-any-return]
+        return getattr(getattr(space, base), variant or "default")  # type: ignore[no-any-return]
     except AttributeError:
         raise GraphError(f"torch {torch.__version__} has no operator aten.{name}") from None
+
+
+def _import_torchvision(name: str) -> None:
+    """Import torchvision, which registers its operators."""
+    try:
+        import torchvision  # noqa: F401
+    except (ImportError, RuntimeError) as error:
+        raise GraphError(f"the operator {name} needs torchvision, which cannot be imported: {error}") from None
 
 
 def constant(value: object) -> Any:

@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 
 from costmodel.cli import streams
 from costmodel.cli.collect import collect
-from costmodel.cli.dataset import export, merge
+from costmodel.cli.dataset import export, merge, transfer
 from costmodel.cli.guard import guarded
 from costmodel.cli.hardware import hardware
 from costmodel.cli.ir import ir
@@ -59,7 +59,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-dataset = typer.Typer(no_args_is_help=True, help="Export ledgers as datasets; merge datasets.")
+dataset = typer.Typer(
+    no_args_is_help=True, help="Export ledgers as datasets; merge datasets; transfer them to a similar device."
+)
 app.command("predict", cls=_Command)(predict)
 app.command("plan", cls=_Command)(plan)
 app.command("validate", cls=_Command)(validate)
@@ -67,6 +69,7 @@ app.command("collect", cls=_Command)(collect)
 app.add_typer(dataset, name="dataset")
 dataset.command("export", cls=_Command)(export)
 dataset.command("merge", cls=_Command)(merge)
+dataset.command("transfer", cls=_Command)(transfer)
 app.command("hardware", cls=_Command)(hardware)
 app.command("train", cls=_Command)(train)
 app.command("ir", cls=_Command)(ir)

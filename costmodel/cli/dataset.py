@@ -1,4 +1,4 @@
-"""`costmodel dataset merge|export`: make the dataset that a profile is trained on from ledgers and other datasets."""
+"""`costmodel dataset merge|export|transfer`: make the dataset that a profile is trained on from ledgers and others."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ Ledger = Annotated[Path, typer.Argument(metavar="LEDGER", help="Ledger of a swee
 Files = Annotated[
     list[Path], typer.Argument(metavar="FILE...", help="Datasets of units (.parquet) or of whole models (.jsonl).")
 ]
+Units = Annotated[Path, typer.Argument(metavar="UNITS", help="Units to transfer (.parquet).")]
+Source = Annotated[
+    Path, typer.Option("--from", metavar="FILE", help="Units of the same device, some of which both have measured.")
+]
+Target = Annotated[Path, typer.Option("--to", metavar="FILE", help="Units of the other device.")]
 Output = Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Dataset to write.")]
 EveryProcess = Annotated[
     bool,
@@ -52,6 +57,29 @@ def merge(
     if every_process and kind == _UNITS:
         raise RequestError("--every-process is for whole models (.jsonl)")
     _print(merge_units(files, output) if kind == _UNITS else merge_models(files, output, every_process), output)
+
+
+def transfer(
+    units: Units,
+    source: Source,
+    target: Target,
+    output: Output,
+    debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
+) -> None:
+    """Write units measured on one device as another would measure them, by kernels that both have measured."""
+    from costmodel.training.dataset import read_frame, write_frame
+    from costmodel.training.tables import trusted
+    from costmodel.training.transfer import transferred
+
+    for path in (units, source, target, output):
+        _require(path, (_UNITS,))
+    rows, about = read_frame(units)
+    there, of_target = read_frame(target)
+    made = transferred(trusted(rows), trusted(read_frame(source)[0]), trusted(there))
+    measured_on = about.get("environment", {}).get("device", "")
+    environment = of_target.get("environment", {}) | {"by_ratio_from": measured_on}
+    write_frame(made, output, {"environment": environment, "cases": len(made)})
+    _print(len(made), output)
 
 
 def _require(path: Path, kinds: tuple[str, ...]) -> None:

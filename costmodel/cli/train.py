@@ -22,17 +22,27 @@ Directory = Annotated[
     Path | None,
     typer.Option("--directory", help="Directory of the dataset and the profile; default: the user's profiles."),
 ]
+Added = Annotated[
+    Path | None,
+    typer.Option(
+        "--add",
+        metavar="FILE",
+        help="Units (.parquet) to add to a trained profile; only the groups of rare operators are trained again.",
+    ),
+]
 
 
 def train(
     hardware: HardwareName,
     directory: Directory = None,
+    add: Added = None,
     jobs: Jobs = 2,
     thorough: Thorough = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
     """Train the profile NAME from its dataset (units.parquet, or the ledger of `costmodel collect`) and score it."""
+    from costmodel.calibration.add_units import add_units
     from costmodel.calibration.make_profile import make_profile
     from costmodel.profiles.profile import shipped_directory, user_directory
     from costmodel.training.kernel_models import THOROUGH, TrainingSettings
@@ -46,9 +56,22 @@ def train(
     settings = THOROUGH if thorough else TrainingSettings()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "A worker stopped")  # joblib replaces one whose memory has grown
-        card = make_profile(place, hardware, settings, lambda line: note(line, quiet), jobs)
+        if add is None:
+            card = make_profile(place, hardware, settings, lambda line: note(line, quiet), jobs)
+        else:
+            card = add_units(place, _merged(place, add), settings, lambda line: note(line, quiet), jobs)
     with opened(None) as write:
         write(f"trained {hardware} on {card['units']['trained_on']} units: {place}\n")
+
+
+def _merged(place: Path, added: Path) -> set[str]:
+    """Merge units into a profile's dataset; returns their keys."""
+    from collectors.whole_models.merge import merge_units
+    from costmodel.training.dataset import read_frame
+
+    keys = set(read_frame(added)[0]["key"])
+    merge_units((place / "units.parquet", added), place / "units.parquet")
+    return keys
 
 
 def _export(place: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from costmodel.features.aten import aten_features
 from costmodel.features.library_calls import attention_features, conv_features, gemm_features
+from costmodel.features.rare import is_rare, is_unruled, rare_features, rare_triton_features
 from costmodel.features.roofline import CONVOLUTIONS, Roofline, anchor_flops
 from costmodel.features.scalars import log2_of
 from costmodel.features.triton import triton_features
@@ -22,26 +23,40 @@ __all__ = [
     "CONVOLUTIONS",
     "GROUPS",
     "OPTIONAL",
+    "RARE_GROUPS",
+    "UNRULED",
     "Roofline",
     "anchor_flops",
     "device_share",
     "featurize",
     "group_of",
+    "is_rare",
+    "is_unruled",
 ]
 OPTIONAL = frozenset({"position"})
 """Features that a predictor may be trained without."""
 
 
-def group_of(kernel: Kernel) -> str:
-    """Group of a kernel, which has a model of its own; one of `GROUPS`.
+UNRULED = "unruled"
+"""Group of kernels with an operator without a cost rule, which is never trained."""
 
-    `conv`, `gemm` and `attention` are library calls, `triton` fused kernels, `aten` the rest.
+
+def group_of(kernel: Kernel) -> str:
+    """Group of a kernel, which has a model of its own: one of `GROUPS`, or `UNRULED`.
+
+    `conv`, `gemm` and `attention` are library calls, `triton` fused kernels, `aten` the rest; kernels of operators that
+    few vision models call have groups of their own (`rare_`).
     """
+    if is_unruled(kernel):
+        return UNRULED
+    rare = is_rare(kernel)
     if kernel.backend == "triton":
-        return "triton"
+        return "rare_triton" if rare else "triton"
     anchor = kernel.anchor
     if anchor.base in CONVOLUTIONS:
-        return "conv"
+        return "rare_conv" if rare else "conv"
+    if rare:
+        return "rare_aten"
     if anchor.base == "scaled_dot_product_attention":
         return "attention"
     return "gemm" if operators.lookup(anchor).flops is flops_module.matmul_flops else "aten"
@@ -72,8 +87,8 @@ def featurize(kernel: Kernel, roofline: Roofline, multiprocessors: int, position
         "bfloat16": float(dtype == "bfloat16"),
         "nhwc": float(anchor.type.layout == "nhwc" or any(v.type.layout == "nhwc" for v in graph.values)),
     }
-    named |= _SPECIFIC[group_of(kernel)](kernel, multiprocessors)
-    return named
+    specific = _SPECIFIC.get(group_of(kernel))
+    return named | specific(kernel, multiprocessors) if specific else named
 
 
 def device_share(kernel: Kernel, us: float, roofline: Roofline, multiprocessors: int) -> float:
@@ -94,6 +109,11 @@ _SPECIFIC: Mapping[str, Callable[[Kernel, int], dict[str, float]]] = {
     "attention": attention_features,
     "aten": aten_features,
     "triton": triton_features,
+    "rare_conv": conv_features,
+    "rare_aten": rare_features,
+    "rare_triton": rare_triton_features,
 }
 GROUPS = tuple(_SPECIFIC)
 """Groups of kernels."""
+RARE_GROUPS = tuple(group for group in GROUPS if group.startswith("rare_"))
+"""Groups of operators that few vision models call."""

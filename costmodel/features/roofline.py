@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from costmodel.ir import flops, operators
+from costmodel.ir import Op, flops, operators
 from costmodel.ir.op_table import Role
 from costmodel.kernels.kernel import Kernel
 from costmodel.kernels.traffic import traffic_bytes
@@ -35,20 +35,39 @@ class Roofline:
 
         Williams, Waterman and Patterson, "Roofline" (CACM 2009).
         """
-        traffic = traffic_bytes(kernel.graph) / self.bytes_per_us
+        traffic = (traffic_bytes(kernel.graph) + scratch_bytes(kernel)) / self.bytes_per_us
         return self.floor_us + max(traffic, anchor_flops(kernel) / self.peak_of(kernel))
+
+    def least_us(self, kernel: Kernel) -> float:
+        """Traffic of all operands and results over bandwidth, plus the floor: a lower bound for any operator."""
+        graph = kernel.graph
+        computed = (op for op in graph.ops if not operators.is_view(op))
+        made = sum(kind.nbytes for op in computed for kind in op.types)
+        return self.floor_us + (sum(value.type.nbytes for value in graph.values) + made) / self.bytes_per_us
 
     def knows(self, kernel: Kernel) -> bool:
         """Whether the device was measured in a kernel's precision; integers always count as measured."""
-        dtype = kernel.anchor.type.dtype
+        dtype = kernel.anchor.type.dtype.replace("complex64", "float32")
         inexact = dtype.startswith(("float", "bfloat", "complex"))
         return not inexact or any(name.rpartition(".")[2] == dtype for name in self.peak)
 
     def peak_of(self, kernel: Kernel) -> float:
         """Arithmetic ceiling of a kernel's anchor; infinite where arithmetic is not counted."""
         anchor = kernel.anchor
-        kind = "conv" if anchor.base in CONVOLUTIONS else "matmul" if operators.lookup(anchor).flops in _MATMULS else ""
-        return self.peak.get(f"{kind}.{anchor.type.dtype}", math.inf)
+        return self.peak.get(f"{arithmetic_kind(anchor)}.{anchor.type.dtype}", math.inf)
+
+
+def arithmetic_kind(op: Op) -> str:
+    """`conv` or `matmul` for an operator whose arithmetic may bound it; else empty."""
+    if op.base in CONVOLUTIONS:
+        return "conv"
+    return "matmul" if operators.lookup(op).flops in _MATMULS else ""
+
+
+def scratch_bytes(kernel: Kernel) -> int:
+    """Bytes that a library call writes and reads again beside its operands and results."""
+    formula = operators.lookup(kernel.anchor).scratch
+    return formula(kernel.graph, kernel.anchor) if formula else 0
 
 
 def anchor_flops(kernel: Kernel) -> int:

@@ -165,7 +165,22 @@ def pool_to_one(site: Site) -> list[Op] | None:
     return site.finish("mean.dim", self=site.op.arg("self"), dim=(-1, -2), keepdim=True)
 
 
+def expand_weight_norm(site: Site) -> list[Op] | None:
+    """weight_norm(v, g) = v * (g / sqrt(sum(v^2))), the sum over all dimensions but one (torch's `_weight_norm`)."""
+    source, scale, dim = site.ref("v"), site.ref("g"), site.op.arg("dim", 0)
+    if source is None or scale is None or not isinstance(dim, int):
+        return None
+    kind, row = site.op.type, site.op.types[1]
+    others = tuple(axis for axis in range(len(kind.shape)) if axis != dim % len(kind.shape))
+    squares = site.add("pow.Tensor_Scalar", kind, self=source, exponent=2.0)
+    total = site.add("sum.dim_IntList", row, self=squares, dim=others, keepdim=True)
+    length = site.add("sqrt", row, self=total)
+    factor = site.add("div.Tensor", row, self=scale, other=length)
+    return site.finish("mul.Tensor", self=source, other=factor)
+
+
 REWRITES: Mapping[str, Rewrite] = {
+    "_weight_norm_interface": expand_weight_norm,
     "convolution": peel_convolution_bias,
     "addmm": unfuse_addmm,
     "native_layer_norm": expand_layer_norm,

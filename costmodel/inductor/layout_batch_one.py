@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from costmodel.inductor.compilation import Compilation
-from costmodel.inductor.lowering import ORDER_KEPT, lower
+from costmodel.inductor.lowering import lower
 from costmodel.ir import Graph, Op, Ref, operators
 from costmodel.ir.op_table import Role
 from costmodel.ir.operators import is_view
-from costmodel.ir.strides import Strides, dense, strides_through
+from costmodel.ir.strides import ORDER_KEPT, Strides, dense, strides_through
 
 
 def contiguous_convolutions(compilation: Compilation) -> frozenset[str]:

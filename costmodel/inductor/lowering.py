@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from costmodel.inductor.compilation import Compilation
+from costmodel.inductor.fallbacks import falls_back
 from costmodel.inductor.split_reductions import reduction_outer, split_reduction
-from costmodel.ir import Op, TensorType, op_table, operators
+from costmodel.ir import Op, op_table, operators
 from costmodel.ir.op_table import Role, View
 from costmodel.ir.operators import ATTENTION, CHANNELS_LAST, CONVOLUTION_INPUT_COPY, is_view
-from costmodel.ir.strides import dense, layout_of, strides_through
+from costmodel.ir.strides import ORDER_KEPT, keeps_order
 
 READS_TO_REALIZE_REUSED = 4
 """`config.realize_reads_threshold`: a value that is read twice is realized if computing it reads more buffers."""
@@ -18,10 +19,10 @@ READS_TO_REALIZE = 8
 """`config.realize_acc_reads_threshold`: a value that reads more buffers is realized in any case."""
 WORK_TO_REALIZE = 30
 """`config.realize_opcount_threshold`: a value of more arithmetic is realized in any case."""
+SCATTER_KERNELS = 2
+"""Kernels of a scatter, whose result is mutated after it is made (`scatter_reduce_`, `index_put_impl_`)."""
 Read = tuple[str, str]
 """A buffer and the order in which it is read: "" for its own order, else the views that change the order."""
-ORDER_KEPT = (View.IDENTITY, View.RESHAPE)
-"""Views whose elements have the same order as before."""
 
 
 def most_reads(users: Sequence[Op]) -> int:
@@ -127,11 +128,12 @@ class Lowering:
         self._lowered += 1
         row = operators.lookup(op)
         inside = [ref.name for ref in op.refs() if self._is_inside(ref.name)]
-        if row.role in (Role.EXTERN, Role.WINDOW):
+        extern = falls_back(self._graph, op, self._target.on_cpu)
+        if extern or row.role is Role.WINDOW:
             for ref in op.refs():
                 if ref.name not in inside:
                     self.realize(ref.name, alone=op.base == ATTENTION)
-        if row.role is Role.EXTERN:
+        if extern:
             reads, launches = self._joined(op).reads, 1 + len(inside)
             node = Node((*inside, op.name), reads, (op.name,), op.type.numel, extern=True, launches=launches)
             self._emit(op, node)
@@ -141,6 +143,8 @@ class Lowering:
             self._join_in_place(op)
         elif row.role is Role.VIEW:
             self._exprs[op.name] = self._viewed(op)
+        elif row.scatters:
+            self._lower_scatter(op)
         else:
             self._lower_pointwise(op, row)
 
@@ -203,7 +207,7 @@ class Lowering:
     def _viewed(self, op: Op) -> _Expr:
         """Express a view as its buffer in another order, or as a recomputation of the value."""
         source = self._joined(op)
-        if not _keeps_order(op, self._graph.type_of(op.refs()[0])):
+        if not keeps_order(op, self._graph.type_of(op.refs()[0])):
             source = source.reordered(f"{op.base}{[value for key, value in op.args if key != 'self']}")
         return replace(source, ops=(*source.ops, op.name)) if source.ops else source
 
@@ -272,6 +276,11 @@ class Lowering:
         ops = (*joined.ops, op.name)
         self._emit(op, Node(ops, joined.reads, (op.name,), outer, inner, launches=launches, crosswise=split.crosswise))
 
+    def _lower_scatter(self, op: Op) -> None:
+        """Lower writes at indices: one kernel copies or fills the first operand, another one writes into it."""
+        joined = self._joined(op)
+        self._emit(op, Node((*joined.ops, op.name), joined.reads, (op.name,), op.type.numel, launches=SCATTER_KERNELS))
+
     def _computed(self, name: str) -> Op | None:
         """Operator of a value that is recomputed or viewed where it is used; None for a buffer."""
         op = self._ops.get(name)
@@ -283,13 +292,3 @@ class Lowering:
             self.realize(ref.name)
         self.writers[op.name] = tuple(node for ref in op.refs() for node in self.writers[ref.name])
         self._set_buffer(op.name)
-
-
-def _keeps_order(op: Op, source: TensorType) -> bool:
-    """Whether a view shows all elements in the order of the viewed tensor."""
-    view = operators.lookup(op).view
-    if view is View.PERMUTE:  # a contiguous tensor stays contiguous if only dimensions of size one move
-        plain = replace(source, layout="nhwc" if source.layout == "nhwc" else "nchw")
-        return layout_of(op.type.shape, strides_through(op, plain, dense(plain), op.type)) == "nchw"
-    dense_layouts = op.type.layout != "strided" and source.layout != "strided"
-    return (dense_layouts or view in ORDER_KEPT) and op.type.numel == source.numel

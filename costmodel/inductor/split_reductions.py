@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from costmodel.ir import Graph, Op, Ref, TensorType, operators
 from costmodel.ir.op_table import Role
+from costmodel.ir.rare_costs import length_along
 from costmodel.ir.strides import Strides, dense, read_through
 
 THREADS = 2048
@@ -21,15 +22,16 @@ BLOCK = 256
 """Threads of a block that reduces contiguous elements."""
 ROWS = 4
 """Elements that a thread of a block over other elements reduces at once."""
+_KEEPING = frozenset({"_log_softmax", "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "sort"})
+"""Reductions that give a result for each element of a row."""
 Read = tuple[str, Strides | None]
 """A tensor, and the strides at which the loops read it; None where they are unknown."""
 
 
 def reduction_outer(op: Op, source: TensorType) -> int:
     """Count independent results of a reduction."""
-    if op.type.numel == source.numel and op.base in ("_log_softmax", "cumsum"):
-        dim = op.arg("dim", -1)
-        return source.numel // max(1, source.shape[dim if isinstance(dim, int) else -1])
+    if op.type.numel == source.numel and op.base in _KEEPING:
+        return source.numel // max(1, length_along(source, op))
     return max(1, op.type.numel)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from costmodel.ir import Graph, Op
 
@@ -50,6 +51,7 @@ class View(StrEnum):
 
 
 Flops = Callable[[Graph, Op], int]
+"""Number of an operator that follows from its shapes: arithmetic operations, or bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,9 @@ class Row:
         in_place: whether models call it as an activation in place and Inductor does not decompose it.
         by_strides: whether the result depends on the strides of the operand.
         reads: whether Python reads the result, so that the host waits for the device.
+        rare: whether few vision models call it: kernels with it are predicted by groups of their own.
+        scratch: formula of the bytes that a library call writes and reads again beside operands and results.
+        scatters: whether it writes where a tensor of indices points, into a copy of its first operand.
     """
 
     name: str
@@ -99,3 +104,15 @@ class Row:
     in_place: bool = False
     by_strides: bool = False
     reads: bool = False
+    rare: bool = False
+    scratch: Flops | None = None
+    scatters: bool = False
+
+
+def row_of(role: Role, **defaults: Any) -> Callable[..., Row]:
+    """Constructor of rows of one role, with the defaults of their columns."""
+
+    def make(name: str, **columns: Any) -> Row:
+        return Row(name, **{"kind": name.lstrip("_"), "role": role, **defaults, **columns})
+
+    return make

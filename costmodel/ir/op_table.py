@@ -6,30 +6,17 @@ defaults of its role.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from costmodel.ir.flops import (
     attention_flops,
     convolution_flops,
     matmul_flops,
     multi_head_attention_flops,
-    nms_flops,
     recurrent_flops,
-    roi_align_flops,
 )
-from costmodel.ir.op_row import Role, Row, View
+from costmodel.ir.op_row import Role, Row, View, row_of
+from costmodel.ir.op_table_rare import RARE_ROWS
 
 __all__ = ["ROWS", "Role", "Row", "View"]
-
-
-def row_of(role: Role, **defaults: Any) -> Callable[..., Row]:
-    """Constructor of rows of one role, with the defaults of their columns."""
-
-    def make(name: str, **columns: Any) -> Row:
-        return Row(name, **{"kind": name.lstrip("_"), "role": role, **defaults, **columns})
-
-    return make
 
 
 view = row_of(Role.VIEW, work=0, saves="", passes=True, view=View.OTHER)
@@ -158,7 +145,6 @@ ROWS: tuple[Row, ...] = (
     pointwise("flip", work=0, saves="", shifts=True),
     pointwise("repeat", work=0, saves=""),
     pointwise("index", work=0, saves="indices", indirect=True),
-    pointwise("gather", work=0, saves="index", indirect=True),
     pointwise("index_select", work=0, saves="index", indirect=True),
     pointwise("pixel_shuffle", work=0, saves=""),
     pointwise("pixel_unshuffle", work=0, saves=""),
@@ -170,13 +156,11 @@ ROWS: tuple[Row, ...] = (
     pointwise("contiguous", work=0, saves="", passes=True),
     pointwise("embedding", work=0, saves="indices", indirect=True),
     pointwise("stack", work=0, saves=""),
-    pointwise("im2col", work=0, saves=""),
     pointwise("lift_fresh_copy", work=0, saves="", passes=True),
     pointwise("repeat_interleave", work=0, saves=""),
     pointwise("slice_scatter", work=0, saves=""),
     pointwise("select_scatter", work=0, saves=""),
     pointwise("as_strided_scatter", work=0, saves="", by_strides=True),
-    pointwise("masked_select", work=0, saves="mask self"),
     # Costly functions; `work` counts the operations an element in Inductor's decompositions.
     pointwise("sigmoid", work=4, saves="#0", realized_on_reuse=True),
     pointwise("hardsigmoid", work=4, saves="self", fx_nodes=4),
@@ -205,19 +189,9 @@ ROWS: tuple[Row, ...] = (
     pointwise("logit", work=5, saves="self"),
     pointwise("special_expm1", work=3, saves="#0"),
     pointwise("native_dropout", saves="#1", random=True),
-    pointwise("grid_sampler_2d", work=40, saves="input grid"),
     pointwise("upsample_nearest2d", work=3, saves=""),
     pointwise("upsample_bilinear2d", work=20, saves=""),
-    pointwise("upsample_bicubic2d", work=60, saves=""),
-    pointwise("_upsample_bicubic2d_aa", work=60, saves=""),
-    pointwise("_upsample_bilinear2d_aa", work=20, saves=""),
     pointwise("_upsample_nearest_exact2d", work=3, saves=""),
-    pointwise("upsample_trilinear3d", work=40, saves=""),
-    pointwise("upsample_linear1d", work=10, saves=""),
-    pointwise("col2im", work=4, saves=""),
-    pointwise("index_put", work=2, saves="indices"),
-    pointwise("scatter", work=2, saves="index"),
-    pointwise("scatter_add", work=2, saves="index"),
     # Reductions.
     reduction("mean", saves=""),
     reduction("sum", saves=""),
@@ -241,25 +215,14 @@ ROWS: tuple[Row, ...] = (
     reduction("_softmax", work=6, saves="#0"),
     reduction("_safe_softmax", kind="softmax", work=8, saves="#0"),
     reduction("_log_softmax", work=6, saves="#0"),
-    reduction("cumsum", work=2, saves=""),
-    reduction("cummax", work=2, saves="#1"),
-    reduction("cummin", work=2, saves="#1"),
     reduction("all", saves=""),
     reduction("any", saves=""),
-    reduction("topk", work=10, saves="#1"),
-    reduction("sort", work=20, saves="#1"),
     reduction("_adaptive_avg_pool2d", saves="self"),
-    reduction("_adaptive_avg_pool3d", saves="self"),
     reduction("logsumexp", work=4, saves="self #0"),
-    reduction("nonzero", work=4, saves=""),
     # Pooling.
     window("max_pool2d_with_indices", kind="max_pool2d", saves="self #1"),
-    window("max_pool3d_with_indices", saves="self #1"),
     window("avg_pool2d", saves="self"),
-    window("avg_pool3d", saves="self"),
     window("avg_pool1d", saves="self"),
-    window("adaptive_max_pool2d", saves="self #1"),
-    window("adaptive_max_pool3d", saves="self #1"),
     window("max_pool2d"),
     # Batch norm in evaluation mode: a scale and a shift.
     pointwise(
@@ -299,11 +262,8 @@ ROWS: tuple[Row, ...] = (
     Row("_native_multi_head_attention", "attention", Role.EXTERN, flops=multi_head_attention_flops),
     Row("lstm", "lstm", Role.EXTERN, flops=recurrent_flops),
     Row("gru", "gru", Role.EXTERN, flops=recurrent_flops),
-    Row("torchvision_nms", "nms", Role.EXTERN, flops=nms_flops),
-    Row("torchvision_roi_align", "roi_align", Role.EXTERN, flops=roi_align_flops),
     # Operators without a cost rule, whose properties matter elsewhere.
     unsupported("as_strided_copy", by_strides=True),
-    unsupported("log10", realized_on_reuse=True),
     unsupported("exponential", random=True),
     unsupported("multinomial", random=True),
     unsupported("normal", random=True),
@@ -316,4 +276,5 @@ ROWS: tuple[Row, ...] = (
     unsupported("randperm", random=True),
     unsupported("rrelu_with_noise", random=True),
     unsupported("uniform", random=True),
+    *RARE_ROWS,
 )

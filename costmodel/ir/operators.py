@@ -56,13 +56,18 @@ def table_of(rows: Iterable[Row]) -> dict[str, Row]:
 
 
 TABLE: Mapping[str, Row] = table_of(ROWS)
-UNKNOWN = Row("?", "?", Role.POINTWISE, supported=False)
-"""Row of operators that the table lacks: a pointwise kernel without a cost rule."""
+UNKNOWN = Row("?", "?", Role.EXTERN, supported=False)
+"""Row of operators that the table lacks: a call of ATen, also in compiled code, without a cost rule."""
 
 
 def kind_of(op: Op) -> str:
-    """Name of an operator shown to users; its ATen name where the table has no row."""
+    """Name of an operator shown to users; its ATen name where the table has no row.
+
+    A convolution is named as in torch.nn.functional, by its dimensions: `conv2d`, `conv3d`, `conv_transpose2d`.
+    """
     row = lookup(op)
+    if row.flops is convolution_flops:
+        return f"conv{'_transpose' if op.arg('transposed') else ''}{max(1, len(op.type.shape) - 2)}d"
     return op.base if row is UNKNOWN else row.kind
 
 

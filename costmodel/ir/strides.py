@@ -257,3 +257,17 @@ def with_pinned_strides(graph: Graph) -> Graph:
         args = tuple((key, Ref(pinned.name) if key == "self" else value) for key, value in op.args)
         made += [pinned, replace(op, args=args)]
     return replace(graph, ops=tuple(made)).verify()
+
+
+ORDER_KEPT = (View.IDENTITY, View.RESHAPE)
+"""Views whose elements have the same order as before."""
+
+
+def keeps_order(op: Op, source: TensorType) -> bool:
+    """Whether a view shows all elements in the order of the viewed tensor."""
+    view = operators.lookup(op).view
+    if view is View.PERMUTE:  # a contiguous tensor stays contiguous if only dimensions of size one move
+        plain = replace(source, layout="nhwc" if source.layout == "nhwc" else "nchw")
+        return layout_of(op.type.shape, strides_through(op, plain, dense(plain), op.type)) == "nchw"
+    dense_layouts = op.type.layout != "strided" and source.layout != "strided"
+    return (dense_layouts or view in ORDER_KEPT) and op.type.numel == source.numel

@@ -71,6 +71,11 @@ class TensorType:
         """Size of the elements in bytes."""
         return self.numel * DTYPE_BYTES[self.dtype]
 
+    @property
+    def is_complex(self) -> bool:
+        """Whether the elements are complex numbers."""
+        return self.dtype.startswith("complex")
+
     def __str__(self) -> str:
         suffix = "" if self.layout == "nchw" else f" {self.layout}"
         return f"{self.dtype}[{','.join(map(str, self.shape))}]{suffix}"

@@ -6,10 +6,11 @@ type, so that one predictor serves both.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from costmodel.ir import Graph, Op, operators
+from costmodel.ir import Graph, Op, Ref, operators
 from costmodel.kernels.extractor import TIMES_ONE
 
 COPY = "copy"
@@ -55,7 +56,13 @@ class Kernel:
         """Kind of the anchor (`conv2d`, `linear`, `layer_norm`, ...); `copy` for the copy of a part of a tensor."""
         anchor = self.anchor
         copies = self.backend == "triton" and (anchor.op, anchor.arg("other")) == TIMES_ONE
-        return COPY if copies else operators.lookup(anchor).kind
+        return COPY if copies else operators.kind_of(anchor)
+
+
+def kernel_elements(kernel: Kernel) -> int:
+    """Elements of a convolution's kernel in one channel; 0 for other operators."""
+    weight = kernel.anchor.arg("weight")
+    return math.prod(kernel.graph.type_of(weight).shape[2:]) if isinstance(weight, Ref) else 0
 
 
 def grouping(groups: int, inputs: int, outputs: int) -> str:

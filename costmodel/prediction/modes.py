@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from costmodel.errors import ProfileError
+from costmodel.features import is_unruled
 from costmodel.ir import Graph
 from costmodel.prediction.bounds import kernel_width, latency_bounds, speedup_bounds
 from costmodel.prediction.compile_fields import compile_fields
@@ -20,9 +21,9 @@ from costmodel.timeline.issue_trace import IssueTrace
 from costmodel.timeline.timed_trace import TimedTrace
 
 UNKNOWN_WIDTH = 0.5
-"""Largest addition to the half-width of an interval for unsupported operators and data-dependent control flow."""
-UNKNOWN_SHARE = 0.1
-"""Share of operators without a cost rule from which all of UNKNOWN_WIDTH is added."""
+"""Addition to the half-width of an interval for data-dependent control flow that ends the graph."""
+UNRULED_FACTOR = 4.0
+"""Time of an operator without a cost rule that intervals include, over the time of its traffic, which is counted."""
 
 
 def predict_modes(
@@ -32,7 +33,6 @@ def predict_modes(
     eager_kernels: Sequence[Estimate],
     compiled_kernels: Sequence[Estimate],
     profile: Profile,
-    unsupported: int,
 ) -> dict[str, ModePrediction]:
     """Predictions by mode; a mode that the profile cannot predict is left out.
 
@@ -43,19 +43,18 @@ def predict_modes(
         eager_kernels: estimates of the eager kernels.
         compiled_kernels: estimates of the compiled kernels.
         profile: profile of the hardware.
-        unsupported: number of unsupported operators and places.
 
     Raises:
         ProfileError: the profile lacks costs or intervals, or they give impossible times.
     """
-    unknown = 1.0 if graph.partial else min(1.0, unsupported / UNKNOWN_SHARE / max(1, len(graph.ops)))
+    unruled = max(_unruled_width(eager, eager_kernels), _unruled_width(compiled, compiled_kernels))
     timed = TimedTrace.of(eager, eager_kernels), TimedTrace.of(compiled, compiled_kernels)
     hosts = [_as_compiled(graph, timings) for timings in _timings_by_host(timed, profile)]
     timings = hosts[0]
     latency_widths, speedup_widths = profile.intervals("latency"), profile.intervals("speedup")
     if "eager" not in latency_widths:
         raise ProfileError(f"{profile.name}: the profile has no interval for eager execution; train it again")
-    extra = UNKNOWN_WIDTH * unknown
+    extra = UNKNOWN_WIDTH * graph.partial + unruled
     base = timings["eager"]
     modes = {}
     for mode, timing in timings.items():
@@ -107,3 +106,13 @@ def _check_timings(timings: Mapping[str, queue.Timing], profile: Profile) -> Non
                 f"{profile.path / CARD}: its costs give {mode} a latency of {latency}, a host time of {host} and a "
                 f"device time of {device}; train the profile again"
             )
+
+
+def _unruled_width(trace: IssueTrace, estimates: Sequence[Estimate]) -> float:
+    """Addition to the half-width of an interval for operators without a cost rule, by their share of the time.
+
+    The logarithm of the whole time if they take UNRULED_FACTOR times as long as they are counted with.
+    """
+    total = sum(estimate.us for estimate in estimates)
+    unruled = sum(one.us for kernel, one in zip(trace.kernels, estimates, strict=True) if is_unruled(kernel))
+    return math.log1p((UNRULED_FACTOR - 1.0) * unruled / max(1e-9, total))

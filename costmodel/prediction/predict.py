@@ -150,7 +150,7 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
     eager_kernels = profile.predictor.predict(eager.kernels, eager.positions)
     compiled_kernels = profile.predictor.predict(compiled.kernels, compiled.positions)
     unsupported = unsupported_in(graph)
-    modes = predict_modes(graph, eager, compiled, eager_kernels, compiled_kernels, profile, len(unsupported))
+    modes = predict_modes(graph, eager, compiled, eager_kernels, compiled_kernels, profile)
     too_large = shortage(eager_bytes(graph), profile.device.memory_bytes)
     verdict, leaning = verdict_of(modes, whole=not (graph.partial or too_large))
     if not is_compiled(graph):

@@ -52,7 +52,7 @@ def warnings_of(graph: Graph, *passes: Sequence[Estimate]) -> tuple[str, ...]:
         found.append(f"results of data-dependent size are counted at their largest: {', '.join(sizes)}")
     names = sorted({op.base for op in graph.ops if not operators.lookup(op).supported})
     if names:
-        found.append(f"operators without a cost rule widen the intervals only: {', '.join(names)}")
+        found.append(f"operators without a cost rule count with their traffic only: {', '.join(names)}")
     outside = sum(not estimate.in_range for estimates in passes for estimate in estimates)
     if outside:
         share = max(map(extrapolated_share, passes))

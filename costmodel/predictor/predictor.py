@@ -2,7 +2,8 @@
 
 Each group of kernels (convolutions, matmuls, ...) has an ensemble of multilayer perceptrons and boosted trees for the
 logarithm of time over the roofline bound. The measured kernels are kept beside them. A kernel equal to a measured one
-is recalled; a kernel near measured ones is corrected by their residuals.
+is recalled; a kernel near measured ones is corrected by their residuals. A kernel of an operator without a cost rule
+takes the time of its traffic at the device's bandwidth, and a launch.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from costmodel.features import Roofline, featurize, group_of
+from costmodel.features import UNRULED, Roofline, featurize, group_of
 from costmodel.kernels.kernel import Kernel
 from costmodel.kernels.traffic import traffic_bytes
 from costmodel.predictor.error_curve import ErrorCurve
@@ -21,6 +22,9 @@ from costmodel.predictor.group_model import LARGEST_RANGE, USUAL_HOST_US, GroupM
 
 UNMEASURED_WIDTH = math.log(4.0)
 """Least half-width for a kernel in a precision that was never measured."""
+
+UNRULED_RANGE = 8.0
+"""Upper end of the interval of a kernel without a cost rule, over the time of its traffic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,9 @@ class Predictor:
         return [found[key] for key in keys]
 
     def _predict_group(self, group: str, chosen: Sequence[tuple[Kernel, float]]) -> list[Estimate]:
+        if group == UNRULED:
+            least = [self.roofline.least_us(kernel) for kernel, _ in chosen]
+            return [Estimate(us, us, us * UNRULED_RANGE, in_range=False) for us in least]
         bounds = [self.roofline.bound_us(kernel) for kernel, _ in chosen]
         model = self.groups.get(group)
         if model is None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from costmodel.training.families import FOLDS, fold_of
 
 Rows = npt.NDArray[np.bool_]
-NO_FAMILIES = ("conv", "matmul")
+NO_FAMILIES = ("conv", "matmul", "vision")
 """Workloads that come from no model; their rows are assigned to folds by shape."""
 
 

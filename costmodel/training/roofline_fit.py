@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from costmodel.features import CONVOLUTIONS, Roofline, anchor_flops
+from costmodel.features import Roofline, anchor_flops
+from costmodel.features.roofline import arithmetic_kind
 from costmodel.kernels.kernel import Kernel
 from costmodel.kernels.traffic import traffic_bytes
 
@@ -32,9 +33,8 @@ def fit_roofline(kernels: Sequence[Kernel], time_us: Sequence[float]) -> Rooflin
     )
     peaks: dict[str, list[float]] = {}
     for kernel, time in zip(kernels, times, strict=True):
-        flops = anchor_flops(kernel)
-        if flops:
-            kind = "conv" if kernel.anchor.base in CONVOLUTIONS else "matmul"
+        flops, kind = anchor_flops(kernel), arithmetic_kind(kernel.anchor)
+        if flops and kind:
             peaks.setdefault(f"{kind}.{kernel.anchor.type.dtype}", []).append(flops / time)
     peak = {name: float(np.quantile(rates, 0.995)) for name, rates in peaks.items() if len(rates) >= 5}
     return Roofline(float(bandwidth), peak, float(np.quantile(times, 0.01)))

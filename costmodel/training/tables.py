@@ -95,12 +95,15 @@ def tabulate(
         frame.get(HOST, unmeasured),
         strict=True,
     ):
+        group = group_of(kernel)
+        if group not in rows:  # an operator without a cost rule
+            continue
         place = 0.5 if position is None or math.isnan(position) else float(position)
         features = featurize(kernel, roofline, multiprocessors, place)
         share = UNMEASURED if math.isnan(workspace) else float(workspace) / traffic_bytes(kernel.graph)
         issue_us = UNMEASURED if math.isnan(host) or kernel.backend == "triton" else issue_alone_us(kernel, float(host))
         entry = (features, roofline.bound_us(kernel), float(time), shape_group(text), share, issue_us)
-        rows[group_of(kernel)].append(entry)
+        rows[group].append(entry)
     tables = {}
     for group, entries in rows.items():
         if len(entries) < least:

@@ -8,7 +8,7 @@ import pytest
 
 from collectors.workloads.convolution_space import ConvUnit, fused_graph
 from collectors.workloads.matmuls import batched_graph, linear_graph
-from costmodel.features import GROUPS, Roofline, anchor_flops, featurize, group_of
+from costmodel.features import GROUPS, UNRULED, Roofline, anchor_flops, featurize, group_of
 from costmodel.ir import parse
 from costmodel.kernels.kernel import Kernel
 from costmodel.kernels.traffic import traffic_bytes
@@ -63,12 +63,35 @@ def triton(text: str) -> Kernel:
 
 
 LINEAR = Kernel("aten", linear_graph(rows=4, inner=8, columns=16, dtype="float32", bias=True), ())
+TRANSPOSED = """graph _ {
+  input %a0: float32[1,8,4,4]
+  param %p0: float32[8,4,2,2]
+  %0 = convolution(input=%a0, weight=%p0, bias=None, stride=[2, 2], padding=[0, 0], dilation=[1, 1], \
+transposed=True, output_padding=[0, 0], groups=1) : float32[1,4,8,8]
+  return %0
+}"""
+TRANSFORMED = """graph _ {
+  input %a0: float32[2,4,8,8]
+  %0 = _fft_r2c(self=%a0, dim=[2, 3], normalization=0, onesided=True) : complex64[2,4,8,5]
+  return %0
+}"""
+SAMPLED = """graph _ {
+  input %a0: float32[1,3,8,8]
+  input %a1: float32[1,4,4,2]
+  %0 = grid_sampler_2d(input=%a0, grid=%a1, interpolation_mode=2, padding_mode=1, align_corners=False) \
+: float32[1,3,4,4]
+  %1 = relu(self=%0) : float32[1,3,4,4]
+  return %1
+}"""
 KERNELS = {
     "conv": aten(conv_text()),
     "gemm": LINEAR,
     "attention": aten(ATTENTION),
     "aten": aten(SLICED),
     "triton": triton(NORM_RELU),
+    "rare_conv": aten(TRANSPOSED),
+    "rare_aten": aten(TRANSFORMED),
+    "rare_triton": triton(SAMPLED),
 }
 
 
@@ -335,11 +358,61 @@ GOLDEN = {
         "transcendental log_last log_channels blocks"
     ),
 }
+NUMBERS = "log_length lengths log_prime log_indices log_chosen mode padding_mode log_window stride"
+FAMILIES = (
+    "is_fft is_grid is_affine is_nearest is_linear is_cubic is_antialias is_columns is_pad is_deform is_nms is_roi "
+    "is_gather is_scatter is_accumulate is_search is_sort is_topk is_scan is_pool is_weight_norm is_distance is_product"
+)
+GOLDEN |= {
+    "rare_conv": GOLDEN["conv"],
+    "rare_aten": f"{FAMILIES} {NUMBERS} log_flops_anchor log_scratch inputs log_largest log_out log_last log_rows "
+    "log_pixels rank strided complex work blocks",
+    "rare_triton": f"{GOLDEN['triton']} {FAMILIES} {NUMBERS} log_rare launches",
+}
 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_feature_names_and_their_order_are_those_that_shipped_predictors_were_trained_on(group: str):
     assert tuple(featurize(KERNELS[group], ROOFLINE, 132)) == tuple(f"{COMMON} {GOLDEN[group]}".split())
+
+
+def test_a_transform_by_hand():
+    """8 x 8 points, half of them complex: 2.5 x 512 x log2 64; rows written between the passes and read again."""
+    kernel = KERNELS["rare_aten"]
+    assert anchor_flops(kernel) == 2.5 * 512 * 6
+    read, written, between = 512 * 4, 2 * 4 * 8 * 5 * 8, 2 * (2 * 4 * 8 * 5 * 8)
+    assert ROOFLINE.bound_us(kernel) == pytest.approx(1 + (read + written + between) / 1000)
+    named = featurize(kernel, ROOFLINE, 132)
+    assert (named["lengths"], named["log_length"], named["log_prime"]) == (2.0, math.log2(65), 1.0)
+    assert (named["is_fft"], named["is_grid"], named["complex"]) == (1.0, 0.0, 1.0)
+
+
+def test_how_an_image_is_sampled_is_known_inside_a_fused_kernel():
+    named = featurize(KERNELS["rare_triton"], ROOFLINE, 132)
+    assert (named["is_grid"], named["mode"], named["padding_mode"]) == (1.0, 2.0, 1.0)
+    assert named["log_rare"] == math.log2(3 * 16 + 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "group"),
+    [
+        pytest.param(TRANSPOSED.replace("transposed=True", "transposed=False"), "conv", id="not-transposed"),
+        pytest.param(NORM_RELU, "aten", id="common"),
+        pytest.param(TRANSFORMED.replace("_fft_r2c", "no_such_operator"), UNRULED, id="no-rule"),
+    ],
+)
+def test_groups_of_what_is_not_rare(text: str, group: str):
+    assert group_of(aten(text)) == group
+
+
+def test_an_operator_without_a_rule_takes_at_least_its_traffic():
+    """Every operand and every result, of which only the first is read later."""
+    text = """graph _ {
+      input %a0: float32[10,10]
+      %0 = no_such_operator(self=%a0) : float32[10,10], float32[10]
+      return %0
+    }"""
+    assert ROOFLINE.least_us(aten(text)) == pytest.approx(1 + (400 + 400 + 40) / 1000)
 
 
 def test_no_feature_is_infinite():

@@ -140,7 +140,11 @@ class TestTable:
         assert row.uses in (1, 2)
         if row.role in (Role.VIEW, Role.SOURCE, Role.CONCAT, Role.JOINED):
             assert row.work == 0
-        assert (row.flops is not None) == (row.role is Role.EXTERN and not row.reads)
+        if row.role is Role.EXTERN and not (row.rare or row.reads):
+            assert row.flops is not None
+        if row.flops is not None:
+            assert row.role in (Role.EXTERN, Role.REDUCTION)
+        assert row.scratch is None or row.role is Role.EXTERN
 
     @pytest.mark.parametrize("row", operators.TABLE.values(), ids=lambda row: row.name)
     def test_columns_are_complete_and_belong_to_the_role(self, row: Row) -> None:

@@ -1,0 +1,147 @@
+"""Measured units added to a trained profile without training all of it again.
+
+The groups of rare operators are trained anew, which takes a minute. In the other groups the added kernels become
+measured kernels: they are recalled, and correct predictions near them; networks, trees and what is fitted to whole
+models stay.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from costmodel.calibration.evaluation import table_origins
+from costmodel.calibration.make_profile import Say, score_groups, unit_counts, write_card
+from costmodel.errors import DatasetError
+from costmodel.features import GROUPS, OPTIONAL, RARE_GROUPS, group_of
+from costmodel.ir.operators import TABLE
+from costmodel.kernels.kernel import Kernel
+from costmodel.predictor.group_model import UNMEASURED, GroupModel, none_measured
+from costmodel.predictor.neighbours import in_steps, places_of
+from costmodel.predictor.network import Array, scaled
+from costmodel.predictor.predictor import Predictor
+from costmodel.profiles.card import CARD
+from costmodel.profiles.predictor_file import load_predictor, save_predictor
+from costmodel.profiles.profile import PREDICTOR
+from costmodel.training.cross_fit import cross_fit
+from costmodel.training.dataset import kernel_of, read_frame
+from costmodel.training.folds import by_family
+from costmodel.training.kernel_models import TrainingSettings
+from costmodel.training.tables import Table, drop, tabulate, trusted
+from costmodel.training.transfer import RATIO
+
+_RARE_NAMES = "|".join(sorted(name for name, row in TABLE.items() if row.rare))
+_MAY_BE_RARE = re.compile(
+    rf"= (?:{_RARE_NAMES})[.(]|transposed=True|complex64|stride=\[\d+, \d+, \d+\]"
+    r"|\[\d+,1,\d\d+,\d+\]|\[\d+,1,\d+,\d\d+\]"
+)
+"""Text of a graph that may be of a rare group: an operator's name, or a convolution that is unusual."""
+
+
+def add_units(
+    directory: Path, added: Collection[str], settings: TrainingSettings, say: Say, jobs: int = 2
+) -> dict[str, Any]:
+    """Add rows of a profile's `units.parquet` to its predictor, and write the predictor and the summary again.
+
+    Args:
+        directory: directory of the profile.
+        added: keys of the rows that are new since the profile was trained.
+        settings: training settings of the rare groups.
+        say: receives lines about the progress.
+        jobs: processes.
+
+    Returns:
+        The summary.
+
+    Raises:
+        DatasetError: none of the rows can be trained on.
+        ProfileError: the profile is damaged or of another version.
+    """
+    frame, _ = read_frame(directory / "units.parquet")
+    kept = trusted(frame)
+    new = kept["key"].isin(list(added))
+    if not new.any():
+        raise DatasetError(f"{directory / 'units.parquet'}: none of the added units was measured without fault")
+    card = json.loads((directory / CARD).read_text(encoding="utf-8"))
+    predictor = load_predictor(directory / PREDICTOR, card["predictor_sha256"])
+    chosen = kept[new | kept["graph"].str.contains(_MAY_BE_RARE)].reset_index(drop=True)
+    kernels = [kernel_of(graph, runner) for graph, runner in zip(chosen["graph"], chosen["runner"], strict=True)]
+    rare, scores = _trained(predictor, chosen, kernels, settings, say, jobs)
+    others = _remembering(predictor, chosen, kernels, added, say)
+    changed = replace(predictor, groups={**predictor.groups, **others, **rare})
+    card["predictor_sha256"] = save_predictor(changed, directory / PREDICTOR)
+    card["units"] = unit_counts(frame, kept) | _by_ratio(kept)
+    card["training"]["rare"] = {key: value for key, value in asdict(settings).items() if key != "most_cases"}
+    if scores:
+        card["scores"]["kernels"] = [row for row in card["scores"]["kernels"] if row["group"] not in rare] + scores
+    write_card(directory / CARD, card)
+    return card  # type: ignore[no-any-return]
+
+
+def _trained(
+    predictor: Predictor,
+    rows: pd.DataFrame,
+    kernels: list[Kernel],
+    settings: TrainingSettings,
+    say: Say,
+    jobs: int,
+) -> tuple[Mapping[str, GroupModel], list[dict[str, Any]]]:
+    """Models of the rare groups, and their scores."""
+    places = [index for index, kernel in enumerate(kernels) if group_of(kernel) in RARE_GROUPS]
+    some, of = rows.iloc[places].reset_index(drop=True), [kernels[index] for index in places]
+    everything = tabulate(of, some, predictor.roofline, predictor.multiprocessors)
+    tables = {group: drop(table, OPTIONAL) for group, table in everything.items()}
+    say(", ".join(f"{group}: {len(table.time_us)} kernels" for group, table in tables.items()) or "no rare kernels")
+    origins = table_origins(of, some["source"].tolist())
+    folds = {group: by_family(table.shape, origins[group], {}) for group, table in tables.items()}
+    fit = cross_fit(tables, folds, predictor.roofline, predictor.multiprocessors, settings, jobs)
+    return fit.predictor.groups, score_groups(tables, folds, fit, say, jobs)
+
+
+def _remembering(
+    predictor: Predictor, rows: pd.DataFrame, kernels: list[Kernel], added: Collection[str], say: Say
+) -> Mapping[str, GroupModel]:
+    """Models of the other groups with the added kernels among the measured ones."""
+    common = [group for group in GROUPS if group in predictor.groups and group not in RARE_GROUPS]
+    is_added = rows["key"].isin(list(added))
+    places = [index for index, kernel in enumerate(kernels) if is_added[index] and group_of(kernel) in common]
+    some, of = rows.iloc[places].reset_index(drop=True), [kernels[index] for index in places]
+    tables = tabulate(of, some, predictor.roofline, predictor.multiprocessors, least=1)
+    say(", ".join(f"{group}: {len(table.time_us)} remembered" for group, table in tables.items()))
+    return {group: remembering(predictor.groups[group], table) for group, table in tables.items()}
+
+
+def remembering(model: GroupModel, table: Table) -> GroupModel:
+    """A model with further measured kernels, of whose host times it keeps its own predictions."""
+    columns = [table.names.index(name) for name in model.names]
+    x = scaled(table.raw[:, columns], model.mean, model.scale)
+    memory = np.concatenate([model.memory, in_steps(x)])
+    host_us = model.recollect(x).host_us
+    return replace(
+        model,
+        memory=memory,
+        places=places_of(memory),
+        residual=np.concatenate([model.residual, table.target - model.expected(x)]),
+        known=_joined(model.known, table.target),
+        host_us=_joined(model.host_us, host_us),
+        workspace=_joined(model.workspace, table.workspace if len(table.workspace) else np.full(len(x), UNMEASURED)),
+    )
+
+
+def _joined(known: Array, more: Array) -> Array:
+    """Values of the measured kernels with those of further ones; none where the model has none."""
+    return np.concatenate([known, more]).astype(np.float32) if len(known) else none_measured()
+
+
+def _by_ratio(kept: pd.DataFrame) -> dict[str, Any]:
+    """Number of rows that were transferred from another device."""
+    count = Counter(kept["way"] == RATIO)[True]
+    return {"by_ratio": count} if count else {}
