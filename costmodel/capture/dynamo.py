@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from costmodel.capture.break_reasons import in_plain_words, is_consequence
 from costmodel.capture.data_dependence import source_line_of
-from costmodel.capture.dynamo_caches import unchanged_caches
+from costmodel.capture.dynamo_caches import apart, unchanged_caches
 from costmodel.capture.inputs import Arguments, Inputs
 from costmodel.capture.meta_tensors import meta_like
 from costmodel.capture.model_output import muted
@@ -107,7 +107,7 @@ def _listened(listener: Listener, module: nn.Module, call: Arguments) -> DynamoT
     """Call a module under Dynamo until it compiles nothing new, then once more for the log."""
     import torch._dynamo as dynamo
 
-    compiled = dynamo.optimize(listener.backend)(module)
+    compiled = dynamo.optimize(listener.backend, **apart())(module)
     hearing = listener.hearing(dynamo.exc.Unsupported.__init__)
     with patch.object(dynamo.exc.Unsupported, "__init__", hearing), listener.whole_recurrent_layers():
         for _ in range(WARM_UP):
