@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from costmodel.capture.break_reasons import in_plain_words, is_consequence
 from costmodel.capture.data_dependence import source_line_of
-from costmodel.capture.dynamo_caches import unchanged_caches
+from costmodel.capture.dynamo_caches import apart, unchanged_caches
 from costmodel.capture.inputs import Arguments, Inputs
 from costmodel.capture.meta_tensors import meta_like
 from costmodel.capture.model_output import muted
@@ -107,7 +107,7 @@ def _listened(listener: Listener, module: nn.Module, call: Arguments) -> DynamoT
     """Call a module under Dynamo until it compiles nothing new, then once more for the log."""
     import torch._dynamo as dynamo
 
-    compiled = dynamo.optimize(listener.backend)(module)
+    compiled = dynamo.optimize(listener.backend, **apart())(module)
     hearing = listener.hearing(dynamo.exc.Unsupported.__init__)
     with patch.object(dynamo.exc.Unsupported, "__init__", hearing), listener.whole_recurrent_layers():
         for _ in range(WARM_UP):
@@ -122,8 +122,7 @@ class Listener(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
-        self._breaks: list[Break] = []
-        self._unsupported: list[Any] = []
+        self._heard: list[_Heard] = []
         self._sections: list[tuple[int | None, list[str]]] = [(None, [])]
         self._running: int | None = None
         self._compiled = 0
@@ -138,7 +137,7 @@ class Listener(TorchDispatchMode):
         number, self._compiled = self._compiled, self._compiled + 1
         reason: Any = graph.compile_subgraph_reason
         if reason.graph_break:
-            self._note(reason.reason, reason.user_stack)
+            self._heard.append(_Heard(reason.reason, reason, is_break=True))
 
         def run(*args: Any) -> Any:
             self._running = number
@@ -156,7 +155,7 @@ class Listener(TorchDispatchMode):
 
         def init(error: Any, *args: Any, **kwargs: Any) -> None:
             initialise(error, *args, **kwargs)
-            self._unsupported.append(error)
+            self._heard.append(_Heard(error.msg, error, is_break=False))
 
         return init
 
@@ -199,15 +198,35 @@ class Listener(TorchDispatchMode):
     def trace(self) -> DynamoTrace:
         """Dynamo's view of the logged call."""
         sections = tuple(Section(number, tuple(ops)) for number, ops in self._sections if number is not None or ops)
-        if any(section.graph is None for section in sections):
-            known = {item.source for item in self._breaks}
-            for error in self._unsupported:
-                if not is_consequence(error.msg) and source_line_of(error.real_stack) not in known:
-                    self._note(error.msg, error.real_stack)
-        return DynamoTrace(sections, self._compiled, tuple(dict.fromkeys(self._breaks)))
+        return DynamoTrace(sections, self._compiled, self._breaks(len(sections) > 1))
 
-    def _note(self, reason: str, stack: Any) -> None:
-        self._breaks.append(Break("cut", in_plain_words(reason), "", source_line_of(stack)))
+    def _breaks(self, is_divided: bool) -> tuple[Break, ...]:
+        """Breaks in the order in which Dynamo met them, each line once.
+
+        A break right after another one ends no graph, and neither does one where a function is given up: there is only
+        the error that Dynamo raised inside.
+        """
+        known = {item.source for item in self._heard if item.is_break}
+        is_divided = is_divided or not self._compiled
+        found: dict[str, Break] = {}
+        for item in self._heard:
+            if item.is_break or (is_divided and item.source not in known and not is_consequence(item.reason)):
+                found.setdefault(item.source, Break("cut", in_plain_words(item.reason), "", item.source))
+        return tuple(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """Reason that Dynamo gives at a line: of a graph that ends there, or of an error that it handles itself."""
+
+    reason: str
+    cause: Any
+    is_break: bool
+
+    @property
+    def source(self) -> str:
+        """Line of the model's code."""
+        return source_line_of(getattr(self.cause, "real_stack", None) or getattr(self.cause, "user_stack", None) or ())
 
 
 def base_name(func: Any) -> str:

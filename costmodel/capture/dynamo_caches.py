@@ -7,6 +7,7 @@ input sizes decide what is compiled with dynamic shapes later.
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from types import CodeType
@@ -40,6 +41,14 @@ def unchanged_caches() -> Iterator[None]:
             yield
         finally:
             _forget(known, before)
+
+
+def apart() -> dict[str, bool]:
+    """Arguments by which Dynamo keeps cache entries apart from others of the same function, in releases that can."""
+    import torch
+
+    name = "isolate_recompiles"
+    return {name: True} if name in inspect.signature(torch.compile).parameters else {}
 
 
 def _codes(tracker: str) -> list[CodeType]:

@@ -52,7 +52,7 @@ def test_random_modules_are_divided_as_torch_compile_divides_them(tmp_path: Path
     found = by_section(graph)
     for ours, theirs in zip(found, expected, strict=True):
         assert ours <= theirs  # dead code is left out
-    if "nonzero" not in wanted:  # of which only the size is used
+    if not {"nonzero", "numpy", "constant"} & set(wanted):  # dead but for a size; NumPy that Dynamo traces
         assert sum(found, Counter()) == sum(expected, Counter())
     assert tuple(item.source.rpartition("/")[2] for item in graph.breaks) == tuple(dict.fromkeys(made.places))
 
