@@ -122,13 +122,9 @@ def _large_depthwise() -> Iterator[Block]:
     for width, side, kernel in ((128, 56, 31), (256, 28, 29), (512, 14, 27), (1024, 7, 13), (64, 56, 13), (96, 56, 21)):
         made = _convolution(nn.Conv2d, width, width, kernel, padding=kernel // 2, groups=width, bias=False)
         yield block("conv2d-large", made, (1, width, side, side))
-    for kernel in ((51, 5), (5, 51)):
-        padding = (kernel[0] // 2, kernel[1] // 2)
-        yield block("conv2d-slak", _depthwise(96, kernel, padding), (1, 96, 56, 56))
-
-
-def _depthwise(width: int, kernel: Shape, padding: Shape) -> Callable[[], nn.Module]:
-    return lambda: nn.Conv2d(width, width, kernel, padding=padding, groups=width, bias=False, device="meta")
+    for height, across in ((51, 5), (5, 51)):
+        strip = {"kernel_size": (height, across), "padding": (height // 2, across // 2), "groups": 96, "bias": False}
+        yield block("conv2d-slak", _convolution(nn.Conv2d, 96, 96, **strip), (1, 96, 56, 56))
 
 
 def _norms() -> Iterator[Block]:
@@ -150,7 +146,7 @@ def _weighted(function: Callable[..., Tensor], *shapes: Shape) -> Callable[[], n
 
 def _normalised(_: Tensor, direction: Tensor, length: Tensor) -> Tensor:
     """Salimans and Kingma, "Weight normalization", NeurIPS 2016."""
-    made: Tensor = torch._weight_norm(direction, length, 0)  # type: ignore[no-untyped-call]
+    made: Tensor = torch._weight_norm(direction, length, 0)
     return made
 
 
@@ -182,7 +178,8 @@ def _transforms() -> Iterator[Block]:
 
 def _transformed_twice(x: Tensor) -> Tensor:
     """Lee-Thorp et al., "FNet", NAACL 2022."""
-    return torch.fft.fft(torch.fft.fft(x, dim=-1), dim=-2).real
+    real: Tensor = torch.fft.fft(torch.fft.fft(x, dim=-1), dim=-2).real
+    return real
 
 
 def _mixed(x: Tensor, weight: Tensor) -> Tensor:
@@ -201,20 +198,20 @@ def _doubled(x: Tensor) -> Tensor:
 def _filtered(x: Tensor) -> Tensor:
     """Product with a filter in the frequency domain. Rao et al., "Global filter networks", NeurIPS 2021."""
     powers = torch.fft.rfft2(x, dim=(1, 2), norm="ortho")
-    return torch.fft.irfft2(powers * powers.abs(), s=x.shape[1:3], dim=(1, 2), norm="ortho")
+    filtered: Tensor = torch.fft.irfft2(powers * powers.abs(), s=x.shape[1:3], dim=(1, 2), norm="ortho")
+    return filtered
 
 
 def _resized() -> Iterator[Block]:
     """Feature pyramids, DeepLab's and SegFormer's heads, preprocessing, video decoders."""
     planes = (
-        ((256, 25, 25), 50),
-        ((256, 50, 50), 100),
-        ((21, 65, 65), 513),
-        ((64, 112, 112), 224),
-        ((3, 256, 256), 224),
+        ((1, 256, 25, 25), 50),
+        ((1, 256, 50, 50), 100),
+        ((1, 21, 65, 65), 513),
+        ((1, 64, 112, 112), 224),
+        ((1, 3, 256, 256), 224),
     )
-    for (channels, *side), to in planes:
-        shape = (1, channels, *side)
+    for shape, to in planes:
         for mode in ("nearest", "nearest-exact", "bilinear", "bicubic"):
             yield applied(f"resize-{mode}", _resize(to, mode), shape)
     for to, source in ((112, 224), (224, 512), (28, 64)):

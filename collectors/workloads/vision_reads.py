@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,8 +36,8 @@ def _detection() -> Iterator[Block]:
     ):  # fmt: skip
         image, weight = (1, width, side, side), (out, width, 3, 3)
         offsets, masks = (1, 18 * groups, side, side), (1, 9 * groups, side, side)
-        yield block("deform-v1", lambda w=weight: Weighted(_deformed, w), image, offsets)
-        yield block("deform-v2", lambda w=weight: Weighted(_modulated, w), image, offsets, masks)
+        yield block("deform-v1", partial(Weighted, _deformed, weight), image, offsets)
+        yield block("deform-v2", partial(Weighted, _modulated, weight), image, offsets, masks)
     for count in (300, 1000, 4000):
         yield applied("nms", lambda boxes, scores: _vision().nms(boxes, scores, 0.5), (count, 4), (count,))
     for side, count, size in ((200, 1000, 7), (100, 512, 7), (50, 256, 7), (100, 100, 14), (25, 100, 7)):
@@ -55,12 +56,14 @@ def _vision() -> Any:
 
 def _deformed(x: Tensor, offset: Tensor, weight: Tensor) -> Tensor:
     """Dai et al., "Deformable convolutional networks", ICCV 2017."""
-    return _vision().deform_conv2d(x, offset, weight, padding=1)
+    convolved: Tensor = _vision().deform_conv2d(x, offset, weight, padding=1)
+    return convolved
 
 
 def _modulated(x: Tensor, offset: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
     """Zhu et al., "Deformable ConvNets v2", CVPR 2019."""
-    return _vision().deform_conv2d(x, offset, weight, padding=1, mask=mask)
+    convolved: Tensor = _vision().deform_conv2d(x, offset, weight, padding=1, mask=mask)
+    return convolved
 
 
 def _aligned(size: int, scale: float) -> Callable[[Tensor, Tensor], Tensor]:
@@ -109,14 +112,14 @@ def _indexed() -> Iterator[Block]:
         yield _indexing("write-maximum", _raised(tokens), *given)
         yield _indexing("write-tokens", _restored(tokens), (INDEX, (1, kept)), given[1])
     for points, cells, width in ((10000, 40000, 64), (2048, 4096, 128)):
-        rows, index = ("", (points, width)), (INDEX, (points,))
-        yield _indexing("write-rows", lambda x, i, c=cells: x.new_zeros(c, x.shape[1]).index_add(0, i, x), rows, index)
-        yield _indexing("write-put", lambda x, i, c=cells: x.new_zeros(c, x.shape[1]).index_put((i,), x), rows, index)
+        features, cell = ("", (points, width)), (INDEX, (points,))
+        yield _indexing("write-rows", _summed(cells), features, cell)
+        yield _indexing("write-put", _put(cells), features, cell)
     for width, side in ((64, 112), (256, 28), (512, 14)):
         shape = (1, width, side, side)
-        yield _indexing("write-unpool", lambda x, i: functional.max_unpool2d(x, i, 2), ("", shape), (INDEX, shape))
-    for rows, codes, width in ((1024, 1024, 3), (256, 512, 64), (1024, 8192, 256)):
-        yield applied("distance", torch.cdist, (1, rows, width), (1, codes, width), half=False)
+        yield _indexing("write-unpool", lambda x, i: functional.max_unpool2d(x, i, (2, 2)), ("", shape), (INDEX, shape))
+    for vectors, codes, width in ((1024, 1024, 3), (256, 512, 64), (1024, 8192, 256)):
+        yield applied("distance", torch.cdist, (1, vectors, width), (1, codes, width), half=False)
     for width, side in ((64, 56), (192, 28), (3, 224)):
         yield applied("columns-unfold", lambda x: functional.unfold(x, 3, padding=1), (1, width, side, side))
         columns, whole = (1, width * 9, side * side), (side, side)
@@ -144,6 +147,14 @@ def _raised(tokens: int) -> Callable[[Tensor, Tensor], Tensor]:
     return lambda i, x: x.new_zeros(x.shape[0], tokens, x.shape[2]).scatter_reduce(1, i, x, "amax")
 
 
+def _summed(cells: int) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda x, i: x.new_zeros(cells, x.shape[1]).index_add(0, i, x)
+
+
+def _put(cells: int) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda x, i: x.new_zeros(cells, x.shape[1]).index_put((i,), x)
+
+
 def _pooled() -> Iterator[Block]:
     """I3D and C3D; pyramid pooling of PSPNet; YOLO's windows of 5, 9 and 13; attention of CBAM."""
     for width, frames, side in ((64, 16, 56), (192, 8, 28), (512, 4, 14)):
@@ -154,8 +165,8 @@ def _pooled() -> Iterator[Block]:
         yield block("pool-to3d", lambda: nn.AdaptiveAvgPool3d((1, 7, 7)), shape)
     for width, side in ((512, 20), (256, 40)):
         for window in (5, 9, 13):
-            yield block("pool-yolo", lambda w=window: nn.MaxPool2d(w, 1, w // 2), (1, width, side, side), every=True)
+            yield block("pool-yolo", partial(nn.MaxPool2d, window, 1, window // 2), (1, width, side, side), every=True)
     for size in (1, 2, 3, 6):
-        yield block("pool-pyramid", lambda s=size: nn.AdaptiveAvgPool2d(s), (1, 2048, 60, 60), every=True)
+        yield block("pool-pyramid", partial(nn.AdaptiveAvgPool2d, size), (1, 2048, 60, 60), every=True)
     for width, side, size in ((256, 28, 1), (512, 14, 1), (64, 50, 7)):
-        yield block("pool-max", lambda s=size: nn.AdaptiveMaxPool2d(s), (1, width, side, side))
+        yield block("pool-max", partial(nn.AdaptiveMaxPool2d, size), (1, width, side, side))
