@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from costmodel.errors import ProfileError
 from costmodel.features import is_unruled
+from costmodel.inductor.graphs import is_compiled
 from costmodel.ir import Graph
 from costmodel.prediction.bounds import kernel_width, latency_bounds, speedup_bounds
 from costmodel.prediction.compile_fields import compile_fields
-from costmodel.prediction.graphs import is_compiled
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.card import CARD
 from costmodel.profiles.profile import Profile

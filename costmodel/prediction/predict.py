@@ -11,10 +11,10 @@ from costmodel.capture.inputs import Arguments, Inputs, inputs_fault, module_fau
 from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, RequestError
+from costmodel.inductor.graphs import graph_warnings, graphs_of, is_compiled
 from costmodel.ir import Graph
 from costmodel.memory.capacity import eager_bytes, shortage
 from costmodel.prediction.bounds import extrapolated_share
-from costmodel.prediction.graphs import graph_warnings, graphs_of, is_compiled
 from costmodel.prediction.layer_predictions import predict_layers
 from costmodel.prediction.modes import predict_modes
 from costmodel.prediction.report_warnings import unmeasured_precisions, unsupported_in, warnings_of
