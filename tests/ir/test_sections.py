@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,7 +85,7 @@ def divided(draw: st.DrawFn) -> Graph:
     values = (Value("x", KIND, "input"), Value("w", KIND, "param"))
     graph = Graph("random", values, tuple(ops), tuple(map(Ref, outputs)))
     cuts = sorted(draw(st.sets(st.integers(1, count), max_size=4)) | {0, count})
-    parts = [[op.base for op in ops[start:end]] for start, end in zip(cuts, cuts[1:], strict=False)]
+    parts = [[op.base for op in ops[start:end]] for start, end in itertools.pairwise(cuts)]
     numbers = tuple(draw(st.sampled_from([index, None])) for index in range(len(parts)))
     return partitioned(graph, Partition(numbers, 1), parts)
 

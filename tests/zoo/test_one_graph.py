@@ -39,4 +39,8 @@ def test_the_first_models_of_each_family(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend("scripts")
     script = load_script("one_graph")
     names = ["timm:convnextv2_tiny", "timm:convnext_base", "timm:nosuch", "timm:convnext_tiny"]
-    assert sorted(script.popular_timm_names(names)) == ["timm:convnext_base", "timm:convnext_tiny", "timm:convnextv2_tiny"]
+    assert sorted(script.popular_timm_names(names)) == [
+        "timm:convnext_base",
+        "timm:convnext_tiny",
+        "timm:convnextv2_tiny",
+    ]
