@@ -136,31 +136,34 @@ def _lacks_gpu(error: BaseException) -> bool:
 
 
 def _divided(graph: Graph, module: nn.Module, inputs: Inputs, real: RealCall | None, needs_values: bool) -> Graph:
+    """The graph with the partition that Dynamo makes; the given graph where Dynamo lacks values or real tensors."""
+    if lacks_values(graph):
+        return graph
     try:
-        if graph.partial:
-            return graph  # what follows is unknown to Dynamo too
         found = _dynamo_trace(module, inputs, real, needs_values)
+    except CostmodelError:  # no real tensors can be made
+        found = None
     except Exception as error:  # noqa: BLE001 - eager execution succeeded, so compilation fails
         if _lacks_gpu(error):
             return graph
         failure = f"{type(error).__name__}: {first_line(text_of(error))}"
         return replace(graph, partition=Partition((), 0, failure))
+    if found is None:
+        return graph
     numbers = tuple(section.graph for section in found.sections)
     partition = Partition(numbers, found.compiled, keeps_tensors=found.keeps_tensors)
     divided = partitioned(graph, _renumbered(partition), [section.ops for section in found.sections])
     return replace(divided, breaks=found.breaks)
 
 
-def _dynamo_trace(module: nn.Module, inputs: Inputs, real: RealCall | None, needs_values: bool) -> DynamoTrace:
+def _dynamo_trace(module: nn.Module, inputs: Inputs, real: RealCall | None, needs_values: bool) -> DynamoTrace | None:
+    """Dynamo's view of the pass; None if it fails on meta tensors and there are no real ones to try."""
     if not needs_values:
         try:
             return trace_with_dynamo(module, inputs)
-        except Exception:
+        except Exception:  # noqa: BLE001 - an error of compilation, or of meta tensors
             real = real or given_call(module, inputs)
-            if real is None:
-                raise
-    assert real is not None  # values came from a real run, or it was given
-    return trace_with_dynamo(*real(), on_meta=False)
+    return None if real is None else trace_with_dynamo(*real(), on_meta=False)
 
 
 def _renumbered(partition: Partition) -> Partition:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -100,9 +101,10 @@ def _sections(graph: Graph) -> list[Reason]:
 
 
 def _fallbacks(compiled: IssueTrace, estimates: Sequence[Estimate]) -> list[Reason]:
-    """Library calls of operators that Inductor generates no code for."""
+    """Library calls of operators in compiled graphs that Inductor generates no code for."""
     found: dict[str, list[float]] = {}
-    for kernel, estimate in zip(compiled.kernels, estimates, strict=True):
+    is_compiled = [section.is_compiled for section in compiled.sections for _ in range(section.kernels)]
+    for kernel, estimate in itertools.compress(zip(compiled.kernels, estimates, strict=True), is_compiled):
         if group_of(kernel) == "aten" and operators.lookup(kernel.anchor).role is not Role.VIEW:
             found.setdefault(kernel.anchor.base, []).append(estimate.us)
     return [

@@ -224,3 +224,16 @@ def test_a_model_known_to_be_one_graph_is_not_traced(monkeypatch: pytest.MonkeyP
     graph = capture_with_partition(nn.Linear(4, 4), (torch.randn(2, 4),), "m", is_whole=True)
     assert graph.partition is not None
     assert graph.partition.is_whole
+
+
+def test_a_size_that_nothing_gives_is_no_failure_of_compilation():
+    class Masked(nn.Module):
+        def forward(self, x):
+            return x[x > 0] * 2
+
+    graph = captured(Masked(), torch.empty(4, 4, device="meta"))
+    assert graph.partition is None
+    assert [(item.kind, item.op) for item in graph.breaks] == [("size", "index")]
+    known = captured(Masked(), torch.eye(4))
+    assert known.partition is not None
+    assert known.type_of(known.outputs[0]).shape == (4,)

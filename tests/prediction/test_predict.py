@@ -118,7 +118,7 @@ def test_the_json_is_what_the_interface_promises(report_of: Reports, model: str)
 
 def test_the_public_function_is_the_same(report_of: Reports):
     loaded = zoo.load("resnet18")
-    report = costmodel.predict(loaded.module, loaded.inputs, hardware=DEFAULT, model_name="resnet18")
+    report = costmodel.predict(loaded.module, loaded.inputs, hardware=DEFAULT, model_name="resnet18", check=False)
     assert (
         report.to_dict() | {"host": "", "host_calibrated": None, "assumed_host": ""} == report_of("resnet18").to_dict()
     )
@@ -296,7 +296,7 @@ def test_predicting_imports_nothing_that_is_slow_to_import():
         "import sys, costmodel; from costmodel import zoo; zoo.load_torchvision();"
         "before = set(sys.modules);"  # releases of torchvision differ in what they import themselves
         "loaded = zoo.load('alexnet');"
-        "report = costmodel.predict(loaded.module, loaded.inputs, hardware='nvidia-h200');"
+        "report = costmodel.predict(loaded.module, loaded.inputs, hardware='nvidia-h200', check=False);"
         f"assert report.modes; print([name for name in {heavy} if name in set(sys.modules) - before])"
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
