@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from costmodel.errors import ProfileError
 from costmodel.ir import Graph
-from costmodel.prediction.graphs import is_compiled
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.card import CARD
 from costmodel.profiles.profile import Profile
 from costmodel.report.types import ModePrediction
 from costmodel.timeline import gpu, host_counts, queue
 from costmodel.timeline.cost_tables import COSTS, CPU_COSTS
+from costmodel.timeline.graphs import is_compiled
 from costmodel.timeline.issue_trace import IssueTrace, compile_counts
 from costmodel.timeline.timed_trace import TimedTrace
 

@@ -13,13 +13,13 @@ from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, RequestError
 from costmodel.ir import Graph
 from costmodel.memory.capacity import eager_bytes, shortage
-from costmodel.prediction.graphs import graph_warnings, graphs_of, is_compiled
 from costmodel.prediction.layer_predictions import predict_layers
 from costmodel.prediction.modes import predict_modes, verdict_of
 from costmodel.prediction.report_warnings import unmeasured_precisions, unsupported_in, warnings_of
 from costmodel.profiles.hosts import resolve_host
 from costmodel.profiles.profile import Profile, profile_of
 from costmodel.report.types import Report
+from costmodel.timeline.graphs import graph_warnings, graphs_of, is_compiled
 from costmodel.timeline.issue_trace import issue_traces, layout_of, main_input
 
 if TYPE_CHECKING:
