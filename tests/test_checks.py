@@ -85,6 +85,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "inputs": NOT_INPUTS,
             "hardware": NOT_NAMES,
             "model_name": NOT_TEXT,
+            "check": NOT_FLAGS,
             "explain": NOT_FLAGS,
             "host": NOT_HOSTS,
             "shapes": [None, 3, "2x4", [3], [[0]], [["a"]], [[1.0]], [(2, True)]],
@@ -103,6 +104,9 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "memory_limit": NOT_NUMBERS,
             "fork": NOT_FLAGS,
             "branch_rewrites": NOT_FLAGS,
+            "check": NOT_FLAGS,
+            "real": [3, "function"],
+            "is_whole": NOT_FLAGS,
         },
     ),
     "analyze_memory": (
@@ -115,6 +119,9 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "optimizer": [None, *NOT_NAMES, "sg"],
             "passes": [None, 3, "training", (), ["both"], [None]],
             "all_trainable": NOT_FLAGS,
+            "check": NOT_FLAGS,
+            "real": [3, "function"],
+            "is_whole": NOT_FLAGS,
         },
     ),
     "apply": (
@@ -234,7 +241,7 @@ def test_right_values_pass() -> None:
 
 
 def test_the_ways_of_capture_are_those_that_there_are() -> None:
-    assert tuple(WAYS) == KNOWN_WAYS
+    assert (*WAYS, "dynamo") == KNOWN_WAYS
 
 
 def test_a_function_with_an_argument_that_has_no_rule_cannot_be_made() -> None:

@@ -106,7 +106,7 @@ def analyze_on(
 ) -> MemoryReport:
     """Analyse memory by a loaded profile; arguments and errors are those of `analyze_memory`."""
     from costmodel.capture.with_partition import capture_step, capture_whole
-    from costmodel.inductor.graphs import graphs_of
+    from costmodel.timeline.graphs import graphs_of
 
     step = capture_step(module, inputs, name, real) if "training" in passes else None
     forward = step

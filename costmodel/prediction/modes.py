@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from costmodel.errors import ProfileError
 from costmodel.features import is_unruled
-from costmodel.inductor.graphs import is_compiled
 from costmodel.ir import Graph
 from costmodel.prediction.bounds import kernel_width, latency_bounds, speedup_bounds
 from costmodel.prediction.compile_fields import compile_fields
@@ -17,6 +16,7 @@ from costmodel.profiles.profile import Profile
 from costmodel.report.types import ModePrediction
 from costmodel.timeline import gpu, queue
 from costmodel.timeline.cost_tables import COSTS, CPU_COSTS
+from costmodel.timeline.graphs import is_compiled
 from costmodel.timeline.issue_trace import IssueTrace
 from costmodel.timeline.timed_trace import TimedTrace
 

@@ -11,7 +11,6 @@ from costmodel.capture.inputs import Arguments, Inputs, inputs_fault, module_fau
 from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, RequestError
-from costmodel.inductor.graphs import graph_warnings, graphs_of, is_compiled
 from costmodel.ir import Graph
 from costmodel.memory.capacity import eager_bytes, shortage
 from costmodel.prediction.bounds import extrapolated_share
@@ -22,6 +21,7 @@ from costmodel.prediction.verdict import LEAVE, verdict_of
 from costmodel.profiles.hosts import describe_host, resolve_host
 from costmodel.profiles.profile import Profile, profile_of
 from costmodel.report.types import Report
+from costmodel.timeline.graphs import graph_warnings, graphs_of, is_compiled
 from costmodel.timeline.issue_trace import issue_traces, layout_of, main_input
 
 if TYPE_CHECKING:
