@@ -211,7 +211,9 @@ class Recorder(TorchDispatchMode):
         if self.values is not None and func in READS:
             self.read(args)
             return self.values.take(func._schema.name)
-        value = self.constants.value_of(args[0]) if func in _VALUE_QUERIES and args[0].is_meta else None
+        if func in _VALUE_QUERIES and not args[0].is_meta:
+            return func(*args, **kwargs)  # the value of a constant, which the host has
+        value = self.constants.value_of(args[0]) if func in _VALUE_QUERIES else None
         if value is not None:
             return func(value)
         self.refuse(func, args, kwargs)
