@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from collectors.workloads.model_cases import WholeModelCase
 from costmodel.errors import RequestError
+from costmodel.zoo.torchvision_import import tolerate_missing_operators
+from costmodel.zoo.user_code import importable
 
 if TYPE_CHECKING:
     import torch
@@ -125,15 +127,13 @@ def _callable_of(model: str) -> Callable[[int], tuple[nn.Module, Any]]:
     path, _, name = model.rpartition(":")
     if not Path(path).is_file():
         raise RequestError(f"{path}: there is no such file")
-    if "torchvision" in Path(path).read_text(encoding="utf-8"):
-        from costmodel.zoo import load_torchvision
-
-        load_torchvision()  # also where its compiled operators do not load
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     assert spec
     assert spec.loader
     namespace = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = namespace
-    spec.loader.exec_module(namespace)
+    tolerate_missing_operators()  # of a torchvision whose library does not load
+    with importable(Path(path).resolve().parent):
+        spec.loader.exec_module(namespace)
     function: Callable[[int], tuple[nn.Module, Any]] = getattr(namespace, name)
     return function

@@ -47,7 +47,7 @@ def load_user_model(spec: str, request: Request) -> tuple[nn.Module, Inputs]:
     place, _, name = spec.rpartition(":")
     directory = Path(place).resolve().parent if place.endswith(".py") else Path.cwd()
     tolerate_missing_operators()
-    with _importable(directory), as_on_gpu():
+    with importable(directory), as_on_gpu():
         namespace = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
         found = _users(lambda: _find(namespace, name, place), f"{spec} raised")
         if _users(lambda: isinstance(found, nn.Module), f"{spec} raised"):
@@ -128,7 +128,7 @@ def _users(call: Callable[[], T], failed: str) -> T:
 
 
 @contextmanager
-def _importable(directory: Path) -> Iterator[None]:
+def importable(directory: Path) -> Iterator[None]:
     """Put a directory first on `sys.path`, as when Python runs a file there."""
     before = list(sys.path)
     sys.path.insert(0, str(directory))
