@@ -201,21 +201,13 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not is_recording(self):
+        if not is_recording(self) or func.namespace == "profiler":  # a label for a profiler computes nothing
             return func(*args, **kwargs)
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
             return NotImplemented  # the class runs it by operators on the tensors that it wraps
         self._held = None
-        if func.namespace == "profiler":
-            return func(*args, **kwargs)  # a label for a profiler computes nothing
-        if self.values is not None and func in READS:
-            self.read(args)
-            return self.values.take(func._schema.name)
-        if func in _VALUE_QUERIES and not args[0].is_meta:
-            return func(*args, **kwargs)  # the value of a constant, which the host has
-        value = self.constants.value_of(args[0]) if func in _VALUE_QUERIES else None
-        if value is not None:
-            return func(value)
+        if func in READS and (known := self._value_read(func, args)) is not None:
+            return known[0]
         self.refuse(func, args, kwargs)
         if self.exact and func._schema.is_mutable:
             self._keep_constants((args, kwargs))
@@ -233,6 +225,16 @@ class Recorder(TorchDispatchMode):
         self.record(func, args, kwargs, result)
         self._held = result  # until the next call: a factory function of torch detaches a result that others refer to
         return result
+
+    def _value_read(self, func: Any, args: Sequence[Any]) -> tuple[Any] | None:
+        """The value that a call returns to Python: of a real run, or of a constant, which the host has; else None."""
+        if self.values is not None:
+            self.read(args)
+            return (self.values.take(func._schema.name),)
+        if func not in _VALUE_QUERIES:
+            return None
+        value = self.constants.value_of(args[0])  # a tensor that is no meta tensor is its own value
+        return None if value is None else (func(value),)
 
     def _sized(self, func: Any, args: Sequence[Any]) -> Any:
         """Result whose size depends on values, as the real run made it; None for any other call, and without a run."""
