@@ -15,7 +15,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import nn
 
 import costmodel
 from costmodel.cli import main
@@ -56,28 +55,25 @@ def predicting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Predict], None]:
     monkeypatch.setattr(hardware, "load_profile", load_profile)
 
     def install(predict: Predict) -> None:
-        monkeypatch.setattr(predict_module, "predict", predict)
+        monkeypatch.setattr(predict_module, "predict_captured", predict)
 
     install(predict_tiny)
     return install
 
 
 def predict_tiny(
-    module: nn.Module,
+    graph: Graph,
     inputs: Sequence[torch.Tensor],
     *,
     hardware: str | None = None,
-    model_name: str | None = None,
     explain: bool = False,
     host: str | None = None,
     shapes: Sequence[Sequence[int]] = (),
-    frontend: str = "run",
 ) -> Report:
-    assert frontend == "run"
     assert not explain
     assert not shapes
     assert host is None
-    return tiny_report(model_name or "?", hardware or "?", inputs)
+    return tiny_report(graph.name, hardware or "?", inputs)
 
 
 @pytest.mark.usefixtures("predicting")
@@ -85,7 +81,7 @@ class TestPredict:
     def test_results_on_stdout_and_the_rest_on_stderr(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["predict", "alexnet"]) == 0
         out, err = capsys.readouterr()
-        assert out.startswith("alexnet on nvidia-h200: input 1x3x224x224, float32, nchw\n")
+        assert out.startswith("alexnet on nvidia-h200: input 1x3x224x224, float32, nchw, graph breaks not checked\n")
         assert err == "costmodel: hardware nvidia-h200 (no GPU here)\n"
 
     @pytest.mark.parametrize("options", [["-q"], ["--quiet"], ["--hardware", "nvidia-h200"]])
