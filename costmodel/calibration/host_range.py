@@ -99,6 +99,10 @@ def inside(frame: pd.DataFrame, quantity: str, mode: str, speeds: Sequence[float
     return np.where(np.isnan(seen), np.nan, covered.astype(float))
 
 
+QUANTITIES = ("latency", "speedup")
+"""Quantities that depend on the host's launch time."""
+
+
 def coverage_by_machine(
     frame: pd.DataFrame, probe_us: float, widths: Mapping[str, Mapping[str, float]], machine: str = "environment"
 ) -> list[dict[str, Any]]:
@@ -120,8 +124,8 @@ def coverage_by_machine(
     for name, part in frame.groupby(machine):
         others = [us for key, us in launches_us.items() if key != name]
         speeds = [probe_us / us for us in (min(others), *host_range(others))]
-        for quantity, modes in widths.items():
-            for mode, width in modes.items():
+        for quantity in QUANTITIES:
+            for mode, width in widths.get(quantity, {}).items():
                 covered = pd.Series(inside(part, quantity, mode, speeds, width), index=part.index)
                 for batch_size, known in covered.dropna().groupby(part["batch_size"]):
                     about = {"machine": name, "launch_us": launches_us[name], "quantity": quantity, "mode": mode}

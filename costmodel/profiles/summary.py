@@ -24,12 +24,13 @@ _ACCURACY_COLUMNS = (
     figures("within 10 %", _share),
     figures("baseline", _share),
 )
+BATCH_SIZES = (1, 32)
+"""Batch sizes of which the summary shows intervals."""
 _COVERAGE_COLUMNS = (
     Column("quantity"),
     Column("mode"),
-    figures("batch", whole),
     figures("machines", whole),
-    figures("inside", _share),
+    *(figures(f"inside at batch {size}", _share) for size in BATCH_SIZES),
 )
 _ENVIRONMENT = ("device", "host_cpu", "cores", "threads", "driver", "cuda", "torch", "triton")
 _ALL = "all"
@@ -82,16 +83,17 @@ def _counts(name: str, found: Mapping[str, Any], *keys: str) -> Iterator[tuple[s
 
 
 def _coverage_rows(card: Mapping[str, Any]) -> Iterator[Row]:
-    """A row a quantity, mode and batch size that several machines measured: the share inside, each counting once."""
-    shares: dict[tuple[str, str, float], list[float]] = {}
+    """A row a quantity and mode: the share inside at each batch size of BATCH_SIZES, each machine counting once."""
+    shares: dict[tuple[str, str], dict[float, list[float]]] = {}
     for row in _rows(card, "coverage_by_machine"):
         batch_size, inside = _number(row.get("batch_size")), _number(row.get("inside"))
-        if batch_size is not None and inside is not None:
-            key = str(row.get("quantity", "")), str(row.get("mode", "")), batch_size
-            shares.setdefault(key, []).append(inside)
-    for (quantity, mode, batch_size), found in shares.items():
-        if len(found) > 1:
-            yield (quantity, mode, batch_size, len(found), sum(found) / len(found))
+        if batch_size is not None and batch_size in BATCH_SIZES and inside is not None:
+            key = str(row.get("quantity", "")), str(row.get("mode", ""))
+            shares.setdefault(key, {}).setdefault(batch_size, []).append(inside)
+    for key, found in shares.items():
+        sizes = [found.get(size, []) for size in BATCH_SIZES]
+        if (machines := max(map(len, sizes))) > 1:
+            yield (*key, machines, *(sum(one) / len(one) if len(one) > 1 else None for one in sizes))
 
 
 def _accuracy_rows(card: Mapping[str, Any]) -> Iterator[Row]:
