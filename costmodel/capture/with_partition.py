@@ -49,6 +49,10 @@ def capture_with_partition(
     Raises:
         CaptureError: the forward pass failed.
     """
+    if check and not is_whole:
+        # torch functions are patched during a capture; Dynamo's tables must hold the originals
+        import torch._dynamo.variables.torch  # noqa: F401
+
     with stdout_to_stderr():
         graph = capture(module, inputs, name, partial=True, fast_path=fast_path)
     values = None
@@ -157,13 +161,23 @@ def _divided(graph: Graph, module: nn.Module, inputs: Inputs, real: RealCall | N
 
 
 def _dynamo_trace(module: nn.Module, inputs: Inputs, real: RealCall | None, needs_values: bool) -> DynamoTrace | None:
-    """Dynamo's view of the pass; None if it fails on meta tensors and there are no real ones to try."""
-    if not needs_values:
-        try:
-            return trace_with_dynamo(module, inputs)
-        except Exception:  # noqa: BLE001 - an error of compilation, or of meta tensors
-            real = real or given_call(module, inputs)
-    return None if real is None else trace_with_dynamo(*real(), on_meta=False)
+    """Dynamo's view of the pass; None if it fails on meta tensors and there are no real ones to try.
+
+    A break on meta tensors may be due to them (`torch.is_autocast_enabled(x.device.type)`), so real ones decide.
+    """
+    if needs_values and real is not None:
+        return trace_with_dynamo(*real(), on_meta=False)
+    try:
+        found = trace_with_dynamo(module, inputs)
+    except Exception:  # noqa: BLE001 - an error of compilation, or of meta tensors
+        real = real or given_call(module, inputs)
+        return None if real is None else trace_with_dynamo(*real(), on_meta=False)
+    if not found.breaks or (real := real or given_call(module, inputs)) is None:
+        return found
+    try:
+        return trace_with_dynamo(*real(), on_meta=False)
+    except Exception:  # noqa: BLE001 - such as a model that asks for a GPU
+        return found
 
 
 def _renumbered(partition: Partition) -> Partition:

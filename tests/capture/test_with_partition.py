@@ -237,3 +237,17 @@ def test_a_size_that_nothing_gives_is_no_failure_of_compilation():
     known = captured(Masked(), torch.eye(4))
     assert known.partition is not None
     assert known.type_of(known.outputs[0]).shape == (4,)
+
+
+class AsksForAutocast(nn.Module):
+    """Asks whether autocast is on for the device of the input, which Dynamo cannot answer for a meta tensor."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.relu() if torch.is_autocast_enabled(x.device.type) else x.sigmoid()
+
+
+def test_real_tensors_decide_where_meta_tensors_break():
+    graph = capture_with_partition(AsksForAutocast(), (torch.rand(2, 3),), "asks")
+    assert graph.partition is not None
+    assert graph.partition.is_whole
+    assert [op.base for op in graph.ops] == ["sigmoid"]
