@@ -91,7 +91,10 @@ def check_predicted(graph: Graph) -> None:
         assert mode.low_ms < mode.latency_ms < mode.high_ms
     unknown = {op.base for op in graph.ops if not operators.lookup(op).supported}
     assert {item.op for item in report.unsupported} == unknown
-    assert not unknown or report.verdict == "uncertain"
+    gains = [mode.speedup_low for name, mode in report.modes.items() if name != "eager"]
+    losses = [mode.speedup_high for name, mode in report.modes.items() if name != "eager"]
+    assert (report.verdict == "compile") == (max(gains) > 1.0)
+    assert (report.verdict == "leave") == (max(losses) < 1.0)
 
 
 def check_planned(graph: Graph) -> None:

@@ -114,7 +114,7 @@ class GraphBreak:
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
-    """What torch.compile makes of a model.
+    """Graphs that torch.compile makes of a model.
 
     Attributes:
         count: compiled graphs that a call enters: 1 without graph breaks, 0 where Dynamo gives up; None if not checked.

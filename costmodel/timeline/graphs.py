@@ -8,7 +8,7 @@ from costmodel.report.types import GraphBreak, Graphs
 
 
 def graphs_of(graph: Graph) -> Graphs:
-    """What torch.compile makes of a pass."""
+    """Graphs that torch.compile makes of a pass."""
     breaks = tuple(GraphBreak(item.source, item.op) for item in graph.breaks if item.kind == "cut")
     if graph.partition is None:
         return Graphs(breaks=breaks, skipped=_skipped(graph))

@@ -85,7 +85,7 @@ def test_costs_that_may_be_and_whose_sum_may_not_be_are_refused(
 ):
     costs = CARD["costs"] | {table: CARD["costs"][table] | {"start": cost}}
     with pytest.raises(
-        ProfileError, match=r"mine/card\.json: its costs give .* a latency of -.* a device time of .* us; train"
+        ProfileError, match=r"mine/card\.json: its costs give .* a host time of -.* and a device time of .* us; train"
     ):
         predicted(users, predictor, json.dumps(CARD | {"costs": costs}))
 
