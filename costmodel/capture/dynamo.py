@@ -24,7 +24,7 @@ from costmodel.capture.dynamo_caches import apart, unchanged_caches
 from costmodel.capture.inputs import Arguments, Inputs
 from costmodel.capture.meta_tensors import meta_like
 from costmodel.capture.model_output import muted
-from costmodel.capture.module_state import untouched
+from costmodel.capture.module_state import untouched, without_scopes
 from costmodel.concurrency import takes_turns
 from costmodel.ir import Break
 
@@ -76,7 +76,7 @@ def trace_with_dynamo(module: nn.Module, inputs: Inputs, *, on_meta: bool = True
     call = Arguments.of(inputs).like(meta_like if on_meta else torch.clone)
     state = _state(module, on_meta)
     with ExitStack() as around:
-        for context in (unchanged_caches(), untouched(module), muted(), torch.no_grad()):
+        for context in (unchanged_caches(), untouched(module), without_scopes(), muted(), torch.no_grad()):
             around.enter_context(context)
         around.enter_context(torch.random.fork_rng(devices=[]))
         around.enter_context(stateless._reparametrize_module(module, state, tie_weights=True))
