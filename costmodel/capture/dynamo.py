@@ -82,7 +82,14 @@ def trace_with_dynamo(module: nn.Module, inputs: Inputs, *, on_meta: bool = True
     call = Arguments.of(inputs).like(meta_like if on_meta else torch.clone)
     state = _state(module, on_meta)
     with ExitStack() as around:
-        for context in (unchanged_caches(), untouched(module), without_scopes(), _own_modes(), muted(), torch.no_grad()):
+        for context in (
+            unchanged_caches(),
+            untouched(module),
+            without_scopes(),
+            _own_modes(),
+            muted(),
+            torch.no_grad(),
+        ):
             around.enter_context(context)
         around.enter_context(torch.random.fork_rng(devices=[]))
         around.enter_context(stateless._reparametrize_module(module, state, tie_weights=True))
