@@ -52,7 +52,7 @@ def takes_turns(function: Callable[P, R]) -> Callable[P, R]:
 def _untraced(function: Callable[P, R]) -> Callable[P, R]:
     """The function, which Dynamo leaves out of its graphs if the process uses it."""
     dynamo = sys.modules.get("torch._dynamo")
-    return function if dynamo is None else dynamo.disable(function)  # type: ignore[no-any-return]
+    return function if dynamo is None else dynamo.disable(function)
 
 
 @contextmanager

@@ -86,7 +86,7 @@ def trace_with_dynamo(module: nn.Module, inputs: Inputs, *, on_meta: bool = True
             unchanged_caches(),
             untouched(module),
             without_scopes(),
-            _own_modes(),
+            _without_modes(),
             muted(),
             torch.no_grad(),
         ):
@@ -99,15 +99,16 @@ def trace_with_dynamo(module: nn.Module, inputs: Inputs, *, on_meta: bool = True
 
 
 @contextmanager
-def _own_modes() -> Iterator[None]:
-    """Context in which Dynamo sees dispatch modes of this thread only.
+def _without_modes() -> Iterator[None]:
+    """Context without the dispatch modes of outer calls, such as the one that records a module that predicts another.
 
-    Torch's flags are of the whole process, and stay set in one forked while another thread is in a mode.
+    Torch's flags of modes are of the whole process, and stay set in one forked while another thread is in a mode.
     """
-    with ExitStack() as patches:
-        for flag in _MODE_FLAGS if _python_dispatch._get_current_dispatch_mode() is None else ():
+    with ExitStack() as around:
+        around.enter_context(_python_dispatch._disable_current_modes())
+        for flag in _MODE_FLAGS:
             if hasattr(_python_dispatch, flag):  # private to torch
-                patches.enter_context(patch.object(_python_dispatch, flag, False))
+                around.enter_context(patch.object(_python_dispatch, flag, False))
         yield
 
 
