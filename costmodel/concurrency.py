@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,9 +44,15 @@ def takes_turns(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         with _turn, recording(None):
-            return function(*args, **kwargs)
+            return _untraced(function)(*args, **kwargs)
 
     return call
+
+
+def _untraced(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, which Dynamo leaves out of its graphs if the process uses it."""
+    dynamo = sys.modules.get("torch._dynamo")
+    return function if dynamo is None else dynamo.disable(function)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from costmodel.errors import DatasetError
 from costmodel.features import group_of
 from costmodel.measurement.peak_memory import inference_peak_bytes, training_peak_bytes
 from costmodel.memory.analysis import analyze_on
@@ -91,12 +92,20 @@ def without_workspaces(profile: Profile, convolutions: Sequence[tuple[int, str]]
         profile: with workspaces.
         convolutions: result of `convolutions_of`.
         family: of models; None for all families.
+
+    Raises:
+        DatasetError: the predictor was trained on other convolutions than the profile's dataset has now.
     """
     model = profile.predictor.groups["conv"]
-    if not len(model.workspace):
+    if (model.workspace == UNMEASURED).all():
         return profile
-    shapes = {shape for shape, of in convolutions if family in (of, None)}
-    removed = np.array([shape in shapes for shape, _ in convolutions])
+    if family is not None and len(convolutions) != len(model.workspace):
+        raise DatasetError(
+            f"{profile.name}: the dataset has {len(convolutions)} convolutions, the predictor {len(model.workspace)}; "
+            "train it again"
+        )
+    shapes = {shape for shape, of in convolutions if family == of}
+    removed = family is None or np.array([shape in shapes for shape, _ in convolutions])
     workspace = np.where(removed, np.float32(UNMEASURED), model.workspace)
     groups = {**profile.predictor.groups, "conv": replace(model, workspace=workspace)}
     return profile.using(replace(profile.predictor, groups=groups))
@@ -124,7 +133,7 @@ def measured_rows(models: Iterable[str], device: str, batch_size: int) -> Iterat
         batch_size: images in a pass.
     """
     profile = load_profile(DEFAULT)
-    convolutions = convolutions_of(profile)
+    convolutions = [] if device == "cpu" else convolutions_of(profile)
     if device == "cpu":  # no workspaces there
         profile = without_workspaces(profile, convolutions, None)
     for name in models:

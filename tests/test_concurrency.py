@@ -188,9 +188,18 @@ def test_a_forward_pass_may_predict() -> None:
     """The inner prediction is right, and no part of what the outer one records."""
     case, found = cases()[1], list[Any]()
     x = torch.empty(2, 4)
-    outer = costmodel.predict(Asking(case, found.append).eval(), (x,), hardware=H200, model_name="plain")
-    assert outer == costmodel.predict(Plain().eval(), (x,), hardware=H200, model_name="plain")
+    ask = partial(costmodel.predict, hardware=H200, model_name="plain", check=False)
+    assert ask(Asking(case, found.append).eval(), (x,)) == ask(Plain().eval(), (x,))
     assert found == [predicted(case)]
+
+
+def test_a_prediction_in_a_forward_pass_breaks_its_graph() -> None:
+    case, found = cases()[1], list[Any]()
+    outer = costmodel.predict(Asking(case, found.append).eval(), (torch.empty(2, 4),), hardware=H200)
+    assert (outer.graphs.count, outer.graphs.error) == (2, "")
+    assert outer.graphs.breaks
+    assert found
+    assert all(answer == predicted(case) for answer in found)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])

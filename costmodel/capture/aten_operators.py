@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from costmodel.errors import GraphError
+from costmodel.ir.operators import TABLE
 
 _TORCH_NAME = re.compile(r"torch\.(\w+)")
 _TORCHVISION = "torchvision_"
@@ -29,6 +30,11 @@ def overload(name: str) -> torch._ops.OpOverload:
         return getattr(getattr(space, base), variant or "default")  # type: ignore[no-any-return]
     except AttributeError:
         raise GraphError(f"torch {torch.__version__} has no operator aten.{name}") from None
+
+
+def is_composite(func: torch._ops.OpOverload) -> bool:
+    """Whether torch implements an operator by others, as `to.dtype` by `_to_copy`, and it has no cost of its own."""
+    return func._schema.name.removeprefix("aten::") not in TABLE and func._can_decompose()
 
 
 def _import_torchvision(name: str) -> None:

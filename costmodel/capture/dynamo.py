@@ -15,6 +15,7 @@ from unittest.mock import patch
 import torch
 from torch import fx, nn
 from torch.nn.utils import stateless
+from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -24,12 +25,17 @@ from costmodel.capture.dynamo_caches import apart, unchanged_caches
 from costmodel.capture.inputs import Arguments, Inputs
 from costmodel.capture.meta_tensors import meta_like
 from costmodel.capture.model_output import muted
-from costmodel.capture.module_state import untouched
+from costmodel.capture.module_state import untouched, without_scopes
 from costmodel.concurrency import takes_turns
 from costmodel.ir import Break
 
 WARM_UP = 2
 """Calls until no further graph is compiled: a module that caches tensors compiles again at the second call."""
+_MODE_FLAGS = (
+    "_is_in_torch_dispatch_mode",
+    "_is_in_non_infra_torch_dispatch_mode",
+    "_is_in_any_mode_without_ignore_compile_internals",
+)
 _RECURRENT = ("lstm", "gru")
 _RECURRENT_ARGUMENTS = 9
 """Number of arguments of a recurrent layer for sequences of one length; packed sequences have others."""
@@ -76,13 +82,34 @@ def trace_with_dynamo(module: nn.Module, inputs: Inputs, *, on_meta: bool = True
     call = Arguments.of(inputs).like(meta_like if on_meta else torch.clone)
     state = _state(module, on_meta)
     with ExitStack() as around:
-        for context in (unchanged_caches(), untouched(module), muted(), torch.no_grad()):
+        for context in (
+            unchanged_caches(),
+            untouched(module),
+            without_scopes(),
+            _without_modes(),
+            muted(),
+            torch.no_grad(),
+        ):
             around.enter_context(context)
         around.enter_context(torch.random.fork_rng(devices=[]))
         around.enter_context(stateless._reparametrize_module(module, state, tie_weights=True))
         before = set(map(id, _kept_tensors(module)))
         found = _listened(Listener(), module, call)
         return replace(found, keeps_tensors=any(id(kept) not in before for kept in _kept_tensors(module)))
+
+
+@contextmanager
+def _without_modes() -> Iterator[None]:
+    """Context without the dispatch modes of outer calls, such as the one that records a module that predicts another.
+
+    Torch's flags of modes are of the whole process, and stay set in one forked while another thread is in a mode.
+    """
+    with ExitStack() as around:
+        around.enter_context(_python_dispatch._disable_current_modes())
+        for flag in _MODE_FLAGS:
+            if hasattr(_python_dispatch, flag):  # private to torch
+                around.enter_context(patch.object(_python_dispatch, flag, False))
+        yield
 
 
 def _state(module: nn.Module, on_meta: bool) -> dict[str, torch.Tensor]:

@@ -68,6 +68,20 @@ def scopes(recorder: Scoped) -> Iterator[None]:
 
 
 @contextmanager
+def without_scopes() -> Iterator[None]:
+    """Context without the hooks of `scopes`, which Dynamo would trace; those of others stay.
+
+    They are registered while a module predicts another in its forward pass, and in a process forked during a capture.
+    """
+    registries = (nn.modules.module._global_forward_pre_hooks, nn.modules.module._global_forward_hooks)
+    with ExitStack() as restored:
+        for hooks in registries:
+            for key in [key for key, hook in hooks.items() if getattr(hook, "__module__", "") == __name__]:
+                restored.callback(hooks.__setitem__, key, hooks.pop(key))
+        yield
+
+
+@contextmanager
 def untouched(module: nn.Module) -> Iterator[Callable[[], bool]]:
     """Restore attributes, parameters, buffers, dicts and lists of modules after a forward pass.
 

@@ -43,7 +43,7 @@ def test_what_a_weight_wraps_is_read_and_computed_with(widths: list[int]) -> Non
     weights = [value.type.nbytes for value in graph.values if value.name.endswith("held")]
     assert weights == [given * made for given, made in itertools.pairwise(widths)]  # a byte a number
     bases = [op.base for op in graph.ops if op.base not in ("t", "view")]
-    assert bases == ["to", "mul", "addmm"] * (len(widths) - 1)
+    assert bases == ["_to_copy", "mul", "addmm"] * (len(widths) - 1)
 
 
 def test_the_operators_are_those_of_the_same_computation_by_hand() -> None:
