@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+import torch
 
 if TYPE_CHECKING:
     from costmodel.ir import Graph
@@ -136,3 +137,9 @@ def h200() -> Profile:
     from costmodel.profiles.profile import load_profile
 
     return load_profile("nvidia-h200")
+
+
+@pytest.fixture(autouse=True)
+def _subnormal_numbers() -> None:
+    """Let subnormal numbers be: code that Inductor compiled with -ffast-math flushes them to zero once it is loaded."""
+    torch.set_flush_denormal(False)
