@@ -1,7 +1,7 @@
 """Compile times of a profile: add measured ones, fit the profile's costs of compiling again, list the errors.
 
 python scripts/compile_times.py --add compile.jsonl      records of scripts/measure_user_models.py --compile-times
-python scripts/compile_times.py                          fit again, after a change of what a model is compiled to
+python scripts/compile_times.py                          fit again, after a change in how models are compiled
 
 Records are kept in the profile's compile_times.jsonl with the counts of what was compiled, so that `costmodel train`
 needs neither the models nor the device. Counts are made anew each time. A profile without records, such as a CPU's

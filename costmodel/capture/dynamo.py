@@ -23,7 +23,7 @@ from costmodel.capture.break_reasons import in_plain_words, is_consequence
 from costmodel.capture.data_dependence import source_line_of
 from costmodel.capture.dynamo_caches import apart, unchanged_caches
 from costmodel.capture.inputs import Arguments, Inputs
-from costmodel.capture.meta_tensors import meta_like
+from costmodel.capture.meta_tensors import RECURRENT_ARGUMENTS, meta_like, recurrent_results
 from costmodel.capture.model_output import muted
 from costmodel.capture.module_state import untouched, without_scopes
 from costmodel.concurrency import takes_turns
@@ -37,8 +37,6 @@ _MODE_FLAGS = (
     "_is_in_any_mode_without_ignore_compile_internals",
 )
 _RECURRENT = ("lstm", "gru")
-_RECURRENT_ARGUMENTS = 9
-"""Number of arguments of a recurrent layer for sequences of one length; packed sequences have others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +149,6 @@ class Listener(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
         self._heard: list[_Heard] = []
         self._sections: list[tuple[int | None, list[str]]] = [(None, [])]
-        self._running: int | None = None
         self._compiled = 0
 
     @classmethod
@@ -167,12 +164,10 @@ class Listener(TorchDispatchMode):
             self._heard.append(_Heard(reason.reason, reason, is_break=True))
 
         def run(*args: Any) -> Any:
-            self._running = number
             self._sections.append((number, []))
             try:
                 return graph.forward(*args)
             finally:
-                self._running = None
                 self._sections.append((None, []))
 
         return run
@@ -202,14 +197,11 @@ class Listener(TorchDispatchMode):
         original = getattr(torch._VF, name)
 
         def layer(*args: Any) -> Any:
-            if not args[0].is_meta or len(args) != _RECURRENT_ARGUMENTS:
+            if not args[0].is_meta or len(args) != RECURRENT_ARGUMENTS:
                 return original(*args)
-            source, state, _, _, _, _, _, bidirectional, _ = args
-            states = (state,) if isinstance(state, torch.Tensor) else tuple(state)
             self._sections[-1][1].append(name)
-            width = states[0].shape[-1] * (2 if bidirectional else 1)
             with torch._C._DisableTorchDispatch():
-                return source.new_empty((*source.shape[:-1], width)), *map(torch.empty_like, states)
+                return recurrent_results(args)
 
         return layer
 

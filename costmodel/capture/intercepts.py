@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from costmodel.capture.autocast import AUTOCAST_QUERIES, asked_of_gpu, enter_autocast
+from costmodel.capture.meta_tensors import RECURRENT_ARGUMENTS, recurrent_results
 from costmodel.capture.read_values import READ_FUNCTIONS, ReadValues, moves_to_cpu
 from costmodel.capture.recorder import Recorder
 from costmodel.capture.refusals import ATTENTION
@@ -30,8 +31,6 @@ _ATTENTION = (_PYTHON_ATTENTION, ATTENTION)
 _FROM_PYTHON = (torch.tensor, torch.as_tensor)
 _INDEXED = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 _RECURRENT = {"lstm": torch.ops.aten.lstm.input, "gru": torch.ops.aten.gru.input}
-_RECURRENT_ARGUMENTS = 9
-"""Number of arguments of the overload for sequences of one length; packed sequences use another overload."""
 
 
 class WholeOperators(TorchFunctionMode):
@@ -105,11 +104,9 @@ class WholeOperators(TorchFunctionMode):
         """Record an LSTM or GRU as one operator, as cuDNN runs it; on meta tensors torch would unroll its steps."""
         if isinstance(self._recorder.running, nn.RNNBase):
             self._recorder.cut()
-        source, state, _, _, _, _, training, bidirectional, _ = args
-        self._recorder.refuse(target, (), {"dropout_p": args[5] if training else 0.0})
-        states = (state,) if isinstance(state, torch.Tensor) else tuple(state)
-        width = states[0].shape[-1] * (2 if bidirectional else 1)
-        result = (source.new_empty((*source.shape[:-1], width)), *(torch.empty_like(item) for item in states))
+        dropout, training = args[5:7]
+        self._recorder.refuse(target, (), {"dropout_p": dropout if training else 0.0})
+        result = recurrent_results(args)
         self._recorder.record(target, args, {}, result)
         for item in result:
             self._recorder.own(item)
@@ -140,7 +137,7 @@ class WholeOperators(TorchFunctionMode):
         if func in _INDEXED:
             return func(args[0], _without_lists(args[1]), *args[2:])
         target = func if func in _RECURRENT.values() else _RECURRENT.get(getattr(func, "__name__", ""))
-        if target is not None and len(args) == _RECURRENT_ARGUMENTS and not kwargs:
+        if target is not None and len(args) == RECURRENT_ARGUMENTS and not kwargs:
             return self._recurrent(target, *args)
         return func(*args, **kwargs)
 

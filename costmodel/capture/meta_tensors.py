@@ -62,3 +62,19 @@ def has_meta(args: Sequence[Any]) -> bool:
 def is_channels_last(tensor: torch.Tensor) -> bool:
     """Whether torch treats the strides of a tensor as channels_last."""
     return tensor.dim() == 4 and suggest_memory_format(tensor) is torch.channels_last
+
+
+RECURRENT_ARGUMENTS = 9
+"""Arguments of `torch.lstm` and `torch.gru` for sequences of one length; packed sequences have another overload."""
+
+
+def recurrent_results(args: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+    """Results of an LSTM or GRU without data: the sequence (..., width of all directions), then its last states.
+
+    Args:
+        args: RECURRENT_ARGUMENTS arguments of `torch.lstm` or `torch.gru`.
+    """
+    source, state, bidirectional = args[0], args[1], args[7]
+    states = (state,) if isinstance(state, torch.Tensor) else tuple(state)
+    width = states[0].shape[-1] * (2 if bidirectional else 1)
+    return source.new_empty((*source.shape[:-1], width)), *map(torch.empty_like, states)

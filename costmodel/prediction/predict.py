@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 WAYS = ("run", "fx", "export", "dynamo")
-"""Ways of capture: the keys of `costmodel.capture.frontends.WAYS`, which is imported only for ways after the first."""
+"""Ways of capture: those of `costmodel.capture.frontends.WAYS`, and `dynamo`, which always checks for graph breaks."""
 
 
 @takes_turns
@@ -69,7 +69,6 @@ def predict(
         host: host whose CPU launches the kernels: the name of a calibrated host (`costmodel collect host` runs the host
             probe on it), or its speed relative to the profile's host. None: an uncalibrated host; the prediction is for
             the profile's host, an undisturbed machine, and the intervals cover slower hosts too.
-
         check: whether Dynamo traces the module to find graph breaks; else the pass is predicted as one graph.
 
     Raises:

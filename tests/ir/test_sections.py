@@ -1,4 +1,4 @@
-"""Sections of a graph: assignment by hand, and parts that are together what the whole is."""
+"""Sections of a graph: assignment by hand, and sections that together compute the same as the whole graph."""
 
 from __future__ import annotations
 

@@ -61,17 +61,17 @@ def test_a_part_is_named_with_the_number_of_the_others() -> None:
     assert training_warning(module, AS_IT_IS) == f"1 and 2 more modules are in training mode; {AS_IT_IS}"
 
 
-@pytest.mark.parametrize(("called", "told"), [("", True), (".eval()", False)])
+@pytest.mark.parametrize(("called", "is_named"), [("", True), (".eval()", False)])
 def test_the_command_line_predicts_inference_and_says_so(
-    called: str, told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    called: str, is_named: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = "from torch import nn\ndef build(): return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())"
     (tmp_path / "net.py").write_text(text + called)
     assert main(["predict", f"{tmp_path}/net.py:build", "-q", "--format", "json", "--hardware", HERE]) == 0
     said = [text for text in json.loads(capsys.readouterr().out)["warnings"] if "training mode" in text]
-    assert said == [f"the model is in training mode; {AS_INFERENCE}"] * told
+    assert said == [f"the model is in training mode; {AS_INFERENCE}"] * is_named
     assert main(["ir", f"{tmp_path}/net.py:build"]) == 0
-    assert ("the model is in training mode" in capsys.readouterr().err) == told
+    assert ("the model is in training mode" in capsys.readouterr().err) == is_named
 
 
 def test_models_of_libraries_are_in_evaluation_mode_as_ever() -> None:
