@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from costmodel import checks
 from costmodel.checks import checked
+from costmodel.report.page import NO_FACTS, PageFacts
 from costmodel.report.renderers import FORMATS, render_documents
 from costmodel.report.types import GraphBreak, Graphs, LayerPrediction, ModePrediction, Reason, Report, Unsupported
 
@@ -37,6 +38,7 @@ def _reports_fault(reports: object) -> str | None:
     layers=checks.optional(checks.one_of(LAYERS)),
     width=checks.optional(checks.count),
     color=checks.flag,
+    facts=checks.instance_of(PageFacts, "a PageFacts"),
 )
 def render(
     reports: Report | Sequence[Report],
@@ -45,6 +47,7 @@ def render(
     layers: str | None = None,
     width: int | None = None,
     color: bool = False,
+    facts: PageFacts = NO_FACTS,
 ) -> str:
     """Render one prediction or several as text that ends in a newline.
 
@@ -55,10 +58,15 @@ def render(
             holds the modes, or with `all` or `top` the layers in their place.
         width: columns of the terminal, for `table`; None for no limit.
         color: whether `table` may use terminal colours.
+        facts: facts that `html` shows beside the reports.
 
     Raises:
         RequestError: unknown format or choice of layers.
     """
+    if format == "html":
+        from costmodel.report.page.render import report_page
+
+        return report_page((reports,) if isinstance(reports, Report) else tuple(reports), facts, layers or "all")
     from costmodel.report.prediction_document import LAYERS_BY_FORMAT, prediction_document
 
     several = (reports,) if isinstance(reports, Report) else tuple(reports)

@@ -1,0 +1,358 @@
+"""Report -> plain data of a page: texts and geometry for templates, numbers for scripts.
+
+Only this module knows the fields of a report; templates and scripts see the records here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from costmodel.report.escape import terminal
+from costmodel.report.figures import (
+    calls,
+    calls_interval,
+    counted,
+    milliseconds,
+    ratio_interval,
+    seconds,
+    seconds_interval,
+    time_interval,
+    times,
+)
+from costmodel.report.page.answer import Answer, answer_of
+from costmodel.report.page.bars import Bar, linear_bar, ratio_axis, ratio_bar
+from costmodel.report.page.facts import Ceilings, Fact, PageFacts, ProfileFacts
+from costmodel.report.page.tables import PlainTable, plain_table
+from costmodel.report.prediction_document import NEVER
+from costmodel.report.types import EAGER, GraphBreak, ModePrediction, Reason, Report
+
+DIGITS = 4
+"""Significant digits of numbers for scripts."""
+MOST_POINTS = 1_500
+"""Most distinct kernels of a mode in the roofline chart: those with most device time."""
+MOST_DRAWN = 1_500_000
+"""Most characters of a graph's drawing inside a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModeRow:
+    """A mode's texts and bars."""
+
+    name: str
+    is_best: bool
+    latency: str
+    latency_interval: str
+    latency_bar: Bar
+    host: str
+    device: str
+    speedup: str
+    speedup_interval: str
+    speedup_bar: Bar | None
+    compile: str
+    compile_interval: str
+    break_even: str
+    break_even_interval: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaseData:
+    """One report of a page.
+
+    Attributes:
+        id: prefix of its anchors.
+        title: model and hardware.
+        about: input, precision, layout, host, graphs.
+        answer: what to do.
+        modes: a row a mode.
+        warnings: lines under the answer: what figures do not cover.
+        breaks: graph breaks.
+        graphs: number of graphs in words.
+        skipped: graphs that are no CUDA graph.
+        reasons: reasons behind the prediction.
+        trust: what is assumed and extrapolated, in sentences.
+        profile: facts of the profile.
+        drawing: SVG of the graph; empty for none.
+        drawing_note: why the drawing is left out; empty otherwise.
+        layers: number of layers.
+        script: data of the charts; empty without a module tree.
+    """
+
+    id: str
+    title: str
+    model: str
+    hardware: str
+    about: tuple[Fact, ...]
+    answer: Answer
+    modes: tuple[ModeRow, ...]
+    warnings: tuple[str, ...]
+    breaks: tuple[GraphBreak, ...]
+    graphs: str
+    skipped: tuple[str, ...]
+    reasons: tuple[Reason, ...]
+    trust: tuple[str, ...]
+    profile: ProfileFacts
+    drawing: str
+    drawing_note: str
+    layers: int
+    script: Mapping[str, Any]
+    best: ModeRow | None
+    verdict: str
+    extrapolated: str
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether there are kernels for a timeline and a roofline."""
+        return any(columns["name"] for columns in self.script.get("kernels", {}).values())
+
+    @property
+    def drawing_markup(self) -> Markup:
+        """The drawing as elements of the page; `costmodel.drawing` has escaped its texts."""
+        return Markup(self.drawing)  # noqa: S704
+
+    @property
+    def accuracy(self) -> Sequence[PlainTable]:
+        """Tables of the profile's accuracy."""
+        return [plain_table(section) for section in self.profile.accuracy]
+
+
+def case_data(report: Report, index: int, facts: PageFacts, layers: str = "all") -> CaseData:
+    """The data of one report.
+
+    Args:
+        report: the prediction.
+        index: its place on the page.
+        facts: facts beside the reports.
+        layers: `none` leaves out modules and kernels.
+    """
+    profile = facts.profiles.get(report.hardware, ProfileFacts())
+    drawing = facts.drawings[index] if index < len(facts.drawings) and layers != "none" else ""
+    fits = len(drawing) <= MOST_DRAWN
+    modes = _mode_rows(report)
+    shape = "×".join(map(str, report.input_shape))
+    return CaseData(
+        id=f"c{index}",
+        title=f"{report.model} on {report.hardware}",
+        model=report.model,
+        hardware=report.hardware,
+        about=(
+            ("input", shape),
+            ("precision", report.precision),
+            ("layout", report.layout),
+            *([("host", _host(report))] if report.host_calibrated is not None else []),
+            ("graphs", report.graphs.summary),
+        ),
+        answer=answer_of(report),
+        modes=modes,
+        warnings=report.warnings,
+        breaks=report.graphs.breaks,
+        graphs=report.graphs.summary,
+        skipped=report.graphs.skipped,
+        reasons=report.explanation,
+        trust=tuple(_trust(report)),
+        profile=profile,
+        drawing=drawing if fits else "",
+        drawing_note="" if fits else f"The drawing of {counted(len(report.layers), 'layer')} is too large for this page.",
+        layers=len(report.layers),
+        script=script_data(report, profile.ceilings) if report.layers and layers != "none" else {},
+        best=next((row for row in modes if row.is_best), None),
+        verdict=report.verdict + (f", likely {report.leaning}" if report.verdict == "uncertain" and report.leaning else ""),
+        extrapolated=f"{report.extrapolated_share:.0%}",
+    )
+
+
+def _host(report: Report) -> str:
+    return f"{report.host}, calibrated" if report.host_calibrated else "uncalibrated"
+
+
+def _mode_rows(report: Report) -> tuple[ModeRow, ...]:
+    modes = report.modes.values()
+    longest = max((bound for mode in modes for bound in (mode.latency_ms, mode.high_ms) if math.isfinite(bound)), default=0.0)
+    known = [value for mode in modes for value in (mode.speedup, mode.speedup_low, mode.speedup_high)]
+    above = ratio_axis(value for value in known if value is not None and value >= 1.0)
+    below = ratio_axis(value for value in known if value is not None and value < 1.0)
+    return tuple(
+        ModeRow(
+            name=name,
+            is_best=name == report.best_mode,
+            latency=milliseconds(mode.latency_ms),
+            latency_interval=_spaced(time_interval((mode.low_ms, mode.high_ms))),
+            latency_bar=linear_bar(mode.latency_ms, mode.low_ms, mode.high_ms, longest),
+            host=milliseconds(mode.host_ms),
+            device=milliseconds(mode.device_ms),
+            speedup=times(mode.speedup).replace("x", "×") if name != EAGER else "1×",
+            speedup_interval=_spaced(ratio_interval((mode.speedup_low, mode.speedup_high))),
+            speedup_bar=ratio_bar(mode.speedup or 1.0, mode.speedup_low, mode.speedup_high, above, below)
+            if name != EAGER
+            else ratio_bar(1.0, None, None, above, below),
+            **_compiling(mode),
+        )
+        for name, mode in report.modes.items()
+    )
+
+
+def _compiling(mode: ModePrediction) -> dict[str, str]:
+    """Texts of compile time and break-even; empty for a mode that compiles nothing."""
+    if mode.compile_s is None:
+        return dict.fromkeys(("compile", "compile_interval", "break_even", "break_even_interval"), "")
+    found = (mode.break_even_calls, mode.break_even_low, mode.break_even_high)
+    middle, low, high = (NEVER if value is None else value for value in found)
+    return {
+        "compile": f"{seconds(mode.compile_s)} s",
+        "compile_interval": _spaced(seconds_interval((mode.compile_s_low, mode.compile_s_high))),
+        "break_even": calls(middle),
+        "break_even_interval": "" if mode.compile_s_low is None else _spaced(calls_interval((low, high))),
+    }
+
+
+def _spaced(interval: str) -> str:
+    """An interval with an en dash."""
+    return interval.replace("-", "–")
+
+
+def _trust(report: Report) -> list[str]:
+    """What the figures assume, and which of them are extrapolated."""
+    lines = []
+    if report.assumed_host:
+        lines.append(f"Host: {report.assumed_host}. --host calibrates.")
+    odd = sum(not layer.in_range for layer in report.layers)
+    if odd or report.extrapolated_share:
+        lines.append(
+            f"Extrapolated: {report.extrapolated_share:.0%} of the device time, in {odd} of "
+            f"{counted(len(report.layers), 'layer')}. These kernels are far from any measured one; their times are known "
+            "within a factor of 2 at best, and the intervals are wider by their share."
+        )
+    elif report.layers:
+        lines.append("Extrapolated: nothing. Every kernel is close to measured ones.")
+    lines += [f"Operator without a cost rule: {item.op} in {item.where or report.model}." for item in report.unsupported]
+    return lines
+
+
+def script_data(report: Report, ceilings: Ceilings | None) -> dict[str, Any]:
+    """Numbers for the charts and the table, as columns; a text is an index into `words`."""
+    words = _Words()
+    nodes, places = _flat_tree(report, words)
+    kernels = {mode: _kernel_columns(found, places, words) for mode, found in report.kernels.items()}
+    return {
+        "modes": [
+            {"name": name, "latency": _short(mode.latency_ms * 1e3), "host": _short(mode.host_ms * 1e3)}
+            for name, mode in report.modes.items()
+        ],
+        "best": report.best_mode,
+        "tree": nodes,
+        "kernels": kernels,
+        "ceilings": _ceilings(ceilings, report.precision),
+        "mostPoints": MOST_POINTS,
+        "words": words.texts,
+    }
+
+
+class _Words:
+    """Distinct texts in the order of their first use."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        return self._places.setdefault(terminal(text), len(self._places))
+
+    @property
+    def texts(self) -> list[str]:
+        return list(self._places)
+
+
+def _flat_tree(report: Report, words: _Words) -> tuple[dict[str, list[Any]], dict[str, int]]:
+    """The module tree in order, a column a field, with each node's parent; and the node of each name."""
+    columns: dict[str, list[Any]] = {name: [] for name in ("parent", *_TEXTS, *_NUMBERS)}
+    places: dict[str, int] = {}
+    pending: list[tuple[Any, int]] = [(report.tree(), -1)]
+    while pending:
+        node, parent = pending.pop()
+        place = len(columns["parent"])
+        places.setdefault(node.name, place)
+        columns["parent"].append(parent)
+        for name, field in _TEXTS.items():
+            columns[name].append(words(_text(getattr(node, field))))
+        for name, field in _NUMBERS.items():
+            columns[name].append(_short(getattr(node, field)))
+        pending += [(child, place) for child in reversed(node.children)]
+    return columns, places
+
+
+_TEXTS = {
+    "name": "name",
+    "label": "label",
+    "type": "module_type",
+    "kind": "kind",
+    "shape": "shape",
+    "bound": "bound",
+    "why": "reason",
+}
+_NUMBERS = {
+    "params": "parameters",
+    "flops": "flops",
+    "eager": "eager_us",
+    "compiled": "compiled_us",
+    "speedup": "speedup",
+    "low": "speedup_low",
+    "high": "speedup_high",
+    "extra": "extrapolated_share",
+    "count": "count",
+}
+
+
+def _text(value: object) -> str:
+    """A text, or sizes joined by a cross."""
+    if value is None:
+        return ""
+    return "×".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+
+
+def _kernel_columns(kernels: Sequence[Any], places: Mapping[str, int], words: _Words) -> dict[str, list[Any]]:
+    """Kernels of a mode in order, a column a field; `node` is the first layer that a kernel serves."""
+    return {
+        "name": [words(kernel.name) for kernel in kernels],
+        "node": [_node_of(kernel.layers, places) for kernel in kernels],
+        "more": [max(0, len(kernel.layers) - 1) for kernel in kernels],
+        "backend": [words(kernel.backend) for kernel in kernels],
+        "bound": [words(_text(kernel.bound)) for kernel in kernels],
+        "flops": [_short(kernel.flops) for kernel in kernels],
+        "bytes": [_short(kernel.bytes) for kernel in kernels],
+        "hostStart": [_short(kernel.host_start_us, 7) for kernel in kernels],
+        "host": [_short(kernel.host_us) for kernel in kernels],
+        "start": [_short(kernel.device_start_us, 7) for kernel in kernels],
+        "device": [_short(kernel.device_us) for kernel in kernels],
+        "extra": [int(kernel.extrapolated) for kernel in kernels],
+    }
+
+
+def _node_of(layers: Sequence[str], places: Mapping[str, int]) -> int:
+    """Place of a kernel's first layer, or of the nearest module around it; 0, the model, if there is none."""
+    name = layers[0] if layers else ""
+    while name and name not in places:
+        name = name.rpartition(".")[0]
+    return places.get(name, 0)
+
+
+def _ceilings(ceilings: Ceilings | None, precision: str) -> dict[str, Any] | None:
+    if ceilings is None:
+        return None
+    peaks = [
+        {"name": name, "peak": _short(peak)}
+        for name, peak in ceilings.flops_per_us.items()
+        if name.rpartition(".")[2] == precision
+    ]
+    return {"bytes": _short(ceilings.bytes_per_us), "peaks": peaks}
+
+
+def _short(value: float | None, digits: int = DIGITS) -> float | int | None:
+    """A number with few digits; None where it is none that JSON has."""
+    if value is None or not math.isfinite(value):
+        return None
+    rounded = float(f"{value:.{digits}g}")
+    return int(rounded) if rounded.is_integer() else rounded
