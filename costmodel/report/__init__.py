@@ -10,6 +10,8 @@ from costmodel.report.renderers import FORMATS, render_documents
 from costmodel.report.types import GraphBreak, Graphs, LayerPrediction, ModePrediction, Reason, Report, Unsupported
 
 LAYERS = ("top", "all", "none")
+COMPARING = ("table", "md", "html")
+"""Formats in which a table of all cases follows several predictions; a program sorts records itself."""
 
 __all__ = [
     "FORMATS",
@@ -48,6 +50,8 @@ def render(
 ) -> str:
     """Render one prediction or several as text that ends in a newline.
 
+    Tables, Markdown and HTML of several predictions end with a table of all cases, the largest gain first.
+
     Args:
         reports: a single report, or a sequence; in JSON the first is an object and the second a list.
         format: one of FORMATS.
@@ -59,8 +63,11 @@ def render(
     Raises:
         RequestError: unknown format or choice of layers.
     """
+    from costmodel.report.cases_document import cases_document
     from costmodel.report.prediction_document import LAYERS_BY_FORMAT, prediction_document
 
     several = (reports,) if isinstance(reports, Report) else tuple(reports)
     documents = [prediction_document(report, layers or LAYERS_BY_FORMAT[format]) for report in several]
+    if len(several) > 1 and format in COMPARING:
+        documents.append(cases_document(several))
     return render_documents(documents, format, width, color=color, as_list=not isinstance(reports, Report))
