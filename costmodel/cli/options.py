@@ -65,6 +65,18 @@ Host = Annotated[
     ),
 ]
 BatchSize = Annotated[int | None, typer.Option("-b", "--batch-size", help="Images in a forward pass; default: 1.")]
+SeveralHardware = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--hardware",
+        metavar="NAME",
+        help="Hardware profile; repeat for several. Default: this machine's GPU, else nvidia-h200.",
+    ),
+]
+BatchSizes = Annotated[
+    list[int] | None,
+    typer.Option("-b", "--batch-size", help="Images in a forward pass; repeat for several sizes. Default: 1."),
+]
 ImgSize = Annotated[int | None, typer.Option("--img-size", help="Height and width; default: the model's own.")]
 PrecisionOption = Annotated[
     Precision | None,

@@ -11,6 +11,8 @@ from costmodel.report.renderers import FORMATS, render_documents
 from costmodel.report.types import GraphBreak, Graphs, LayerPrediction, ModePrediction, Reason, Report, Unsupported
 
 LAYERS = ("top", "all", "none")
+COMPARING = ("table", "md")
+"""Formats in which a table of all cases follows several predictions; a program sorts records itself."""
 
 __all__ = [
     "FORMATS",
@@ -51,6 +53,8 @@ def render(
 ) -> str:
     """Render one prediction or several as text that ends in a newline.
 
+    Tables and Markdown of several predictions end with a table of all cases, the largest gain first; HTML begins with it.
+
     Args:
         reports: a single report, or a sequence; in JSON the first is an object and the second a list.
         format: one of FORMATS.
@@ -67,8 +71,11 @@ def render(
         from costmodel.report.page.render import report_page
 
         return report_page((reports,) if isinstance(reports, Report) else tuple(reports), facts, layers or "all")
+    from costmodel.report.cases_document import cases_document
     from costmodel.report.prediction_document import LAYERS_BY_FORMAT, prediction_document
 
     several = (reports,) if isinstance(reports, Report) else tuple(reports)
     documents = [prediction_document(report, layers or LAYERS_BY_FORMAT[format]) for report in several]
+    if len(several) > 1 and format in COMPARING:
+        documents.append(cases_document(several))
     return render_documents(documents, format, width, color=color, as_list=not isinstance(reports, Report))

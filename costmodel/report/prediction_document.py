@@ -60,6 +60,8 @@ NOTABLE_SHARE = 0.1
 """Share of extrapolated time from which it is named as a reason for doubt."""
 
 _ABOUT = ("model", "hardware", "batch_size", "input_shape", "precision", "layout")
+_CONCLUSION = ("verdict", "best_mode", "extrapolated_share", "too_large")
+"""Facts of the whole model in each row of CSV; a layer's row has its own `extrapolated_share`."""
 _TONES = {"compile": Tone.GOOD, "leave": Tone.PLAIN}
 
 
@@ -259,5 +261,6 @@ def _layer_records(report: Report, layers: str) -> Records:
 
 
 def _records(report: Report, columns: Sequence[str], rows: Iterator[Mapping[str, Any]]) -> Records:
-    about, fault = _about(report), {"too_large": report.too_large}
-    return Records([*_ABOUT, *columns, "too_large"], [{**about, **row, **fault} for row in rows])
+    about, conclusion = _about(report), {name: getattr(report, name) for name in _CONCLUSION}
+    names = dict.fromkeys([*_ABOUT, *columns, *_CONCLUSION])
+    return Records(list(names), [{**about, **conclusion, **row} for row in rows])
