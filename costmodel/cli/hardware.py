@@ -16,7 +16,7 @@ Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Profile to s
 
 def hardware(
     name: Name = None,
-    format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
+    format: options.FormatOption = None,  # noqa: A002 - the name of the option
     output: options.Output = None,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:

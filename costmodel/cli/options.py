@@ -87,7 +87,10 @@ PrecisionOption = Annotated[
     ),
 ]
 ChannelsLast = Annotated[bool, typer.Option("--channels-last", help="Parameters and inputs in channels_last.")]
-FormatOption = Annotated[Format, typer.Option("--format", help="Form of the result.")]
+FormatOption = Annotated[
+    Format | None,
+    typer.Option("--format", help="Form of the result; default: by the suffix of -o FILE (.html .json .csv .md), else table."),
+]
 LayersOption = Annotated[
     Layers | None,
     typer.Option("--layers", help="Layers shown; default: top (table, md), all (html), none (csv). JSON holds all."),

@@ -17,11 +17,18 @@ ENDINGS = {"table": "table.txt"}
 """Endings of files, where they are not the format's name."""
 
 
+def without_code(page: str) -> str:
+    """A page without the contents of its styles and script, and their hashes: files of the package, the same in each."""
+    bare = re.sub(r"/\*<!\[CDATA\[.*?\]\]>\*/", "", page, flags=re.DOTALL)
+    return re.sub(r"sha256-[\w+/=]+", "sha256-", bare)
+
+
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_report_reads_as_it_did(golden: Callable[[str, str], None], kind: str, form: str) -> None:
     text = rendered(kind, form)
     assert text.endswith("\n")
+    text = without_code(text) if form == "html" else text
     golden(f"reports/{kind}.{ENDINGS.get(form, form)}", text.removesuffix("\n"))
 
 

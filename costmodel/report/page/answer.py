@@ -49,7 +49,7 @@ def answer_of(report: Report) -> Answer:
     gains = best is not None and report.best_mode != EAGER and report.verdict != "leave"
     _, _, reason = verdict(report).partition(": ")
     tone = {"compile": "good", "leave": "plain"}.get(report.verdict, "doubtful")
-    sentence = reason[:1].upper() + reason[1:]
+    sentence = reason if reason.startswith("torch.compile") else reason[:1].upper() + reason[1:]
     if report.verdict == "compile" and eager and best:
         sentence = _why(report.best_mode, eager, best)
     return Answer(
@@ -71,6 +71,8 @@ def code_of(report: Report) -> str:
 
 
 def _headline(report: Report) -> str:
+    if report.too_large:
+        return f"Too large for {report.hardware}."
     if report.verdict == "compile":
         return f"Compile it with {report.best_mode}." if report.best_mode != "default" else "Compile it."
     if report.verdict == "leave":

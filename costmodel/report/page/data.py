@@ -27,7 +27,7 @@ from costmodel.report.figures import (
 )
 from costmodel.report.page.answer import Answer, answer_of
 from costmodel.report.page.bars import Bar, linear_bar, ratio_axis, ratio_bar
-from costmodel.report.page.facts import Ceilings, Fact, PageFacts, ProfileFacts
+from costmodel.report.page.facts import MOST_DRAWN, Ceilings, Fact, PageFacts, ProfileFacts
 from costmodel.report.page.tables import PlainTable, plain_table
 from costmodel.report.prediction_document import NEVER
 from costmodel.report.types import EAGER, GraphBreak, ModePrediction, Reason, Report
@@ -36,8 +36,6 @@ DIGITS = 4
 """Significant digits of numbers for scripts."""
 MOST_POINTS = 1_500
 """Most distinct kernels of a mode in the roofline chart: those with most device time."""
-MOST_DRAWN = 1_500_000
-"""Most characters of a graph's drawing inside a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,7 @@ def case_data(report: Report, index: int, facts: PageFacts, layers: str = "all")
     """
     profile = facts.profiles.get(report.hardware, ProfileFacts())
     drawing = facts.drawings[index] if index < len(facts.drawings) and layers != "none" else ""
-    fits = len(drawing) <= MOST_DRAWN
+    is_too_large = len(report.layers) > MOST_DRAWN and layers != "none"
     modes = _mode_rows(report)
     shape = "×".join(map(str, report.input_shape))
     return CaseData(
@@ -156,14 +154,18 @@ def case_data(report: Report, index: int, facts: PageFacts, layers: str = "all")
         reasons=report.explanation,
         trust=tuple(_trust(report)),
         profile=profile,
-        drawing=drawing if fits else "",
-        drawing_note="" if fits else f"The drawing of {counted(len(report.layers), 'layer')} is too large for this page.",
+        drawing=drawing,
+        drawing_note=_too_large(len(report.layers)) if is_too_large and not drawing else "",
         layers=len(report.layers),
-        script=script_data(report, profile.ceilings) if report.layers and layers != "none" else {},
+        script=script_data(report, profile.ceilings) if hasattr(report, "tree") and report.layers and layers != "none" else {},
         best=next((row for row in modes if row.is_best), None),
         verdict=report.verdict + (f", likely {report.leaning}" if report.verdict == "uncertain" and report.leaning else ""),
         extrapolated=f"{report.extrapolated_share:.0%}",
     )
+
+
+def _too_large(layers: int) -> str:
+    return f"A drawing of {counted(layers, 'layer')} is too large for this page, which draws up to {MOST_DRAWN:,}."
 
 
 def _host(report: Report) -> str:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from costmodel.report.document import Section
 
+MOST_DRAWN = 1_000
+"""Most layers of a report whose graph is drawn on a page."""
+
 Fact = tuple[str, str]
 """Name and value."""
 

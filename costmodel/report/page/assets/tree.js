@@ -24,7 +24,7 @@ class TreeTable {
     this.limit = ROWS_AT_ONCE;
     this.focus = 0;
     this.openFirstLevels();
-    this.head = html("tr", {}, COLUMNS.map((column) => this.heading(column)));
+    this.head = html("tr", { role: "row" }, COLUMNS.map((column) => this.heading(column)));
     this.body = html("tbody");
     const grid = html("table", { class: "tree", role: "treegrid", "aria-label": "Modules" }, html("thead", {}, this.head), this.body);
     grid.addEventListener("keydown", (event) => this.key(event));
@@ -46,7 +46,7 @@ class TreeTable {
   }
 
   heading(column) {
-    const attributes = { scope: "col", class: [column.figure && "figure", column.detail && "detail"].filter(Boolean).join(" ") || null };
+    const attributes = { scope: "col", role: "columnheader", class: [column.figure && "figure", column.detail && "detail"].filter(Boolean).join(" ") || null };
     if (column.plain) return html("th", attributes, column.title);
     const button = html("button", { type: "button", onclick: () => this.sortBy(column) }, column.title);
     return html("th", { ...attributes, "aria-sort": "none", "data-key": column.key }, button);
@@ -173,10 +173,9 @@ class TreeTable {
       : html("span", { class: "twist", "aria-hidden": "true" });
     const count = tree.count[node] > 1 ? html("span", { class: "count" }, ` ×${tree.count[node]}`) : null;
     const kind = html("span", { class: "type" }, model.word("type", node) || model.word("kind", node));
-    const beneath = html("span", { class: "beneath" }, [model.word("shape", node), model.word("bound", node) && `${model.word("bound", node)}-bound`, model.word("why", node)].filter(Boolean).join(" · "));
-    const name = html("td", { class: "module" }, html("div", { class: "indent" }, toggle, html("span", { class: "name" }, model.word("label", node), count, " ", kind, beneath)));
-    name.firstChild.style.setProperty("--depth", model.depth[node]);
-    const cells = [
+    const beneath = [model.word("shape", node), model.word("bound", node) && `${model.word("bound", node)}-bound`, model.word("why", node)].filter(Boolean).join(" · ");
+    const name = html("td", { class: "module" }, html("div", { class: "indent" }, toggle, html("span", { class: "name" }, model.word("label", node), count, " ", kind)));
+        const cells = [
       name,
       html("td", { class: "detail shape" }, model.word("shape", node)),
       html("td", { class: "figure detail" }, large(tree.params[node])),
@@ -186,10 +185,13 @@ class TreeTable {
       this.speedup(node),
       html("td", { class: "detail" }, this.bound(model.word("bound", node))),
       html("td", { class: "detail why" }, model.word("why", node), tree.extra[node] > 0 ? html("span", { class: "tag doubt" }, `${percent(tree.extra[node])} extrapolated`) : null),
+      html("td", { class: "beneath" }, beneath),
     ];
-    const attributes = { id: `${this.id}-m${node}`, "data-node": node, "aria-level": model.depth[node] + 1, tabindex: node === this.focus ? "0" : "-1" };
+    for (const cell of cells) cell.setAttribute("role", "gridcell");
+    const attributes = { role: "row", id: `${this.id}-m${node}`, "data-node": node, "aria-level": model.depth[node] + 1, tabindex: node === this.focus ? "0" : "-1" };
     if (branches) attributes["aria-expanded"] = String(open);
     const row = html("tr", attributes, cells);
+    row.style.setProperty("--depth", model.depth[node]);
     row.addEventListener("focus", () => this.rove(node));
     return row;
   }
