@@ -89,7 +89,9 @@ PrecisionOption = Annotated[
 ChannelsLast = Annotated[bool, typer.Option("--channels-last", help="Parameters and inputs in channels_last.")]
 FormatOption = Annotated[
     Format | None,
-    typer.Option("--format", help="Form of the result; default: by the suffix of -o FILE (.html .json .csv .md), else table."),
+    typer.Option(
+        "--format", help="Form of the result; default: by the suffix of -o FILE (.html .json .csv .md), else table."
+    ),
 ]
 LayersOption = Annotated[
     Layers | None,

@@ -51,13 +51,15 @@ def drawing_of(graph: Graph, report: Report) -> str:
     """The graph as SVG for a page, each unit coloured by its speedup; empty for a graph too large for a page."""
     from costmodel.drawing import to_svg
     from costmodel.prediction.layers import find_units
+    from costmodel.prediction.unit_speedups import unit_speedups
     from costmodel.profiles.profile import load_profile
     from costmodel.report.page import MOST_DRAWN
 
     if len(report.layers) > MOST_DRAWN:
         return ""
-    units = find_units(graph, load_profile(report.hardware).device)
-    return to_svg(graph, units, [layer.speedup for layer in report.layers], report.model, embedded=True)
+    profile = load_profile(report.hardware)
+    units = find_units(graph, profile.device)
+    return to_svg(graph, units, unit_speedups(graph, units, profile), report.model, embedded=True)
 
 
 def _versions() -> list[tuple[str, str]]:

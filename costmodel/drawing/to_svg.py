@@ -85,7 +85,9 @@ def _unit(box: Placed[Unit], speedup: float | None, *, marked: bool = False) -> 
     name, operators, said = box.item.name, unit_operators(box.item), speedup_text(speedup)
     rows = ((14, ' class="name"', shortened(name)), (27, "", operators), (40, "", said))
     words = "".join(f'<text{kind} x="{box.x:.1f}" y="{box.y + y:.1f}">{markup(word)}</text>' for y, kind, word in rows)
-    data = f' data-layer="{markup(name)}" data-speedup="{"" if speedup is None else f"{speedup:.3g}"}"' if marked else ""
+    data = (
+        f' data-layer="{markup(name)}" data-speedup="{"" if speedup is None else f"{speedup:.3g}"}"' if marked else ""
+    )
     return (
         f'<g class="unit"{data}><title>{markup(f"{name}: {operators}, {said}")}</title>'
         f'<rect x="{box.x - box.width / 2:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" '

@@ -6,9 +6,19 @@ from collections.abc import Sequence
 
 from costmodel import checks
 from costmodel.checks import checked
+from costmodel.report.kernel_prediction import KernelPrediction
 from costmodel.report.page import NO_FACTS, PageFacts
 from costmodel.report.renderers import FORMATS, render_documents
-from costmodel.report.types import GraphBreak, Graphs, LayerPrediction, ModePrediction, Reason, Report, Unsupported
+from costmodel.report.types import (
+    GraphBreak,
+    Graphs,
+    LayerPrediction,
+    ModePrediction,
+    Module,
+    Reason,
+    Report,
+    Unsupported,
+)
 
 LAYERS = ("top", "all", "none")
 COMPARING = ("table", "md")
@@ -19,8 +29,10 @@ __all__ = [
     "LAYERS",
     "GraphBreak",
     "Graphs",
+    "KernelPrediction",
     "LayerPrediction",
     "ModePrediction",
+    "Module",
     "Reason",
     "Report",
     "Unsupported",

@@ -94,7 +94,9 @@ def _why(mode: str, eager: ModePrediction, best: ModePrediction) -> str:
         if mode == "reduce-overhead":
             return f"{cause}. A CUDA graph replays them with one launch, and fused kernels cut {work}"
         return f"{cause}. Fused kernels need fewer launches and cut {work}"
-    return f"The GPU is busy {min(eager.device_ms / eager.latency_ms, 1.0):.0%} of an eager call; fused kernels cut {work}"
+    return (
+        f"The GPU is busy {min(eager.device_ms / eager.latency_ms, 1.0):.0%} of an eager call; fused kernels cut {work}"
+    )
 
 
 def is_launch_bound(mode: ModePrediction) -> bool:

@@ -5,7 +5,6 @@ Only this module knows the fields of a report; templates and scripts see the rec
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from costmodel.report.escape import terminal
 from costmodel.report.figures import (
     calls,
     calls_interval,
@@ -27,15 +25,11 @@ from costmodel.report.figures import (
 )
 from costmodel.report.page.answer import Answer, answer_of
 from costmodel.report.page.bars import Bar, linear_bar, ratio_axis, ratio_bar
-from costmodel.report.page.facts import MOST_DRAWN, Ceilings, Fact, PageFacts, ProfileFacts
+from costmodel.report.page.charts import chart_data
+from costmodel.report.page.facts import MOST_DRAWN, Fact, PageFacts, ProfileFacts
 from costmodel.report.page.tables import PlainTable, plain_table
 from costmodel.report.prediction_document import NEVER
 from costmodel.report.types import EAGER, GraphBreak, ModePrediction, Reason, Report
-
-DIGITS = 4
-"""Significant digits of numbers for scripts."""
-MOST_POINTS = 1_500
-"""Most distinct kernels of a mode in the roofline chart: those with most device time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +151,10 @@ def case_data(report: Report, index: int, facts: PageFacts, layers: str = "all")
         drawing=drawing,
         drawing_note=_too_large(len(report.layers)) if is_too_large and not drawing else "",
         layers=len(report.layers),
-        script=script_data(report, profile.ceilings) if hasattr(report, "tree") and report.layers and layers != "none" else {},
+        script=chart_data(report, profile.ceilings) if report.layers and layers != "none" else {},
         best=next((row for row in modes if row.is_best), None),
-        verdict=report.verdict + (f", likely {report.leaning}" if report.verdict == "uncertain" and report.leaning else ""),
+        verdict=report.verdict
+        + (f", likely {report.leaning}" if report.verdict == "uncertain" and report.leaning else ""),
         extrapolated=f"{report.extrapolated_share:.0%}",
     )
 
@@ -174,7 +169,9 @@ def _host(report: Report) -> str:
 
 def _mode_rows(report: Report) -> tuple[ModeRow, ...]:
     modes = report.modes.values()
-    longest = max((bound for mode in modes for bound in (mode.latency_ms, mode.high_ms) if math.isfinite(bound)), default=0.0)
+    longest = max(
+        (bound for mode in modes for bound in (mode.latency_ms, mode.high_ms) if math.isfinite(bound)), default=0.0
+    )
     known = [value for mode in modes for value in (mode.speedup, mode.speedup_low, mode.speedup_high)]
     above = ratio_axis(value for value in known if value is not None and value >= 1.0)
     below = ratio_axis(value for value in known if value is not None and value < 1.0)
@@ -231,130 +228,7 @@ def _trust(report: Report) -> list[str]:
         )
     elif report.layers:
         lines.append("Extrapolated: nothing. Every kernel is close to measured ones.")
-    lines += [f"Operator without a cost rule: {item.op} in {item.where or report.model}." for item in report.unsupported]
-    return lines
-
-
-def script_data(report: Report, ceilings: Ceilings | None) -> dict[str, Any]:
-    """Numbers for the charts and the table, as columns; a text is an index into `words`."""
-    words = _Words()
-    nodes, places = _flat_tree(report, words)
-    kernels = {mode: _kernel_columns(found, places, words) for mode, found in report.kernels.items()}
-    return {
-        "modes": [
-            {"name": name, "latency": _short(mode.latency_ms * 1e3), "host": _short(mode.host_ms * 1e3)}
-            for name, mode in report.modes.items()
-        ],
-        "best": report.best_mode,
-        "tree": nodes,
-        "kernels": kernels,
-        "ceilings": _ceilings(ceilings, report.precision),
-        "mostPoints": MOST_POINTS,
-        "words": words.texts,
-    }
-
-
-class _Words:
-    """Distinct texts in the order of their first use."""
-
-    def __init__(self) -> None:
-        self._places: dict[str, int] = {}
-
-    def __call__(self, text: str) -> int:
-        return self._places.setdefault(terminal(text), len(self._places))
-
-    @property
-    def texts(self) -> list[str]:
-        return list(self._places)
-
-
-def _flat_tree(report: Report, words: _Words) -> tuple[dict[str, list[Any]], dict[str, int]]:
-    """The module tree in order, a column a field, with each node's parent; and the node of each name."""
-    columns: dict[str, list[Any]] = {name: [] for name in ("parent", *_TEXTS, *_NUMBERS)}
-    places: dict[str, int] = {}
-    pending: list[tuple[Any, int]] = [(report.tree(), -1)]
-    while pending:
-        node, parent = pending.pop()
-        place = len(columns["parent"])
-        places.setdefault(node.name, place)
-        columns["parent"].append(parent)
-        for name, field in _TEXTS.items():
-            columns[name].append(words(_text(getattr(node, field))))
-        for name, field in _NUMBERS.items():
-            columns[name].append(_short(getattr(node, field)))
-        pending += [(child, place) for child in reversed(node.children)]
-    return columns, places
-
-
-_TEXTS = {
-    "name": "name",
-    "label": "label",
-    "type": "module_type",
-    "kind": "kind",
-    "shape": "shape",
-    "bound": "bound",
-    "why": "reason",
-}
-_NUMBERS = {
-    "params": "parameters",
-    "flops": "flops",
-    "eager": "eager_us",
-    "compiled": "compiled_us",
-    "speedup": "speedup",
-    "low": "speedup_low",
-    "high": "speedup_high",
-    "extra": "extrapolated_share",
-    "count": "count",
-}
-
-
-def _text(value: object) -> str:
-    """A text, or sizes joined by a cross."""
-    if value is None:
-        return ""
-    return "×".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
-
-
-def _kernel_columns(kernels: Sequence[Any], places: Mapping[str, int], words: _Words) -> dict[str, list[Any]]:
-    """Kernels of a mode in order, a column a field; `node` is the first layer that a kernel serves."""
-    return {
-        "name": [words(kernel.name) for kernel in kernels],
-        "node": [_node_of(kernel.layers, places) for kernel in kernels],
-        "more": [max(0, len(kernel.layers) - 1) for kernel in kernels],
-        "backend": [words(kernel.backend) for kernel in kernels],
-        "bound": [words(_text(kernel.bound)) for kernel in kernels],
-        "flops": [_short(kernel.flops) for kernel in kernels],
-        "bytes": [_short(kernel.bytes) for kernel in kernels],
-        "hostStart": [_short(kernel.host_start_us, 7) for kernel in kernels],
-        "host": [_short(kernel.host_us) for kernel in kernels],
-        "start": [_short(kernel.device_start_us, 7) for kernel in kernels],
-        "device": [_short(kernel.device_us) for kernel in kernels],
-        "extra": [int(kernel.extrapolated) for kernel in kernels],
-    }
-
-
-def _node_of(layers: Sequence[str], places: Mapping[str, int]) -> int:
-    """Place of a kernel's first layer, or of the nearest module around it; 0, the model, if there is none."""
-    name = layers[0] if layers else ""
-    while name and name not in places:
-        name = name.rpartition(".")[0]
-    return places.get(name, 0)
-
-
-def _ceilings(ceilings: Ceilings | None, precision: str) -> dict[str, Any] | None:
-    if ceilings is None:
-        return None
-    peaks = [
-        {"name": name, "peak": _short(peak)}
-        for name, peak in ceilings.flops_per_us.items()
-        if name.rpartition(".")[2] == precision
+    lines += [
+        f"Operator without a cost rule: {item.op} in {item.where or report.model}." for item in report.unsupported
     ]
-    return {"bytes": _short(ceilings.bytes_per_us), "peaks": peaks}
-
-
-def _short(value: float | None, digits: int = DIGITS) -> float | int | None:
-    """A number with few digits; None where it is none that JSON has."""
-    if value is None or not math.isfinite(value):
-        return None
-    rounded = float(f"{value:.{digits}g}")
-    return int(rounded) if rounded.is_integer() else rounded
+    return lines

@@ -22,7 +22,18 @@ from costmodel.report.types import Report
 _HERE = "costmodel.report.page"
 DOCUMENT_STYLES = ("base.css",)
 PAGE_STYLES = ("base.css", "page.css", "charts.css")
-SCRIPTS = ("dom.js", "units.js", "model.js", "tooltip.js", "tree.js", "timeline.js", "icicle.js", "roofline.js", "graph.js", "page.js")
+SCRIPTS = (
+    "dom.js",
+    "units.js",
+    "model.js",
+    "tooltip.js",
+    "tree.js",
+    "timeline.js",
+    "icicle.js",
+    "roofline.js",
+    "graph.js",
+    "page.js",
+)
 """Parts of the one script of a page, in order; each file is a chart or what several charts use."""
 
 
@@ -57,11 +68,15 @@ def document_page(documents: Sequence[Document]) -> str:
 def _render(template: str, styles: Sequence[str], scripts: Sequence[str], **values: Any) -> str:
     style = _block("".join(map(_asset, styles)))
     script = _block("".join(map(_asset, scripts))) if scripts else ""
-    text = _environment().get_template(template).render(
-        style=Markup(style),  # noqa: S704 - files of this package
-        script=Markup(script),  # noqa: S704
-        policy=_policy(style, script),
-        **values,
+    text = (
+        _environment()
+        .get_template(template)
+        .render(
+            style=Markup(style),  # noqa: S704 - files of this package
+            script=Markup(script),  # noqa: S704
+            policy=_policy(style, script),
+            **values,
+        )
     )
     return text if text.endswith("\n") else f"{text}\n"
 

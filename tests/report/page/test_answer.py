@@ -25,7 +25,11 @@ def test_a_model_to_compile() -> None:
     assert figures == [
         ("Latency", "2.000 ms", "eager 6.000 ms"),
         ("Throughput", "1,000/s", "images; eager 333/s"),  # 2 images in 2 ms, and in 6 ms
-        ("Break-even", "8,100 calls", "compiling takes 32 s"),  # without an upper bound there is no interval; 32.5 to even
+        (
+            "Break-even",
+            "8,100 calls",
+            "compiling takes 32 s",
+        ),  # without an upper bound there is no interval; 32.5 to even
         ("Eager is bound by", "CPU launches", "the GPU works 33% of a call"),
     ]
 
@@ -67,7 +71,10 @@ def test_a_model_that_does_not_fit_says_so_first() -> None:
 def test_a_device_bound_model_gains_by_fusion() -> None:
     eager, best = ModePrediction(4.0, 3.9, 4.1, 1.0, 3.9), ModePrediction(3.0, 2.9, 3.1, 0.1, 2.9, 1.33, 1.2, 1.4)
     found = replace(report(), modes={"eager": eager, "default": best}, best_mode="default", graphs=Graphs(1, True))
-    assert answer_of(found).sentence == "The GPU is busy 98% of an eager call; fused kernels cut its work from 3.900 to 2.900 ms."
+    assert (
+        answer_of(found).sentence
+        == "The GPU is busy 98% of an eager call; fused kernels cut its work from 3.900 to 2.900 ms."
+    )
     assert answer_of(found).tiles[-1].figure == "the GPU"
 
 

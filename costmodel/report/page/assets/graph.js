@@ -1,14 +1,15 @@
 /* The drawn graph: colours follow the theme, and a unit leads to its row. */
 class GraphView {
   constructor(section, model, reveal) {
-    const places = new Map();
+    const places = new Map(Object.entries(model.collapsed));
     for (let node = 0; node < model.size; node += 1) places.set(model.word("name", node), node);
     this.box = section.querySelector(".drawing");
     if (!this.box) return;
     for (const unit of this.box.querySelectorAll("[data-layer]")) {
       if (unit.dataset.speedup) unit.querySelector("rect").style.fill = speedupColor(Number(unit.dataset.speedup));
-      const node = places.get(unit.dataset.layer);
-      if (node !== undefined) unit.addEventListener("click", () => reveal(node));
+      let path = unit.dataset.layer;
+      while (path && !places.has(path)) path = path.slice(0, Math.max(0, path.lastIndexOf(".")));
+      unit.addEventListener("click", () => reveal(places.get(path) ?? 0));
     }
     const drawing = this.box.querySelector("svg");
     const width = Number(drawing.getAttribute("width"));

@@ -59,7 +59,7 @@ class Model {
     const flops = kernels.flops[index] ? `${large(kernels.flops[index], "FLOP")}, ` : "";
     return [
       this.words[kernels.name[index]],
-      `${this.title(kernels.node[index])}${more}`,
+      `${this.words[kernels.layer[index]] || this.title(0)}${more}`,
       `${microseconds(kernels.device[index])} on the device, ${microseconds(kernels.host[index])} to launch`,
       `${flops}${large(kernels.bytes[index], "B")} moved`,
       kernels.extra[index] ? "extrapolated" : "",
