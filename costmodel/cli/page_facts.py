@@ -1,4 +1,4 @@
-"""Facts of a page that a report does not hold: command line, versions, the profile's ceilings and accuracy, drawings."""
+"""Facts of a page that no report holds: command line, versions, the profile's ceilings and accuracy, drawings."""
 
 from __future__ import annotations
 

@@ -64,10 +64,9 @@ def to_svg(
 
 
 def _embedded(drawing: Drawing[Unit], known: Mapping[int, float | None], title: str) -> str:
-    frame = f"{drawing.width + 2 * _MARGIN:.1f}", f"{drawing.height + 2 * _MARGIN:.1f}"
+    width, height = f"{drawing.width + 2 * _MARGIN:.1f}", f"{drawing.height + 2 * _MARGIN:.1f}"
     parts = [
-        f'<svg width="{frame[0]}" height="{frame[1]}" viewBox="0 0 {frame[0]} {frame[1]}" role="img" '
-        f'aria-label="{markup(title)}">',
+        f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="{markup(title)}">',
         *map(_wire, drawing.wires),
         *(_unit(box, known[id(box.item)], marked=True) for box in drawing.boxes),
         "</svg>",
@@ -85,9 +84,8 @@ def _unit(box: Placed[Unit], speedup: float | None, *, marked: bool = False) -> 
     name, operators, said = box.item.name, unit_operators(box.item), speedup_text(speedup)
     rows = ((14, ' class="name"', shortened(name)), (27, "", operators), (40, "", said))
     words = "".join(f'<text{kind} x="{box.x:.1f}" y="{box.y + y:.1f}">{markup(word)}</text>' for y, kind, word in rows)
-    data = (
-        f' data-layer="{markup(name)}" data-speedup="{"" if speedup is None else f"{speedup:.3g}"}"' if marked else ""
-    )
+    value = "" if speedup is None else f"{speedup:.3g}"
+    data = f' data-layer="{markup(name)}" data-speedup="{value}"' if marked else ""
     return (
         f'<g class="unit"{data}><title>{markup(f"{name}: {operators}, {said}")}</title>'
         f'<rect x="{box.x - box.width / 2:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" '

@@ -65,7 +65,7 @@ def render(
 ) -> str:
     """Render one prediction or several as text that ends in a newline.
 
-    Tables and Markdown of several predictions end with a table of all cases, the largest gain first; HTML begins with it.
+    Tables and Markdown of several predictions end with a table of all cases, the largest gain first; HTML begins so.
 
     Args:
         reports: a single report, or a sequence; in JSON the first is an object and the second a list.

@@ -18,7 +18,7 @@ ENDINGS = {"table": "table.txt"}
 
 
 def without_code(page: str) -> str:
-    """A page without the contents of its styles and script, and their hashes: files of the package, the same in each."""
+    """A page without its styles, its script and their hashes, which are files of the package."""
     bare = re.sub(r"/\*<!\[CDATA\[.*?\]\]>\*/", "", page, flags=re.DOTALL)
     return re.sub(r"sha256-[\w+/=]+", "sha256-", bare)
 

@@ -88,15 +88,13 @@ def _gain(best: ModePrediction) -> str:
 def _why(mode: str, eager: ModePrediction, best: ModePrediction) -> str:
     """Where the gain comes from."""
     work = f"its work from {milliseconds(eager.device_ms)} to {milliseconds(best.device_ms)} ms"
+    busy = min(eager.device_ms / eager.latency_ms, 1.0)
     if is_launch_bound(eager):
-        busy = min(eager.device_ms / eager.latency_ms, 1.0)
         cause = f"In eager mode the GPU works {busy:.0%} of a call and waits for the CPU to launch kernels"
         if mode == "reduce-overhead":
             return f"{cause}. A CUDA graph replays them with one launch, and fused kernels cut {work}"
         return f"{cause}. Fused kernels need fewer launches and cut {work}"
-    return (
-        f"The GPU is busy {min(eager.device_ms / eager.latency_ms, 1.0):.0%} of an eager call; fused kernels cut {work}"
-    )
+    return f"The GPU is busy {busy:.0%} of an eager call; fused kernels cut {work}"
 
 
 def is_launch_bound(mode: ModePrediction) -> bool:

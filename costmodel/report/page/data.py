@@ -16,12 +16,15 @@ from costmodel.report.figures import (
     calls,
     calls_interval,
     counted,
+    mebibytes,
     milliseconds,
+    number,
     ratio_interval,
     seconds,
     seconds_interval,
     time_interval,
     times,
+    whole,
 )
 from costmodel.report.page.answer import Answer, answer_of
 from costmodel.report.page.bars import Bar, linear_bar, ratio_axis, ratio_bar
@@ -41,6 +44,8 @@ class ModeRow:
     latency: str
     latency_interval: str
     latency_bar: Bar
+    throughput: str
+    rate: str
     host: str
     device: str
     speedup: str
@@ -136,6 +141,7 @@ def case_data(report: Report, index: int, facts: PageFacts, layers: str = "all")
             ("input", shape),
             ("precision", report.precision),
             ("layout", report.layout),
+            *_size(report),
             *([("host", _host(report))] if report.host_calibrated is not None else []),
             ("graphs", report.graphs.summary),
         ),
@@ -153,10 +159,26 @@ def case_data(report: Report, index: int, facts: PageFacts, layers: str = "all")
         layers=len(report.layers),
         script=chart_data(report, profile.ceilings) if report.layers and layers != "none" else {},
         best=next((row for row in modes if row.is_best), None),
-        verdict=report.verdict
-        + (f", likely {report.leaning}" if report.verdict == "uncertain" and report.leaning else ""),
+        verdict=_verdict(report),
         extrapolated=f"{report.extrapolated_share:.0%}",
     )
+
+
+def _verdict(report: Report) -> str:
+    likelier = report.verdict == "uncertain" and report.leaning
+    return f"{report.verdict}, likely {report.leaning}" if likelier else report.verdict
+
+
+def _size(report: Report) -> list[Fact]:
+    """Parameters, arithmetic and memory, where they are known."""
+    facts = []
+    if report.parameters:
+        facts.append(("parameters", f"{report.parameters / 1e6:,.1f} M"))
+    if report.flops:
+        facts.append(("multiply-adds", f"{report.flops / 2e9:,.2f} G"))
+    if report.peak_memory_bytes:
+        facts.append(("memory", f"{mebibytes(report.peak_memory_bytes)} MiB"))
+    return facts
 
 
 def _too_large(layers: int) -> str:
@@ -169,9 +191,8 @@ def _host(report: Report) -> str:
 
 def _mode_rows(report: Report) -> tuple[ModeRow, ...]:
     modes = report.modes.values()
-    longest = max(
-        (bound for mode in modes for bound in (mode.latency_ms, mode.high_ms) if math.isfinite(bound)), default=0.0
-    )
+    ends = (end for mode in modes for end in (mode.latency_ms, mode.high_ms))
+    longest = max(filter(math.isfinite, ends), default=0.0)
     known = [value for mode in modes for value in (mode.speedup, mode.speedup_low, mode.speedup_high)]
     above = ratio_axis(value for value in known if value is not None and value >= 1.0)
     below = ratio_axis(value for value in known if value is not None and value < 1.0)
@@ -182,6 +203,8 @@ def _mode_rows(report: Report) -> tuple[ModeRow, ...]:
             latency=milliseconds(mode.latency_ms),
             latency_interval=_spaced(time_interval((mode.low_ms, mode.high_ms))),
             latency_bar=linear_bar(mode.latency_ms, mode.low_ms, mode.high_ms, longest),
+            throughput=f"{whole(mode.images_per_s)}/s" if mode.images_per_s else "",
+            rate=f"{number(mode.tflops)} TFLOP/s" if mode.tflops else "",
             host=milliseconds(mode.host_ms),
             device=milliseconds(mode.device_ms),
             speedup=times(mode.speedup).replace("x", "×") if name != EAGER else "1×",
@@ -223,12 +246,10 @@ def _trust(report: Report) -> list[str]:
     if odd or report.extrapolated_share:
         lines.append(
             f"Extrapolated: {report.extrapolated_share:.0%} of the device time, in {odd} of "
-            f"{counted(len(report.layers), 'layer')}. These kernels are far from any measured one; their times are known "
-            "within a factor of 2 at best, and the intervals are wider by their share."
+            f"{counted(len(report.layers), 'layer')}. These kernels are far from any measured one: their times are "
+            "known within a factor of 2 at best, and the intervals are wider by their share."
         )
     elif report.layers:
         lines.append("Extrapolated: nothing. Every kernel is close to measured ones.")
-    lines += [
-        f"Operator without a cost rule: {item.op} in {item.where or report.model}." for item in report.unsupported
-    ]
-    return lines
+    unruled = (f"{item.op} in {item.where or report.model}" for item in report.unsupported)
+    return [*lines, *(f"Operator without a cost rule: {operator}." for operator in unruled)]

@@ -43,6 +43,7 @@ class Words:
         self._places: dict[str, int] = {}
 
     def __call__(self, text: str) -> int:
+        """Place of a text."""
         return self._places.setdefault(terminal(text), len(self._places))
 
     @property

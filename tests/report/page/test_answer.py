@@ -29,7 +29,7 @@ def test_a_model_to_compile() -> None:
             "Break-even",
             "8,100 calls",
             "compiling takes 32 s",
-        ),  # without an upper bound there is no interval; 32.5 to even
+        ),  # 32.5 to even; an interval has two ends
         ("Eager is bound by", "CPU launches", "the GPU works 33% of a call"),
     ]
 

@@ -11,7 +11,8 @@ class Timeline {
     this.model = model;
     this.reveal = reveal;
     this.modes = model.modes.filter(({ name }) => model.kernels[name]?.name.length);
-    this.end = Math.max(...this.modes.map(({ name, latency }) => Math.max(latency, this.last(name))));
+    this.end = Math.max(...this.modes.map(({ latency }) => latency));
+    this.laid = Object.fromEntries(this.modes.map(({ name, latency }) => [name, this.scaled(name, latency)]));
     this.from = 0;
     this.to = this.end;
     this.stageOf = this.stagesByNode();
@@ -28,9 +29,12 @@ class Timeline {
     });
   }
 
-  last(mode) {
+  /* Begin and length of each kernel, so that the last ends with the predicted latency. */
+  scaled(mode, latency) {
     const kernels = this.model.kernels[mode];
-    return kernels.start.reduce((most, start, index) => Math.max(most, start + kernels.device[index], kernels.hostStart[index] + kernels.host[index]), 0);
+    const last = kernels.start.reduce((most, start, index) => Math.max(most, start + kernels.device[index], kernels.hostStart[index] + kernels.host[index]), 0);
+    const times = (column) => kernels[column].map((us) => us * (last ? latency / last : 1));
+    return { hostStart: times("hostStart"), host: times("host"), start: times("start"), device: times("device") };
   }
 
   summary() {
@@ -116,6 +120,7 @@ class Timeline {
 
   mode({ name, latency }, y, scale) {
     const kernels = this.model.kernels[name];
+    const laid = this.laid[name];
     const lanes = y + 20;
     const stopped = Math.min(this.width, (latency - this.from) * scale);
     const parts = [
@@ -124,10 +129,9 @@ class Timeline {
     ];
     parts[0].append(svg("tspan", { class: "mode-time", dx: 8 }, microseconds(latency)));
     if (stopped > 0) parts.push(svg("rect", { class: "lane", x: 0, y: lanes, width: stopped, height: 2 * LANE + LANE_GAP }));
-    parts.push(...this.lane(name, kernels, kernels.hostStart, kernels.host, lanes, scale, "host"));
-    parts.push(...this.lane(name, kernels, kernels.start, kernels.device, lanes + LANE + LANE_GAP, scale, "device"));
-    parts.push(...this.stageLane(kernels, lanes + 2 * (LANE + LANE_GAP), scale));
-    if (stopped > 0 && stopped < this.width) parts.push(svg("line", { class: "stop", x1: stopped, x2: stopped, y1: lanes - 2, y2: lanes + 2 * LANE + LANE_GAP + 2 }));
+    parts.push(...this.lane(name, kernels, laid.hostStart, laid.host, lanes, scale, "host"));
+    parts.push(...this.lane(name, kernels, laid.start, laid.device, lanes + LANE + LANE_GAP, scale, "device"));
+    parts.push(...this.stageLane(kernels, laid, lanes + 2 * (LANE + LANE_GAP), scale));
     return parts;
   }
 
@@ -165,12 +169,21 @@ class Timeline {
     return shapes;
   }
 
-  /* From a stage's first kernel on the device to its last, one after another. */
-  stageLane(kernels, y, scale) {
+  /* The stage of most kernels around one, since a fused kernel may prepare what a later stage reads. */
+  smoothed(kernels, index) {
+    const counts = new Map();
+    for (let at = Math.max(0, index - 4); at <= Math.min(kernels.node.length - 1, index + 4); at += 1) {
+      const stage = this.stageOf[kernels.node[at]];
+      counts.set(stage, (counts.get(stage) || 0) + (at === index ? 1.5 : 1));
+    }
+    return [...counts].reduce((most, one) => (one[1] > most[1] ? one : most))[0];
+  }
+
+  stageLane(kernels, laid, y, scale) {
     const spans = [];
-    kernels.start.forEach((start, index) => {
-      const stage = this.stageOf[kernels.node[index]];
-      const end = start + kernels.device[index];
+    laid.start.forEach((start, index) => {
+      const stage = this.smoothed(kernels, index);
+      const end = start + laid.device[index];
       const last = spans.at(-1);
       if (last && last.stage === stage) last.end = Math.max(last.end, end);
       else spans.push({ stage, start, end });

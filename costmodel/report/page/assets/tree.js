@@ -206,6 +206,7 @@ class TreeTable {
 
   speedup(node) {
     const { tree } = this.model;
+    if (!KNOWN(tree.speedup[node])) return html("td", { class: "figure" }, html("span", { class: "chip" }, "-"));
     const chip = html("span", { class: "chip", title: KNOWN(tree.low[node]) ? `90 % interval ${tree.low[node].toFixed(2)}–${tree.high[node].toFixed(2)}` : null }, ratio(tree.speedup[node]));
     chip.style.background = speedupColor(tree.speedup[node]);
     return html("td", { class: "figure" }, chip);

@@ -9,7 +9,7 @@ function digits(value, count = 3) {
 }
 
 function microseconds(value) {
-  if (!KNOWN(value)) return "-";
+  if (!KNOWN(value) || value === 0) return "-";
   return value >= 1000 ? `${digits(value / 1000)} ms` : `${digits(value)} µs`;
 }
 
