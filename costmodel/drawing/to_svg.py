@@ -65,8 +65,9 @@ def to_svg(
 
 def _embedded(drawing: Drawing[Unit], known: Mapping[int, float | None], title: str) -> str:
     width, height = f"{drawing.width + 2 * _MARGIN:.1f}", f"{drawing.height + 2 * _MARGIN:.1f}"
+    frame = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     parts = [
-        f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="{markup(title)}">',
+        f'<svg {frame} role="img" aria-label="{markup(title)}">',
         *map(_wire, drawing.wires),
         *(_unit(box, known[id(box.item)], marked=True) for box in drawing.boxes),
         "</svg>",

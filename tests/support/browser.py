@@ -48,4 +48,5 @@ def opened(browser: Browser, html: str, folder: Path, **options: Any) -> Iterato
     page.goto(file.as_uri())
     yield page
     page.close()
-    assert said == []
+    if said:
+        pytest.fail("; ".join(said))

@@ -42,15 +42,14 @@ class Model {
     ].filter(Boolean);
   }
 
-  /* Modules that divide the model into its stages: below wrappers that hold nearly everything. */
-  stages() {
+  /* Path of the module whose children are the model's stages: below wrappers that hold nearly everything. */
+  stagePath() {
     let node = 0;
     for (;;) {
       const main = this.children[node].find((child) => this.tree.eager[child] > 0.9 * this.tree.eager[node]);
-      if (main === undefined || this.children[main].length < 2) break;
+      if (main === undefined || this.children[main].length < 2 || this.tree.count[main] > 1) return this.word("name", node);
       node = main;
     }
-    return this.children[node];
   }
 
   kernelFacts(mode, index) {

@@ -15,7 +15,7 @@ class Timeline {
     this.laid = Object.fromEntries(this.modes.map(({ name, latency }) => [name, this.scaled(name, latency)]));
     this.from = 0;
     this.to = this.end;
-    this.stageOf = this.stagesByNode();
+    this.findStages();
     this.plot = svg("svg", { class: "timeline", tabindex: "0", role: "img", "aria-label": this.summary() });
     const button = (title, label, act) => html("button", { type: "button", "aria-label": label, onclick: act }, title);
     const buttons = html("div", { class: "controls" },
@@ -41,12 +41,18 @@ class Timeline {
     return `Timeline of one call. ${this.modes.map(({ name, latency }) => `${name}: ${microseconds(latency)}`).join(", ")}.`;
   }
 
-  stagesByNode() {
-    const { model } = this;
-    this.stages = model.stages();
-    const found = new Array(model.size).fill(-1);
-    this.stages.forEach((stage, index) => found.fill(index, stage, model.end[stage]));
-    return found;
+  /* Names of the stages in order of execution, and the stage of each kernel, by its layer's path. */
+  findStages() {
+    const path = this.model.stagePath();
+    const places = new Map();
+    const stageOf = (layer) => {
+      const inner = path && layer.startsWith(`${path}.`) ? layer.slice(path.length + 1) : layer;
+      const name = inner.split(".", 1)[0];
+      if (!places.has(name)) places.set(name, places.size);
+      return places.get(name);
+    };
+    this.stageOf = Object.fromEntries(this.modes.map(({ name }) => [name, this.model.kernels[name].layer.map((word) => stageOf(this.model.words[word]))]));
+    this.stages = [...places.keys()];
   }
 
   listen() {
@@ -131,7 +137,7 @@ class Timeline {
     if (stopped > 0) parts.push(svg("rect", { class: "lane", x: 0, y: lanes, width: stopped, height: 2 * LANE + LANE_GAP }));
     parts.push(...this.lane(name, kernels, laid.hostStart, laid.host, lanes, scale, "host"));
     parts.push(...this.lane(name, kernels, laid.start, laid.device, lanes + LANE + LANE_GAP, scale, "device"));
-    parts.push(...this.stageLane(kernels, laid, lanes + 2 * (LANE + LANE_GAP), scale));
+    parts.push(...this.stageLane(this.stageOf[name], laid, lanes + 2 * (LANE + LANE_GAP), scale));
     return parts;
   }
 
@@ -141,7 +147,7 @@ class Timeline {
     const close = () => {
       if (!open) return;
       const one = open.count === 1;
-      const shape = svg("rect", { class: `kernel ${kind} ${open.stage < 0 ? "" : `k${open.stage % 6}`}${one && kernels.extra[open.index] ? " unsure" : ""}`, x: open.x.toFixed(2), y, width: Math.max(0.6, open.end - open.x - (one && open.end - open.x > 3 ? 0.8 : 0)).toFixed(2), height: LANE });
+      const shape = svg("rect", { class: `kernel ${kind} k${open.stage % 6}${one && kernels.extra[open.index] ? " unsure" : ""}`, x: open.x.toFixed(2), y, width: Math.max(0.6, open.end - open.x - (one && open.end - open.x > 3 ? 0.8 : 0)).toFixed(2), height: LANE });
       if (!one) shape.style.opacity = ((kind === "host" ? 0.62 : 1) * Math.max(0.3, Math.min(1, open.busy / (open.end - open.x)))).toFixed(2);
       const { index, count } = open;
       shape.addEventListener("pointermove", (event) => showTooltip(count === 1 ? this.model.kernelFacts(mode, index) : [`${count} kernels`, "zoom in to see each"], event.clientX, event.clientY));
@@ -158,7 +164,7 @@ class Timeline {
       const end = x + lengths[index] * scale;
       if (end < 0 || x > this.width) continue;
       const thin = end - x < 1.5;
-      const stage = this.stageOf[kernels.node[index]];
+      const stage = this.stageOf[mode][index];
       if (open && thin && open.thin && stage === open.stage && x - open.end < 1) Object.assign(open, { end: Math.max(open.end, end), busy: open.busy + end - x, count: open.count + 1 });
       else {
         close();
@@ -170,19 +176,19 @@ class Timeline {
   }
 
   /* The stage of most kernels around one, since a fused kernel may prepare what a later stage reads. */
-  smoothed(kernels, index) {
+  smoothed(stages, index) {
     const counts = new Map();
-    for (let at = Math.max(0, index - 4); at <= Math.min(kernels.node.length - 1, index + 4); at += 1) {
-      const stage = this.stageOf[kernels.node[at]];
+    for (let at = Math.max(0, index - 4); at <= Math.min(stages.length - 1, index + 4); at += 1) {
+      const stage = stages[at];
       counts.set(stage, (counts.get(stage) || 0) + (at === index ? 1.5 : 1));
     }
     return [...counts].reduce((most, one) => (one[1] > most[1] ? one : most))[0];
   }
 
-  stageLane(kernels, laid, y, scale) {
+  stageLane(stages, laid, y, scale) {
     const spans = [];
     laid.start.forEach((start, index) => {
-      const stage = this.smoothed(kernels, index);
+      const stage = this.smoothed(stages, index);
       const end = start + laid.device[index];
       const last = spans.at(-1);
       if (last && last.stage === stage) last.end = Math.max(last.end, end);
@@ -191,8 +197,8 @@ class Timeline {
     return spans.flatMap(({ stage, start, end }) => {
       const x = Math.max(0, (start - this.from) * scale);
       const width = Math.min(this.width, (end - this.from) * scale) - x;
-      if (stage < 0 || width < 2) return [];
-      const label = fitted(this.model.word("label", this.stages[stage]), width - 4, 6.2);
+      if (width < 2) return [];
+      const label = fitted(this.stages[stage], width - 6, 6.4, true);
       return [svg("line", { class: `stage-line k${stage % 6}`, x1: x + 0.5, x2: x + width - 1, y1: y + 2, y2: y + 2 }), ...(label ? [text(label, { class: "stage-name", x: x + width / 2, y: y + 15, "text-anchor": "middle" })] : [])];
     });
   }

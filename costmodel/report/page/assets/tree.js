@@ -21,7 +21,7 @@ class TreeTable {
     this.open = new Set();
     this.sort = { key: null, down: true };
     this.filter = { words: "", bound: "", which: "" };
-    this.limit = ROWS_AT_ONCE;
+    this.showFrom(0);
     this.focus = 0;
     this.openFirstLevels();
     this.head = html("tr", { role: "row" }, COLUMNS.map((column) => this.heading(column)));
@@ -64,15 +64,21 @@ class TreeTable {
     return html("div", { class: "controls" }, search, bound, which, all, none);
   }
 
+  /* Rows from one on, as many as are made at once. */
+  showFrom(first) {
+    this.first = first;
+    this.last = first + ROWS_AT_ONCE;
+  }
+
   setAll(open) {
     this.open = new Set(open ? this.model.children.flatMap((below, node) => (below.length ? [node] : [])) : [0]);
-    this.limit = ROWS_AT_ONCE;
+    this.showFrom(0);
     this.draw();
   }
 
   narrow(change) {
     Object.assign(this.filter, change);
-    this.limit = ROWS_AT_ONCE;
+    this.showFrom(0);
     this.draw();
   }
 
@@ -149,18 +155,20 @@ class TreeTable {
   draw() {
     const { rows, found } = this.visible();
     if (!rows.includes(this.focus)) this.focus = rows[0];
-    const shown = rows.slice(0, this.limit);
-    this.body.replaceChildren(...shown.map((node) => this.row(node)));
-    const rest = rows.length - shown.length;
-    if (rest > 0) {
-      const more = html("button", { type: "button", onclick: () => {
-        this.limit += ROWS_AT_ONCE;
-        this.draw();
-      } }, `Show ${Math.min(rest, ROWS_AT_ONCE)} more of ${rest.toLocaleString("en-US")}`);
-      this.body.append(html("tr", { class: "more" }, html("td", { colspan: COLUMNS.length }, more)));
-    }
+    this.body.replaceChildren(...rows.slice(this.first, this.last).map((node) => this.row(node)));
+    if (this.first > 0) this.body.prepend(this.further(this.first, "earlier", () => (this.first = Math.max(0, this.first - ROWS_AT_ONCE))));
+    const rest = rows.length - this.last;
+    if (rest > 0) this.body.append(this.further(rest, "more", () => (this.last += ROWS_AT_ONCE)));
     const total = this.model.size.toLocaleString("en-US");
     this.status.textContent = this.isFiltered() ? `${found.toLocaleString("en-US")} of ${total} modules match` : `${rows.length.toLocaleString("en-US")} of ${total} modules shown`;
+  }
+
+  further(count, which, grow) {
+    const button = html("button", { type: "button", onclick: () => {
+      grow();
+      this.draw();
+    } }, `Show ${Math.min(count, ROWS_AT_ONCE)} ${which} of ${count.toLocaleString("en-US")}`);
+    return html("tr", { class: "more" }, html("td", { colspan: COLUMNS.length }, button));
   }
 
   row(node) {
@@ -172,7 +180,8 @@ class TreeTable {
       ? html("button", { type: "button", class: "twist", tabindex: "-1", "aria-label": `${open ? "Collapse" : "Expand"} ${model.title(node)}`, onclick: () => this.toggle(node) })
       : html("span", { class: "twist", "aria-hidden": "true" });
     const count = tree.count[node] > 1 ? html("span", { class: "count" }, ` ×${tree.count[node]}`) : null;
-    const kind = html("span", { class: "type" }, model.word("type", node) || model.word("kind", node));
+    const what = model.word("type", node) || model.word("kind", node);
+    const kind = html("span", { class: "type" }, what === model.word("label", node) ? "" : what);
     const beneath = [model.word("shape", node), model.word("bound", node) && `${model.word("bound", node)}-bound`, model.word("why", node)].filter(Boolean).join(" · ");
     const name = html("td", { class: "module" }, html("div", { class: "indent" }, toggle, html("span", { class: "name" }, model.word("label", node), count, " ", kind)));
         const cells = [
@@ -261,7 +270,7 @@ class TreeTable {
     for (const field of this.body.closest("section").querySelectorAll("input, select")) field.value = "";
     for (let at = this.model.tree.parent[node]; at >= 0; at = this.model.tree.parent[at]) this.open.add(at);
     const place = this.visible().rows.indexOf(node);
-    this.limit = Math.max(this.limit, place + 1);
+    if (place < this.first || place >= this.last) this.showFrom(Math.max(0, place - ROWS_AT_ONCE / 2));
     this.focus = node;
     this.draw();
     const row = this.focused();

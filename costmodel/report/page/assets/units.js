@@ -10,11 +10,13 @@ function digits(value, count = 3) {
 
 function microseconds(value) {
   if (!KNOWN(value) || value === 0) return "-";
+  if (value < 0.01) return "<0.01 µs";
   return value >= 1000 ? `${digits(value / 1000)} ms` : `${digits(value)} µs`;
 }
 
 function ratio(value) {
-  return KNOWN(value) ? `${value.toFixed(2)}×` : "-";
+  if (!KNOWN(value)) return "-";
+  return value >= 100 ? ">99×" : `${value.toFixed(2)}×`;
 }
 
 function percent(share) {
@@ -48,8 +50,10 @@ function axisSteps(low, high, most) {
   return found;
 }
 
-function fitted(words, width, character = 6.4) {
+/* Words that fit a width, shortened at their end, or at their beginning where ends tell them apart. */
+function fitted(words, width, character = 6.4, keepsEnd = false) {
   const room = Math.floor(width / character);
   if (words.length <= room) return words;
-  return room >= 3 ? `${words.slice(0, room - 1)}…` : "";
+  if (room < 3) return "";
+  return keepsEnd ? `…${words.slice(1 - room)}` : `${words.slice(0, room - 1)}…`;
 }
