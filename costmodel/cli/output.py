@@ -217,6 +217,11 @@ def use_color(width: int | None) -> bool:
     return width is not None and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
+def use_unicode(output: Path | None) -> bool:
+    """Whether bars and branches may be drawn in Unicode: in a file, and where standard output is in UTF-8."""
+    return output is not None or streams.result_encoding().lower().replace("-", "") == "utf8"
+
+
 def render_result(document: Document, format: str, output: Path | None) -> str:  # noqa: A002 - the name of the option
     """Render a command's result for the place that it is written to."""
     from costmodel.report.renderers import render_document

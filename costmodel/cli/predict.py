@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from costmodel.cli import options, streams
-from costmodel.cli.output import Write, choose_hardware, opened, running_user_code, terminal_width, use_color
+from costmodel.cli.output import (
+    Write,
+    choose_hardware,
+    opened,
+    running_user_code,
+    terminal_width,
+    use_color,
+    use_unicode,
+)
 from costmodel.cli.run import WRONG_REQUEST, complain, message_of, print_traceback
 from costmodel.errors import RequestError
 
@@ -32,6 +40,9 @@ def predict(
     channels_last: options.ChannelsLast = False,
     format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
     layers: options.LayersOption = None,
+    depth: options.Depth = None,
+    sort: options.SortOption = None,
+    top: options.Top = None,
     explain: options.Explain = False,
     shapes: options.Shapes = None,
     capture: options.CaptureOption = options.Capture.RUN,
@@ -67,7 +78,8 @@ def predict(
             else:
                 reports.append(found)
         if reports:
-            _write(write, reports[0] if len(models) == 1 else reports, format, layers, output)
+            tree = {"depth": depth, "sort": sort and sort.value, "top": top}
+            _write(write, reports[0] if len(models) == 1 else reports, format, layers, tree, output)
     for failure in failures:
         complain(failure)
     if failures:
@@ -163,9 +175,11 @@ def _write(
     reports: Report | Sequence[Report],
     format: options.Format,  # noqa: A002
     layers: options.Layers | None,
+    tree: dict[str, Any],
     output: Path | None,
 ) -> None:
     from costmodel.report import render
 
     width = terminal_width(output)
-    write(render(reports, format.value, layers=layers and layers.value, width=width, color=use_color(width)))
+    look = {"width": width, "color": use_color(width), "unicode": use_unicode(output), **tree}
+    write(render(reports, format.value, layers=layers and layers.value, **look))
