@@ -218,6 +218,11 @@ def use_color(width: int | None) -> bool:
     return width is not None and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
+def use_unicode(output: Path | None) -> bool:
+    """Whether bars and branches may be drawn in Unicode: in a file, and where standard output is in UTF-8."""
+    return output is not None or streams.result_encoding().lower().replace("-", "") == "utf8"
+
+
 def form_of(format: Format | None, output: Path | None) -> Format:  # noqa: A002 - the name of the option
     """Form of a result: the wanted one, else the one that the file's suffix names, else a table."""
     named = output.suffix.removeprefix(".").lower() if output is not None else ""

@@ -6,13 +6,13 @@ import gc
 import re
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from costmodel.cli import options
 from costmodel.cli.cases import Failure, Settings, cases_of, failure_lines, predict_case, predict_cases
-from costmodel.cli.output import Write, choose_hardware, form_of, opened, terminal_width, use_color
+from costmodel.cli.output import Write, choose_hardware, form_of, opened, terminal_width, use_color, use_unicode
 from costmodel.cli.page_facts import page_facts
 from costmodel.cli.run import WRONG_REQUEST, complain
 from costmodel.errors import RequestError
@@ -34,6 +34,9 @@ def predict(
     channels_last: options.ChannelsLast = False,
     format: options.FormatOption = None,  # noqa: A002 - the name of the option
     layers: options.LayersOption = None,
+    depth: options.Depth = None,
+    sort: options.SortOption = None,
+    top: options.Top = None,
     explain: options.Explain = False,
     shapes: options.Shapes = None,
     capture: options.CaptureOption = options.Capture.RUN,
@@ -87,7 +90,8 @@ def predict(
         if found:
             facts = page_facts(context.obj or (), found) if form is options.Format.HTML else NO_FACTS
             reports = [one.report for one in found]
-            _write(write, reports[0] if is_single else reports, form, layers, output, facts)
+            tree = {"depth": depth, "sort": sort and sort.value, "top": top}
+            _write(write, reports[0] if is_single else reports, form, layers, tree, output, facts)
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     for line in failure_lines(failures, cases, profiles):
         complain(line)
@@ -115,10 +119,12 @@ def _write(
     reports: Report | Sequence[Report],
     format: options.Format,  # noqa: A002
     layers: options.Layers | None,
+    tree: dict[str, Any],
     output: Path | None,
     facts: PageFacts,
 ) -> None:
     from costmodel.report import render
 
-    width, shown = terminal_width(output), layers and layers.value
-    write(render(reports, format.value, layers=shown, width=width, color=use_color(width), facts=facts))
+    width = terminal_width(output)
+    look = {"width": width, "color": use_color(width), "unicode": use_unicode(output), **tree}
+    write(render(reports, format.value, layers=layers and layers.value, facts=facts, **look))

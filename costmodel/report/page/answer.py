@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from costmodel.report.advice import code_to_paste
 from costmodel.report.figures import calls_interval, counted, milliseconds, ratio_interval, seconds, times, whole
 from costmodel.report.prediction_document import verdict
 from costmodel.report.types import EAGER, ModePrediction, Report
@@ -57,17 +58,9 @@ def answer_of(report: Report) -> Answer:
         headline=_headline(report),
         gain=_gain(best) if gains and best else "",
         sentence=sentence + ("" if sentence.endswith((".", "!", "?")) else "."),
-        code=code_of(report) if gains else "",
+        code=code_to_paste(report) if gains else "",
         tiles=_tiles(report, eager, best) if eager and best else (),
     )
-
-
-def code_of(report: Report) -> str:
-    """Line that compiles the model in its best mode; empty where that is eager execution."""
-    if report.best_mode in ("", EAGER):
-        return ""
-    mode = "" if report.best_mode == "default" else f', mode="{report.best_mode}"'
-    return f"model = torch.compile(model{mode})"
 
 
 def _headline(report: Report) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from costmodel.report import Graphs, ModePrediction, Report
-from costmodel.report.page.answer import answer_of, code_of, is_launch_bound
+from costmodel.report.page.answer import answer_of, is_launch_bound
 from tests.support.sample_reports import failing, given_up, report
 
 
@@ -32,19 +32,6 @@ def test_a_model_to_compile() -> None:
         ),  # 32.5 to even; an interval has two ends
         ("Eager is bound by", "CPU launches", "the GPU works 33% of a call"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("mode", "code"),
-    [
-        ("default", "model = torch.compile(model)"),
-        ("max-autotune", 'model = torch.compile(model, mode="max-autotune")'),
-        ("eager", ""),
-        ("", ""),
-    ],
-)
-def test_the_line_to_paste(mode: str, code: str) -> None:
-    assert code_of(replace(report(), best_mode=mode)) == code
 
 
 @pytest.mark.parametrize("made", [given_up, failing])

@@ -242,7 +242,7 @@ def test_hostile_names_are_shown_and_never_run(browser: Browser, tmp_path: Path)
         assert page.locator("img").count() == 0
         assert page.locator("script").count() == 3  # the page's own, and the data of two reports
         assert HOSTILE[0] in page.locator(".summary th a").first.inner_text()
-        assert HOSTILE[2] in labels(page)
+        assert HOSTILE[3] in labels(page)
 
 
 def test_the_policy_refuses_any_other_script(browser: Browser, tmp_path: Path) -> None:
