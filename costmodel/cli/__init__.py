@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 
 from costmodel.cli import streams
 from costmodel.cli.collect import collect
+from costmodel.cli.compare import compare
 from costmodel.cli.dataset import export, merge, transfer
 from costmodel.cli.guard import guarded
 from costmodel.cli.hardware import hardware
@@ -63,6 +64,7 @@ dataset = typer.Typer(
     no_args_is_help=True, help="Export ledgers as datasets; merge datasets; transfer them to a similar device."
 )
 app.command("predict", cls=_Command)(predict)
+app.command("compare", cls=_Command)(compare)
 app.command("plan", cls=_Command)(plan)
 app.command("validate", cls=_Command)(validate)
 app.command("collect", cls=_Command)(collect)
