@@ -24,6 +24,7 @@ from costmodel.capture.functional_variants import functional, writes_first
 from costmodel.capture.inputs import Arguments, Inputs, inputs_fault, module_fault
 from costmodel.capture.intercepts import WholeOperators, forgetful_autograd
 from costmodel.capture.meta_tensors import meta_like, named_parts
+from costmodel.capture.module_facts import facts_of, written_path
 from costmodel.capture.module_state import scopes, state_on_meta, untouched
 from costmodel.capture.read_values import ReadValues
 from costmodel.capture.recorder import Recorder
@@ -157,6 +158,7 @@ def _traced(module: nn.Module, state: dict[str, torch.Tensor], inputs: Inputs, h
         checked_modules=checked_modules(module),
         result=result,
         breaks=tuple(recorder.breaks),
+        modules=facts_of(module),
     )
     return recorder.graph
 
@@ -223,6 +225,7 @@ def lower(graph: fx.Graph, name: str = "model") -> ir.Graph:
     outputs: tuple[ir.Ref, ...] = ()
     calls, checked = ir.Calls(), 0
     breaks: tuple[ir.Break, ...] = ()
+    modules: tuple[ir.ModuleFacts, ...] = ()
     refs: dict[fx.Node, ir.Ref] = {}
     for node in graph.nodes:
         if node.op in ("placeholder", "get_attr"):
@@ -234,6 +237,7 @@ def lower(graph: fx.Graph, name: str = "model") -> ir.Graph:
             calls = node.meta.get("calls", calls)
             checked = node.meta.get("checked_modules", 0)
             breaks = node.meta.get("breaks", ())
+            modules = node.meta.get("modules", ())
         elif node.target is operator.getitem:
             refs[node] = ir.Ref(refs[node.args[0]].name, node.args[1])
         else:
@@ -242,7 +246,7 @@ def lower(graph: fx.Graph, name: str = "model") -> ir.Graph:
     nodes = [node for node in graph.nodes if node in refs and node.op == "call_function" and "types" in node.meta]
     made = {refs[node].name: node for node in reversed(nodes)}  # the operator itself, not its `getitem` results
     ops = [dataclasses.replace(op, frees=_freed(made[op.name], refs)) for op in ops]
-    return drop_dead_code(ir.Graph(name, tuple(values), tuple(ops), outputs, calls, breaks, checked))
+    return drop_dead_code(ir.Graph(name, tuple(values), tuple(ops), outputs, calls, breaks, checked, modules=modules))
 
 
 def _freed(node: fx.Node, refs: Mapping[fx.Node, ir.Ref]) -> tuple[ir.Ref, ...]:
@@ -263,7 +267,7 @@ def _lower_node(node: fx.Node, name: str, refs: Mapping[fx.Node, ir.Ref]) -> ir.
     if made is target and writes_first(target):
         base = base[:-1]  # no functional variant exists; drop the underscore
     overload = "" if made._overloadname == "default" else f".{made._overloadname}"
-    where = re.sub(r"\s", "_", node.meta["module"])
+    where = written_path(node.meta["module"])
     inplace = writes_first(target) or node.meta.get("inplace", False)
     return ir.Op(name, base + overload, args, node.meta["types"], where, inplace)
 

@@ -113,12 +113,12 @@ def _streamit(graph: Graph) -> str:
 def _drawn(graph: Graph, profile: Profile) -> str:
     from costmodel.drawing import to_svg
     from costmodel.prediction.layers import find_units
-    from costmodel.prediction.predict import predict_graph
+    from costmodel.prediction.unit_speedups import unit_speedups
 
-    speedups = [layer.speedup for layer in predict_graph(graph, profile).layers]
+    units = find_units(graph, profile.device)
     return to_svg(
         graph,
-        find_units(graph, profile.device),
-        speedups,
+        units,
+        unit_speedups(graph, units, profile),
         f"{graph.name}: predicted speedup of each unit on {profile.name}",
     )

@@ -1,6 +1,6 @@
 """The project's intermediate representation: a graph of ATen operators on typed tensors, printed and parsed."""
 
-from costmodel.ir.forward_pass import Break, Calls
+from costmodel.ir.forward_pass import Break, Calls, ModuleFacts
 from costmodel.ir.parser import parse, parse_types
 from costmodel.ir.partition import Partition
 from costmodel.ir.types import (
@@ -24,6 +24,7 @@ __all__ = [
     "Break",
     "Calls",
     "Graph",
+    "ModuleFacts",
     "Op",
     "Partition",
     "Ref",

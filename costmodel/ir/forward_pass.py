@@ -1,4 +1,4 @@
-"""Facts of a forward pass beside its operators: where it depends on data, and its Python calls."""
+"""Facts of a forward pass beside its operators: where it depends on data, its Python calls, and its modules."""
 
 from __future__ import annotations
 
@@ -54,3 +54,18 @@ class Calls:
     idle: int = 0
     queries: int = 0
     writes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFacts:
+    """A module of the captured model, as the user wrote it.
+
+    Attributes:
+        name: path in `named_modules()`, written as in operators; empty for the model itself.
+        type: name of its class.
+        parameters: elements of the parameters that it holds itself; one that modules share counts for the first.
+    """
+
+    name: str
+    type: str
+    parameters: int

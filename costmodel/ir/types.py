@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field, replace
 
 from costmodel.errors import GraphError
-from costmodel.ir.forward_pass import Break, Calls
+from costmodel.ir.forward_pass import Break, Calls, ModuleFacts
 from costmodel.ir.names import written_name
 from costmodel.ir.partition import Partition
 
@@ -184,6 +184,7 @@ class Graph:
         breaks: places where the pass depends on the values of tensors; empty if the graph is the whole pass.
         checked_modules: number of submodules that guards of a compiled call check one by one.
         partition: sections that torch.compile makes of the pass; None if that is not known. No part of the text form.
+        modules: modules of the model, parents first; empty if they are not known. No part of the text form.
     """
 
     name: str
@@ -194,6 +195,7 @@ class Graph:
     breaks: tuple[Break, ...] = ()
     checked_modules: int = 0
     partition: Partition | None = field(default=None, compare=False)
+    modules: tuple[ModuleFacts, ...] = field(default=(), compare=False)
     _types: dict[str, tuple[TensorType, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

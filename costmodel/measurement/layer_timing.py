@@ -25,7 +25,7 @@ from costmodel.ir.op_table import Role
 from costmodel.measurement.timers import device_time
 from costmodel.measurement.validation_report import LayerResult
 from costmodel.planning.plan import Region
-from costmodel.prediction.layers import group_units
+from costmodel.prediction.layer_groups import Shares, compiled_shares, layers_of
 from costmodel.report.types import Report
 from costmodel.timeline.issue_trace import compiled_trace
 
@@ -68,32 +68,58 @@ def measure_layers(
     """
     graph = capture(module, inputs, partial=True)
     kernels = compiled_trace(graph, device.is_cpu, device.multiprocessors).kernels
-    units = group_units(graph, kernels)
+    layers = layers_of(graph)
     called = calls_of(graph)
     us = match(called, *profiled(module, inputs))
     eager = []
-    for unit, layer in zip(units, report.layers, strict=True):
-        launching = [op.name for op in unit.ops if op.name in called]
+    for found, layer in zip(layers, report.layers, strict=True):
+        launching = [op.name for op in found.ops if op.name in called]
         known = launching and all(op in us for op in launching)
         measured = sum(us[op] for op in launching) if known else None
         eager.append(LayerResult(layer.name, layer.kind, layer.eager_us, measured))
     if runner is None:
         return tuple(eager), ()
     predicted = [FUSED if kernel.backend == "triton" else kernel.anchor.base for kernel in kernels]
-    home = {place: number for number, unit in enumerate(units) for place in unit.kernels}
-    times = share_out(predicted, [home.get(place) for place in range(len(kernels))], *compiled_calls(runner, inputs))
+    shares = compiled_shares(graph, layers, kernels)
+    served = [tuple(sorted(some)) for some in shares]
+    groups = {places: number for number, places in enumerate(dict.fromkeys(served))}
+    times = share_out(predicted, [groups[places] for places in served], *compiled_calls(runner, inputs))
+    by_layer = divided(shares, served, {places: times.get(number) for places, number in groups.items()})
     compiled = [
-        LayerResult(layer.name, layer.kind, layer.compiled_us, times.get(number))
+        LayerResult(layer.name, layer.kind, layer.compiled_us, by_layer.get(number))
         for number, layer in enumerate(report.layers)
         if layer.compiled_us
     ]
     return tuple(eager), tuple(compiled)
 
 
+def divided(
+    shares: Shares, served: Sequence[tuple[int, ...]], times: Mapping[tuple[int, ...], float | None]
+) -> dict[int, float]:
+    """Divide times of kernels among the layers that they serve together; a layer with an unknown time is left out.
+
+    Args:
+        shares: predicted share of each kernel by layer.
+        served: layers that each kernel serves.
+        times: microseconds of all kernels that serve the same layers; None if unknown.
+    """
+    unknown = {place for places, us in times.items() if us is None for place in places}
+    weights: dict[tuple[int, ...], dict[int, float]] = {places: {} for places in times}
+    for kernel, places in zip(shares, served, strict=True):
+        for place, share in kernel.items():
+            weights[places][place] = weights[places].get(place, 0.0) + share
+    found: dict[int, float] = {}
+    for places, of in weights.items():
+        total = sum(of.values())
+        for place, weight in of.items():
+            found[place] = found.get(place, 0.0) + (times[places] or 0.0) * weight / total
+    return {place: us for place, us in found.items() if place not in unknown}
+
+
 def share_out(
     predicted: Sequence[str], homes: Sequence[int | None], made: Sequence[str], us: Sequence[float]
 ) -> dict[int, float]:
-    """Assign the measured calls of a compiled model to layers.
+    """Assign the measured calls of a compiled model to layers, or to groups of layers that kernels serve together.
 
     Library calls must match the prediction in number and order, else nothing is assigned. Between two library calls,
     fused kernels are assigned one by one if there are as many as predicted, else all together if the predicted ones

@@ -5,20 +5,20 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from costmodel.features import group_of
 from costmodel.ir import Graph, operators
 from costmodel.ir.op_table import Role
-from costmodel.kernels.kernel import COPY, Kernel
-from costmodel.kernels.traffic import traffic_bytes
-from costmodel.prediction.layers import Unit, group_units
+from costmodel.kernels.kernel import Kernel
+from costmodel.prediction.layer_groups import layers_of
+from costmodel.prediction.layer_reasons import CONVOLUTION, COPIES, MATMUL, OTHER, by_part
 from costmodel.prediction.recompilation import recompilations
+from costmodel.prediction.timed_kernels import Part, timed_kernels
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.profile import Profile
 from costmodel.report.figures import counted, seconds
 from costmodel.report.types import ModePrediction, Reason, Report
-from costmodel.timeline.issue_trace import IssueTrace, issue_traces, origin_of
+from costmodel.timeline.issue_trace import IssueTrace, issue_traces
 
 LOSING = 0.97
 """Speedup below which a layer loses; closer to 1 is within the noise of a measurement."""
@@ -43,7 +43,7 @@ def explain(
         shapes: further shapes of the main input.
     """
     eager, compiled = issue_traces(graph, profile.device)
-    before, after = (profile.predictor.predict(trace.kernels, trace.positions) for trace in (eager, compiled))
+    after = profile.predictor.predict(compiled.kernels, compiled.positions)
     return (
         *_bounds(report.modes, profile.on_cpu),
         *_breaks(graph),
@@ -51,7 +51,7 @@ def explain(
         *_fallbacks(compiled, after),
         *_in_place(graph),
         *_recompilations(report, shapes),
-        *_losses(graph, eager, compiled, before, after, profile),
+        *_losses(graph, (eager, compiled), profile),
     )
 
 
@@ -143,77 +143,44 @@ def _variants(shapes: Sequence[tuple[int, ...]], compile_s: float, with_graphs: 
     return Reason("recompilation", f"{len(set(shapes))} input shapes", why)
 
 
-@dataclass(frozen=True, slots=True)
-class _Loss:
-    """A layer that is slower compiled: its eager and compiled kernels with their estimates."""
-
-    unit: Unit
-    before: Sequence[tuple[Kernel, Estimate]]
-    after: Sequence[tuple[Kernel, Estimate]]
-
-    @property
-    def us(self) -> float:
-        return sum(estimate.us for _, estimate in self.after)
-
-
-def _losses(
-    graph: Graph,
-    eager: IssueTrace,
-    compiled: IssueTrace,
-    eager_us: Sequence[Estimate],
-    compiled_us: Sequence[Estimate],
-    profile: Profile,
-) -> list[Reason]:
-    by_op: dict[str, list[tuple[Kernel, Estimate]]] = {}
-    for pair in zip(eager.kernels, eager_us, strict=True):
-        by_op.setdefault(origin_of(pair[0].ops[0]), []).append(pair)
+def _losses(graph: Graph, traces: tuple[IssueTrace, IssueTrace], profile: Profile) -> list[Reason]:
+    """Layers that are slower compiled, with the causes."""
+    layers = layers_of(graph)
+    eager, compiled = timed_kernels(graph, layers, traces, profile)
     reasons = []
-    for unit in group_units(graph, compiled.kernels):
-        before = [pair for op in unit.ops for pair in by_op.get(op.name, ())]
-        after = [(compiled.kernels[index], compiled_us[index]) for index in unit.kernels]
-        loss = _Loss(unit, before, after)
-        was = sum(estimate.us for _, estimate in before)
-        if loss.us and was and was / loss.us < LOSING:
-            causes = ", ".join(_causes(loss, profile))
-            reasons.append(Reason("layer", unit.name, f"{was:.1f} us to {loss.us:.1f} us: {causes}"))
+    for layer, before, after in zip(layers, eager.by_layer(len(layers)), compiled.by_layer(len(layers)), strict=True):
+        was, now = sum(part.us for part in before), sum(part.us for part in after)
+        if now and was and was / now < LOSING:
+            causes = ", ".join(_causes(before, after, profile))
+            reasons.append(Reason("layer", layer.name, f"{was:.1f} us to {now:.1f} us: {causes}"))
     return reasons
 
 
-def _causes(loss: _Loss, profile: Profile) -> list[str]:
+def _causes(before: Sequence[Part], after: Sequence[Part], profile: Profile) -> list[str]:
     """Causes of a layer's loss: kernels that take longer than in eager mode, and bounds of its kernels.
 
     The additional times of copies, library calls and other kernels add up to the loss, so one of them is always named.
     """
     predictor = profile.predictor
-    after, before = _by_part(loss.after), _by_part(loss.before)
-    more = {part: after[part] - before[part] for part in after}
+    now, was = by_part(after), by_part(before)
+    more = {part: now[part] - was[part] for part in now}
     causes = [text.format(more[part]) for part, text in _PARTS.items() if more[part] > LARGE_PART * sum(more.values())]
-    if all(len(_computing(kernel)) < 2 for kernel, _ in loss.after):
+    if all(len(_computing(part.kernel)) < 2 for part in after):
         causes.append("no fusion")
     floor = NEAR * predictor.roofline.floor_us
-    if all(estimate.us <= floor for _, estimate in loss.after):
+    if all(part.estimate.us <= floor for part in after):
         causes.append("latency-bound small kernels (each takes about as long as an empty one)")
-    traffic = sum(traffic_bytes(kernel.graph) for kernel, _ in loss.after) / predictor.roofline.bytes_per_us
-    if loss.us <= NEAR * traffic:
+    if sum(part.us for part in after) <= NEAR * sum(part.share * part.roofline.memory_us for part in after):
         causes.append("memory-bound")
     return causes
 
 
 _PARTS = {
-    "copies": "layout conversions (copies take {:.1f} us more)",
-    "conv": "the library's convolution is {:.1f} us slower in Inductor's layout",
-    "gemm": "the library's matmul is {:.1f} us slower as Inductor calls it",
-    "other": "Inductor's kernels take {:.1f} us longer than the kernels that they replace",
+    COPIES: "layout conversions (copies take {:.1f} us more)",
+    CONVOLUTION: "the library's convolution is {:.1f} us slower in Inductor's layout",
+    MATMUL: "the library's matmul is {:.1f} us slower as Inductor calls it",
+    OTHER: "Inductor's kernels take {:.1f} us longer than the kernels that they replace",
 }
-
-
-def _by_part(kernels: Sequence[tuple[Kernel, Estimate]]) -> dict[str, float]:
-    """Microseconds of a layer's kernels by part, the keys of `_PARTS`."""
-    found = dict.fromkeys(_PARTS, 0.0)
-    for kernel, estimate in kernels:
-        part = "copies" if kernel.kind == COPY else group_of(kernel)
-        found[part if part in found else "other"] += estimate.us
-    return found
 
 
 def _computing(kernel: Kernel) -> list[str]:

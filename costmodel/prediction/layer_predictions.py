@@ -6,61 +6,86 @@ import math
 from collections.abc import Mapping, Sequence
 
 from costmodel.ir import Graph, operators
-from costmodel.prediction.bounds import extrapolated_share
-from costmodel.prediction.layers import Unit, group_units
-from costmodel.predictor.predictor import Estimate
+from costmodel.prediction.layer_groups import Layer
+from costmodel.prediction.layer_reasons import reason_of
+from costmodel.prediction.roofline_parts import largest
+from costmodel.prediction.timed_kernels import Part, TimedKernels
 from costmodel.report.types import LayerPrediction
-from costmodel.timeline.issue_trace import IssueTrace, origin_of
 
 
 def predict_layers(
-    graph: Graph,
-    eager: IssueTrace,
-    compiled: IssueTrace,
-    eager_kernels: Sequence[Estimate],
-    compiled_kernels: Sequence[Estimate],
+    graph: Graph, layers: Sequence[Layer], eager: TimedKernels, compiled: TimedKernels
 ) -> tuple[LayerPrediction, ...]:
-    """Predictions of the layers in execution order: eager and compiled device time of each unit.
+    """Predictions of the layers in execution order: eager and compiled device time of each.
 
     Args:
         graph: captured graph.
-        eager: eager issue trace.
-        compiled: compiled issue trace.
-        eager_kernels: estimates of the eager kernels.
-        compiled_kernels: estimates of the compiled kernels.
+        layers: its layers.
+        eager: kernels of the eager pass.
+        compiled: kernels of the compiled pass.
     """
-    eager_of: dict[str, list[Estimate]] = {}
-    for kernel, estimate in zip(eager.kernels, eager_kernels, strict=True):
-        eager_of.setdefault(origin_of(kernel.ops[0]), []).append(estimate)
-    return tuple(_layer(unit, eager_of, compiled_kernels) for unit in group_units(graph, compiled.kernels))
+    types = {module.name: module.type for module in graph.modules}
+    pairs = zip(layers, eager.by_layer(len(layers)), compiled.by_layer(len(layers)), strict=True)
+    return tuple(_layer(graph, types, layer, before, after) for layer, before, after in pairs)
 
 
-def _layer(unit: Unit, eager_of: Mapping[str, Sequence[Estimate]], compiled: Sequence[Estimate]) -> LayerPrediction:
-    before = [estimate for op in unit.ops for estimate in eager_of.get(op.name, ())]
-    after = [compiled[index] for index in unit.kernels]
-    eager_us, compiled_us = sum(e.us for e in before), sum(e.us for e in after)
+def layer_flops(graph: Graph, layer: Layer) -> int:
+    """Arithmetic of a layer's convolutions, matmuls and attention; other operators count as 0."""
+    return sum(operators.flops(graph, op) for op in layer.ops if operators.lookup(op).flops is not None)
+
+
+def _layer(
+    graph: Graph, types: Mapping[str, str], layer: Layer, before: Sequence[Part], after: Sequence[Part]
+) -> LayerPrediction:
+    eager_us, compiled_us = _total_us(before), _total_us(after)
     speedup = eager_us / compiled_us if compiled_us and eager_us else None
     width = math.hypot(_log_width(before), _log_width(after))
+    others = [op.module for op in layer.ops if op.module != layer.module]
     return LayerPrediction(
-        name=unit.name,
-        kind=unit.kind,
-        ops=tuple(map(operators.kind_of, unit.ops)),
-        position=unit.position,
+        name=layer.name,
+        kind=layer.kind,
+        ops=tuple(map(operators.kind_of, layer.ops)),
+        position=layer.position,
         eager_us=eager_us or None,
         compiled_us=compiled_us or None,
         speedup=speedup,
         speedup_low=speedup / math.exp(width) if speedup else None,
         speedup_high=speedup * math.exp(width) if speedup else None,
         backend="inductor",
-        in_range=all(estimate.in_range for estimate in (*before, *after)),
-        extrapolated_share=max(extrapolated_share(before), extrapolated_share(after)),
+        in_range=all(part.estimate.in_range for part in (*before, *after)),
+        extrapolated_share=max(_extrapolated_share(before), _extrapolated_share(after)),
+        shape=layer.type.shape,
+        module_type=types.get(layer.module, ""),
+        flops=layer_flops(graph, layer),
+        bound=bound_of(after or before),
+        reason=reason_of(before, after),
+        modules=(layer.module, *dict.fromkeys(others)),
     )
 
 
-def _log_width(estimates: Sequence[Estimate]) -> float:
+def bound_of(parts: Sequence[Part]) -> str:
+    """Bound of the kernels that serve a layer: the largest sum of arithmetic, traffic and smallest kernels."""
+    if not parts:
+        return ""
+    sums = [0.0, 0.0, 0.0]
+    for part in parts:
+        times = part.roofline.compute_us, part.roofline.memory_us, part.roofline.launch_us
+        sums = [total + part.share * us for total, us in zip(sums, times, strict=True)]
+    return largest(*sums)
+
+
+def _total_us(parts: Sequence[Part]) -> float:
+    return sum(part.us for part in parts)
+
+
+def _extrapolated_share(parts: Sequence[Part]) -> float:
+    return sum(part.us for part in parts if not part.estimate.in_range) / max(1e-9, _total_us(parts))
+
+
+def _log_width(parts: Sequence[Part]) -> float:
     """Half-width of the logarithm of a sum of estimates, as if their errors were independent."""
-    total = sum(estimate.us for estimate in estimates)
+    total = _total_us(parts)
     if not total:
         return 0.0
-    parts = [(e.us / total) * math.log(e.high_us / e.us) for e in estimates]
-    return math.sqrt(sum(part**2 for part in parts))
+    widths = [(part.us / total) * math.log(part.estimate.high_us / part.estimate.us) for part in parts]
+    return math.sqrt(sum(width**2 for width in widths))

@@ -1,8 +1,7 @@
 """Kernels of a compiled model -> units: an anchor operator with the pointwise operators fused into it.
 
-A layer of the report is a unit. Its eager time is that of its operators, its compiled time that of the kernels that
-compute them. Every kernel and every operator that computes belongs to exactly one unit, so the times of units add up to
-the model's.
+Every kernel and every operator that computes belongs to exactly one unit, so the times of units add up to the model's.
+Drawings show units. Layers of a report follow the user's modules instead (`costmodel.prediction.layer_groups`).
 """
 
 from __future__ import annotations

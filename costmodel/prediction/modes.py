@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from costmodel.errors import ProfileError
 from costmodel.features import is_unruled
 from costmodel.ir import Graph
 from costmodel.prediction.bounds import kernel_width, latency_bounds, speedup_bounds
 from costmodel.prediction.compile_fields import compile_fields
+from costmodel.prediction.roofline_parts import roofline_us
+from costmodel.prediction.timed_kernels import TimedKernels
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.card import CARD
 from costmodel.profiles.profile import Profile
@@ -26,27 +29,31 @@ UNRULED_FACTOR = 4.0
 """Time of an operator without a cost rule that intervals include, over the time of its traffic, which is counted."""
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Work of one call: number of images, and arithmetic of convolutions, matmuls and attention."""
+
+    images: int
+    flops: int
+
+
 def predict_modes(
-    graph: Graph,
-    eager: IssueTrace,
-    compiled: IssueTrace,
-    eager_kernels: Sequence[Estimate],
-    compiled_kernels: Sequence[Estimate],
-    profile: Profile,
+    graph: Graph, before: TimedKernels, after: TimedKernels, profile: Profile, work: Work
 ) -> dict[str, ModePrediction]:
     """Predictions by mode; a mode that the profile cannot predict is left out.
 
     Args:
         graph: captured graph.
-        eager: eager issue trace.
-        compiled: compiled issue trace.
-        eager_kernels: estimates of the eager kernels.
-        compiled_kernels: estimates of the compiled kernels.
+        before: kernels of the eager pass.
+        after: kernels of the compiled pass.
         profile: profile of the hardware.
+        work: images and arithmetic of a call.
 
     Raises:
         ProfileError: the profile lacks costs or intervals, or they give impossible times.
     """
+    eager, compiled = before.trace, after.trace
+    eager_kernels, compiled_kernels = before.estimates, after.estimates
     unruled = max(_unruled_width(eager, eager_kernels), _unruled_width(compiled, compiled_kernels))
     timed = TimedTrace.of(eager, eager_kernels), TimedTrace.of(compiled, compiled_kernels)
     hosts = [_as_compiled(graph, timings) for timings in _timings_by_host(timed, profile)]
@@ -65,15 +72,25 @@ def predict_modes(
         unsure = kernel_width(eager_kernels if mode == "eager" else compiled_kernels) + extra
         low, high = (us / 1e3 for us in latency_bounds(hosts, mode, latency_widths[mode] + unsure))
         common = (timing.latency_us / 1e3, low, high, timing.host_us / 1e3, timing.device_us / 1e3)
+        achieved = _achieved(timing.latency_us, before if mode == "eager" or not is_compiled(graph) else after, work)
         if mode == "eager":
-            modes[mode] = ModePrediction(*common)
+            modes[mode] = ModePrediction(*common, **achieved)
             continue
         speedup = base.latency_us / timing.latency_us
         unsure = max(kernel_width(eager_kernels), kernel_width(compiled_kernels)) + extra
         speedups = speedup, *speedup_bounds(hosts, mode, speedup_widths[mode] + unsure)
         compiling = compile_fields(compiled, mode, modes["eager"], speedups, profile)
-        modes[mode] = ModePrediction(*common, *speedups, **compiling)
+        modes[mode] = ModePrediction(*common, *speedups, **compiling, **achieved)
     return modes
+
+
+def _achieved(latency_us: float, kernels: TimedKernels, work: Work) -> dict[str, float]:
+    """Fields of a mode about throughput: beside the roofline of its kernels, images and arithmetic a second."""
+    return {
+        "roofline_ms": roofline_us(kernels.parts) / 1e3,
+        "images_per_s": work.images / latency_us * 1e6,
+        "tflops": work.flops / latency_us / 1e6,
+    }
 
 
 def _timings_by_host(timed: tuple[TimedTrace, TimedTrace], profile: Profile) -> list[dict[str, queue.Timing]]:

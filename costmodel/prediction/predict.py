@@ -14,13 +14,16 @@ from costmodel.errors import CaptureError, RequestError
 from costmodel.ir import Graph
 from costmodel.memory.capacity import eager_bytes, shortage
 from costmodel.prediction.bounds import extrapolated_share
-from costmodel.prediction.layer_predictions import predict_layers
-from costmodel.prediction.modes import predict_modes
+from costmodel.prediction.kernel_predictions import predict_kernels
+from costmodel.prediction.layer_groups import layers_of
+from costmodel.prediction.layer_predictions import layer_flops, predict_layers
+from costmodel.prediction.modes import Work, predict_modes
 from costmodel.prediction.report_warnings import unmeasured_precisions, unsupported_in, warnings_of
+from costmodel.prediction.timed_kernels import timed_kernels
 from costmodel.prediction.verdict import LEAVE, verdict_of
 from costmodel.profiles.hosts import describe_host, resolve_host
 from costmodel.profiles.profile import Profile, profile_of
-from costmodel.report.types import Report
+from costmodel.report.types import Module, Report
 from costmodel.timeline.graphs import graph_warnings, graphs_of, is_compiled
 from costmodel.timeline.issue_trace import issue_traces, layout_of, main_input
 
@@ -146,19 +149,23 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
     eager, compiled = issue_traces(graph, profile.device)
     if not eager.kernels:
         raise CaptureError(f"{graph.name}: the model has no operator to run, so there is nothing to predict")
-    eager_kernels = profile.predictor.predict(eager.kernels, eager.positions)
-    compiled_kernels = profile.predictor.predict(compiled.kernels, compiled.positions)
+    layers = layers_of(graph)
+    before, after = timed_kernels(graph, layers, (eager, compiled), profile)
+    eager_kernels, compiled_kernels = before.estimates, after.estimates
     unsupported = unsupported_in(graph)
-    modes = predict_modes(graph, eager, compiled, eager_kernels, compiled_kernels, profile)
-    too_large = shortage(eager_bytes(graph), profile.device.memory_bytes)
+    main = main_input(graph)
+    images = batch_size or (main.shape[0] if main.shape else 1)
+    flops = sum(layer_flops(graph, layer) for layer in layers)
+    modes = predict_modes(graph, before, after, profile, Work(images, flops))
+    peak = eager_bytes(graph)
+    too_large = shortage(peak, profile.device.memory_bytes)
     verdict, leaning = verdict_of(modes, whole=not (graph.partial or too_large))
     if not is_compiled(graph):
         verdict = leaning = LEAVE
-    main = main_input(graph)
     return Report(
         model=graph.name,
         hardware=profile.name,
-        batch_size=batch_size or (main.shape[0] if main.shape else 1),
+        batch_size=images,
         input_shape=main.shape,
         precision=main.dtype,
         layout=layout_of(graph),
@@ -166,7 +173,7 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
         best_mode=min(modes, key=lambda mode: modes[mode].latency_ms),
         verdict=verdict,
         leaning=leaning,
-        layers=predict_layers(graph, eager, compiled, eager_kernels, compiled_kernels),
+        layers=predict_layers(graph, layers, before, after),
         unsupported=unsupported,
         warnings=(
             *([too_large] if too_large else []),
@@ -178,4 +185,9 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
         too_large=too_large,
         extrapolated_share=max(extrapolated_share(eager_kernels), extrapolated_share(compiled_kernels)),
         graphs=graphs_of(graph),
+        parameters=sum(module.parameters for module in graph.modules) if graph.modules else None,
+        flops=flops,
+        peak_memory_bytes=peak,
+        kernels=predict_kernels(graph, layers, modes, before, after, profile),
+        modules=tuple(Module(module.name, module.type, module.parameters) for module in graph.modules),
     )

@@ -6,8 +6,18 @@ from collections.abc import Sequence
 
 from costmodel import checks
 from costmodel.checks import checked
+from costmodel.report.kernel_prediction import KernelPrediction
 from costmodel.report.renderers import FORMATS, render_documents
-from costmodel.report.types import GraphBreak, Graphs, LayerPrediction, ModePrediction, Reason, Report, Unsupported
+from costmodel.report.types import (
+    GraphBreak,
+    Graphs,
+    LayerPrediction,
+    ModePrediction,
+    Module,
+    Reason,
+    Report,
+    Unsupported,
+)
 
 LAYERS = ("top", "all", "none")
 COMPARING = ("table", "md", "html")
@@ -18,8 +28,10 @@ __all__ = [
     "LAYERS",
     "GraphBreak",
     "Graphs",
+    "KernelPrediction",
     "LayerPrediction",
     "ModePrediction",
+    "Module",
     "Reason",
     "Report",
     "Unsupported",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -10,6 +11,8 @@ import msgspec
 from costmodel.report.types import EAGER, EAGER_KEYS, SCHEMA, SCHEMA_ID, Report
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+NOT_IN_JSON = ("kernels", "modules")
+"""Fields of a report that the JSON leaves out."""
 OPTIONAL = ("explanation",)
 """Keys that a report may lack."""
 
@@ -24,18 +27,20 @@ def predict_schema() -> Record:
     (report,), records = msgspec.json.schema_components([Report], ref_template="#/$defs/{name}")
     definitions = {name: _completed(record) for name, record in records.items()}
     definitions["EagerPrediction"] = _eager(definitions["ModePrediction"])
-    properties = definitions["Report"]["properties"]
+    properties = {key: of for key, of in definitions["Report"]["properties"].items() if key not in NOT_IN_JSON}
     properties["modes"] |= {"properties": {EAGER: {"$ref": "#/$defs/EagerPrediction"}}, "required": [EAGER]}
     added = {"$schema": {"const": SCHEMA_ID}, "schema": {"const": SCHEMA}}
     definitions["Report"]["properties"] = added | properties
     keys = [*added, *(key for key in properties if key not in OPTIONAL)]
     definitions["Report"]["required"] = keys
+    text = json.dumps([report, definitions])
+    used = {name: record for name, record in definitions.items() if f'"#/$defs/{name}"' in text}
     return {
         "$schema": DIALECT,
         "$id": SCHEMA_ID,
         "title": "Output of `costmodel predict --format json`",
         "anyOf": [report, {"type": "array", "items": report}],
-        "$defs": definitions,
+        "$defs": used,
     }
 
 

@@ -8,10 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from costmodel import checks
+from costmodel.checks import checked
 from costmodel.report.escape import unicode_text
+from costmodel.report.kernel_prediction import KernelPrediction
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from costmodel.report.module_tree import ModuleNode
 
 SCHEMA = 1
 """Version of the JSON; keys may be added under the same number, not renamed."""
@@ -19,10 +24,13 @@ SCHEMA = 1
 SCHEMA_ID = f"urn:costmodel:predict:{SCHEMA}"
 """Name of the JSON's schema, `docs/predict.schema.json`; its value of `$schema`."""
 
+TABLES = ("layers", "modes", "kernels")
+"""Tables of a report as pandas frames."""
+
 EAGER = "eager"
 """The mode that every speedup is relative to."""
 
-EAGER_KEYS = ("latency_ms", "low_ms", "high_ms", "host_ms", "device_ms")
+EAGER_KEYS = ("latency_ms", "low_ms", "high_ms", "host_ms", "device_ms", "roofline_ms", "images_per_s", "tflops")
 """Fields that eager execution has; the others compare a mode with it."""
 
 
@@ -45,6 +53,9 @@ class ModePrediction:
         break_even_calls: calls after which a compilation with an empty cache has paid off, to two significant digits;
             None where it never does.
         break_even_low, break_even_high: 90 % prediction interval of these calls; None for never.
+        roofline_ms: least device time of the mode's kernels: the larger of arithmetic at peak and traffic at bandwidth.
+        images_per_s: throughput of calls one after another.
+        tflops: arithmetic of convolutions, matmuls and attention over the latency, 10^12 operations a second.
     """
 
     latency_ms: float
@@ -64,25 +75,35 @@ class ModePrediction:
     break_even_calls: int | None = None
     break_even_low: int | None = field(default=None, kw_only=True)
     break_even_high: int | None = field(default=None, kw_only=True)
+    roofline_ms: float | None = field(default=None, kw_only=True)
+    images_per_s: float | None = field(default=None, kw_only=True)
+    tflops: float | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class LayerPrediction:
-    """One layer: an anchor operator with the pointwise operators that a compiler fuses into it.
+    """One layer: an anchor operator with the pointwise operators that follow it in the same block.
 
     Attributes:
-        name: the module's name in `named_modules()`.
+        name: the name in `named_modules()` of the module that calls the anchor; its kind for one outside of submodules.
         kind: kind of the anchor operator, such as `conv2d`.
         ops: operators in execution order.
         position: relative depth in the model, from 0 to 1.
         eager_us: time in eager mode, microseconds.
-        compiled_us: time in the backend `backend`, microseconds.
+        compiled_us: time in the backend `backend`, microseconds. A fused kernel's time is shared out among the layers
+            that it serves by the bytes that each operator in it would move alone.
         speedup: eager time over compiled time.
         speedup_low, speedup_high: 90 % prediction interval of the speedup.
         backend: how the compiled layer runs.
         in_range: False for a layer with extrapolated kernels: as far from any measured kernel, times are known within a
             factor of 2 at best.
         extrapolated_share: share of the layer's time in extrapolated kernels, 0 to 1; the larger of eager and compiled.
+        shape: shape of its last result.
+        module_type: class of the module; empty if it is not known.
+        flops: arithmetic of convolutions, matmuls and attention, 2 a multiply-accumulate.
+        bound: what bounds most of its time when compiled: `compute`, `memory` or `launch` (too small to fill the GPU).
+        reason: phrase why it gains or loses.
+        modules: modules whose operators it holds, the anchor's first; empty text for the model itself.
     """
 
     name: str
@@ -97,6 +118,21 @@ class LayerPrediction:
     backend: str
     in_range: bool = True
     extrapolated_share: float = 0.0
+    shape: tuple[int, ...] = ()
+    module_type: str = ""
+    flops: int = 0
+    bound: str = ""
+    reason: str = ""
+    modules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module of the model: path, empty for the model itself; name of its class; parameters that it holds itself."""
+
+    name: str
+    type: str
+    parameters: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +200,7 @@ class Reason:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """The prediction for one model on one device; prints itself as a table.
 
@@ -190,6 +226,11 @@ class Report:
         assumed_host: the host that is assumed where none was given, and the hosts that the intervals cover; empty for
             a calibrated host.
         graphs: graphs and graph breaks of torch.compile.
+        parameters: number of parameter elements; None if it is not known.
+        flops: arithmetic of convolutions, matmuls and attention, 2 a multiply-accumulate.
+        peak_memory_bytes: most memory in use at once: parameters, inputs and results, without workspaces.
+        kernels: kernels in order of issue, by mode; not part of the JSON.
+        modules: modules of the model, parents first; not part of the JSON.
     """
 
     model: str
@@ -214,6 +255,11 @@ class Report:
     extrapolated_share: float = 0.0
     assumed_host: str = ""
     graphs: Graphs = NOT_CHECKED
+    parameters: int | None = None
+    flops: int = 0
+    peak_memory_bytes: int | None = None
+    kernels: Mapping[str, tuple[KernelPrediction, ...]] = field(default_factory=dict)
+    modules: tuple[Module, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The report in JSON's types; numbers are finite or None."""
@@ -230,25 +276,46 @@ class Report:
             "input_shape": list(self.input_shape),
             "precision": self.precision,
             "layout": self.layout,
+            "parameters": self.parameters,
+            "flops": self.flops,
+            "peak_memory_bytes": self.peak_memory_bytes,
             "modes": {name: _mode_dict(name, mode) for name, mode in self.modes.items()},
             "best_mode": self.best_mode,
             "verdict": self.verdict,
             "leaning": self.leaning,
             "extrapolated_share": self.extrapolated_share,
-            "layers": [_record(layer) for layer in self.layers],
-            "unsupported": [_record(item) for item in self.unsupported],
+            "layers": [record_of(layer) for layer in self.layers],
+            "unsupported": [record_of(item) for item in self.unsupported],
             "warnings": list(self.warnings),
             "partial": self.partial,
             "too_large": self.too_large,
             "graphs": plain(dataclasses.asdict(self.graphs)),
-        } | ({"explanation": [_record(item) for item in self.explanation]} if self.explanation else {})
+        } | ({"explanation": [record_of(item) for item in self.explanation]} if self.explanation else {})
 
-    def to_frame(self) -> pd.DataFrame:
-        """The layers as a pandas frame: a row a layer in execution order, a column a field."""
-        import pandas as pd
+    def tree(self) -> ModuleNode:
+        """The layers as the tree of the model's modules."""
+        from costmodel.report.module_tree import module_tree
 
-        columns = [field.name for field in dataclasses.fields(LayerPrediction)]
-        return pd.DataFrame([_record(layer) for layer in self.layers], columns=columns)
+        return module_tree(self)
+
+    @checked(table=checks.one_of(TABLES))
+    def to_frame(self, table: str = "layers") -> pd.DataFrame:
+        """A table of the report as a pandas frame.
+
+        Args:
+            table: `layers` (a row a layer), `modes` (a row a mode) or `kernels` (a row a kernel of each mode).
+
+        Raises:
+            RequestError: there is no such table.
+        """
+        from costmodel.report.to_frame import to_frame
+
+        return to_frame(self, table)
+
+    def __repr__(self) -> str:
+        from costmodel.report.summary import one_line
+
+        return one_line(self)
 
     def __str__(self) -> str:
         from costmodel.report import render
@@ -257,13 +324,14 @@ class Report:
 
 
 def _mode_dict(name: str, mode: ModePrediction) -> dict[str, Any]:
-    record = _record(mode)
+    record = record_of(mode)
     if name == EAGER:
         return {key: value for key, value in record.items() if key in EAGER_KEYS}
     return record
 
 
-def _record(item: ModePrediction | LayerPrediction | Unsupported | Reason) -> dict[str, Any]:
+def record_of(item: KernelPrediction | ModePrediction | LayerPrediction | Unsupported | Reason) -> dict[str, Any]:
+    """The fields of a record in JSON's types."""
     return {field.name: plain(getattr(item, field.name)) for field in dataclasses.fields(item)}
 
 

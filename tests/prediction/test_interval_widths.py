@@ -8,12 +8,20 @@ from dataclasses import replace
 
 import pytest
 
-from costmodel.ir import Graph
+from costmodel.ir import Graph, parse
+from costmodel.kernels.kernel import Kernel
 from costmodel.prediction.layer_predictions import _log_width
 from costmodel.prediction.predict import predict_graph
+from costmodel.prediction.roofline_parts import RooflineParts
+from costmodel.prediction.timed_kernels import Part
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.profile import Profile
 from costmodel.report import Report
+
+RELU = Kernel(
+    "aten", parse("graph _ {\n  input %a0: float32[64]\n  %0 = relu(self=%a0) : float32[64]\n  return %0\n}"), ()
+)
+NOTHING = RooflineParts(0, 0, 0.0, 0.0, 0.0)
 
 
 def predicted(graph: Graph, profile: Profile, latency: float, speedup: float) -> Report:
@@ -40,9 +48,10 @@ def test_a_mode_is_as_uncertain_as_its_profile_says(graph_of: Callable[[str], Gr
 
 
 def test_a_sum_of_independent_kernels_is_less_uncertain_than_each():
-    """3 us and 1 us, each within a factor of e^0.4: the root of (0.75 * 0.4)^2 + (0.25 * 0.4)^2."""
+    """Half of 6 us and 1 us, each within a factor of e^0.4: the root of (0.75 * 0.4)^2 + (0.25 * 0.4)^2."""
     factor = math.exp(0.4)
-    kernels = [Estimate(us, us / factor, us * factor, in_range=True) for us in (3.0, 1.0)]
+    estimates = [Estimate(us, us / factor, us * factor, in_range=True) for us in (6.0, 1.0)]
+    kernels = [Part(RELU, one, NOTHING, share) for one, share in zip(estimates, (0.5, 1.0), strict=True)]
     assert _log_width(kernels) == pytest.approx(math.sqrt(0.3**2 + 0.1**2))
     assert _log_width(kernels[:1]) == pytest.approx(0.4)
     assert _log_width([]) == 0.0

@@ -104,7 +104,7 @@ def test_the_json_is_what_the_interface_promises(report_of: Reports, model: str)
     assert data["schema"] == 1
     assert (data["model"], data["hardware"], data["batch_size"]) == (model, DEFAULT, 1)
     assert (data["input_shape"], data["precision"], data["layout"]) == ([1, 3, 224, 224], "float32", "nchw")
-    common = {"latency_ms", "low_ms", "high_ms", "host_ms", "device_ms"}
+    common = {"latency_ms", "low_ms", "high_ms", "host_ms", "device_ms", "roofline_ms", "images_per_s", "tflops"}
     against = {"speedup", "speedup_low", "speedup_high", "break_even_calls", "break_even_low", "break_even_high"}
     against |= {f"{name}{bound}" for name in ("compile_s", "compile_warm_s") for bound in ("", "_low", "_high")}
     assert data["modes"]["eager"].keys() == common
@@ -112,6 +112,7 @@ def test_the_json_is_what_the_interface_promises(report_of: Reports, model: str)
     assert data["layers"][0].keys() >= {
         *("name", "kind", "ops", "position", "eager_us", "compiled_us"),
         *("speedup", "speedup_low", "speedup_high", "backend", "in_range"),
+        *("shape", "module_type", "flops", "bound", "reason", "modules"),
     }
     assert data.keys() >= {"best_mode", "verdict", "unsupported", "warnings"}
 

@@ -59,21 +59,23 @@ class TestToDict:
         record = report().to_dict()
         assert list(record) == [
             *("schema", "model", "hardware", "host", "host_speed", "host_calibrated", "assumed_host"),
-            *("batch_size", "input_shape", "precision", "layout", "modes"),
+            *("batch_size", "input_shape", "precision", "layout", "parameters", "flops", "peak_memory_bytes", "modes"),
             *("best_mode", "verdict", "leaning", "extrapolated_share"),
             *("layers", "unsupported", "warnings", "partial", "too_large", "graphs"),
         ]
         times = ["latency_ms", "low_ms", "high_ms", "host_ms", "device_ms"]
+        achieved = ["roofline_ms", "images_per_s", "tflops"]
         against = [
             *("speedup", "speedup_low", "speedup_high", "compile_s", "compile_s_low", "compile_s_high"),
             *("compile_warm_s", "compile_warm_s_low", "compile_warm_s_high"),
             *("break_even_calls", "break_even_low", "break_even_high"),
         ]
-        assert list(record["modes"]["eager"]) == times
-        assert list(record["modes"]["default"]) == times + against
+        assert list(record["modes"]["eager"]) == times + achieved
+        assert list(record["modes"]["default"]) == times + against + achieved
         assert list(record["layers"][0]) == [
             *("name", "kind", "ops", "position", "eager_us", "compiled_us"),
             *("speedup", "speedup_low", "speedup_high", "backend", "in_range", "extrapolated_share"),
+            *("shape", "module_type", "flops", "bound", "reason", "modules"),
         ]
         assert record["graphs"] == {"count": None, "checked": False, "breaks": [], "skipped": [], "error": ""}
         assert record["schema"] == 1

@@ -1,0 +1,89 @@
+"""Kernels of a pass with everything that reports show of them: estimates, roofline, and the layers that they serve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from costmodel.ir import Graph
+from costmodel.kernels.kernel import Kernel
+from costmodel.prediction.layer_groups import Layer, Shares, compiled_shares, eager_shares
+from costmodel.prediction.roofline_parts import RooflineParts, roofline_parts
+from costmodel.predictor.predictor import Estimate
+from costmodel.profiles.profile import Profile
+from costmodel.timeline.issue_trace import IssueTrace
+from costmodel.timeline.timed_trace import TimedTrace
+
+
+@dataclass(frozen=True, slots=True)
+class TimedKernels:
+    """Kernels of a pass, in order of issue.
+
+    Attributes:
+        trace: issue trace of the pass.
+        estimates: device and host time of each kernel.
+        parts: roofline of each kernel.
+        shares: share of each kernel's time by layer.
+    """
+
+    trace: IssueTrace
+    estimates: Sequence[Estimate]
+    parts: Sequence[RooflineParts]
+    shares: Shares
+
+    @property
+    def timed(self) -> TimedTrace:
+        """The trace with its times."""
+        return TimedTrace.of(self.trace, self.estimates)
+
+    def by_layer(self, layers: int) -> list[list[Part]]:
+        """The parts of kernels that serve each of so many layers."""
+        found: list[list[Part]] = [[] for _ in range(layers)]
+        kernels = zip(self.trace.kernels, self.estimates, self.parts, self.shares, strict=True)
+        for kernel, estimate, parts, shares in kernels:
+            for place, share in shares.items():
+                found[place].append(Part(kernel, estimate, parts, share))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The share of a kernel, from 0 to 1, that serves a layer."""
+
+    kernel: Kernel
+    estimate: Estimate
+    roofline: RooflineParts
+    share: float
+
+    @property
+    def us(self) -> float:
+        """Device time of the share."""
+        return self.estimate.us * self.share
+
+
+def timed_kernels(
+    graph: Graph, layers: Sequence[Layer], traces: tuple[IssueTrace, IssueTrace], profile: Profile
+) -> tuple[TimedKernels, TimedKernels]:
+    """Predict the kernels of the eager and the compiled pass.
+
+    Args:
+        graph: captured graph.
+        layers: its layers.
+        traces: eager and compiled issue trace.
+        profile: profile of the hardware.
+    """
+    eager, compiled = traces
+    shares: Mapping[int, Shares] = {
+        0: eager_shares(layers, eager.kernels),
+        1: compiled_shares(graph, layers, compiled.kernels),
+    }
+    one, other = (
+        TimedKernels(
+            trace,
+            profile.predictor.predict(trace.kernels, trace.positions),
+            roofline_parts(trace.kernels, profile.predictor.roofline),
+            shares[number],
+        )
+        for number, trace in enumerate(traces)
+    )
+    return one, other

@@ -1,0 +1,97 @@
+"""Start times of every kernel on host and device, by the queue simulation of each mode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from costmodel.timeline.cpu import SERIAL_MODES
+from costmodel.timeline.gpu import default_queue, device_times, eager_queue, replay_queue
+from costmodel.timeline.issue_trace import IssueTrace, SectionTrace
+from costmodel.timeline.queue import Costs, Queue
+from costmodel.timeline.timed_trace import TimedTrace
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A kernel in the timeline of one call, microseconds from the start of the call.
+
+    Attributes:
+        host_start_us, host_us: when the host begins to launch it, and for how long; 0 for a kernel that a CUDA graph
+            replays, unless it is the first.
+        device_start_us: when the device begins to run it.
+    """
+
+    host_start_us: float
+    host_us: float
+    device_start_us: float
+
+
+def spans(mode: str, timed: TimedTrace, tables: Mapping[str, Costs]) -> tuple[Span, ...]:
+    """Spans of a trace's kernels in a mode, in order.
+
+    Args:
+        mode: `eager`, `default` or `reduce-overhead`.
+        timed: the trace that the mode runs.
+        tables: cost tables of the device, as for `gpu.timings`.
+    """
+    if all(table in tables for table in SERIAL_MODES.values()):
+        return _serial(timed)
+    if mode == "eager":
+        return tuple(_queued(eager_queue(timed, tables), tables["eager_wall"]["gap"]))
+    gap = tables["default_wall"]["gap"]
+    if mode == "default":
+        return tuple(_queued(default_queue(timed, tables), gap))
+    return _replayed(timed, tables, gap)
+
+
+def _queued(queue: Queue, gap_us: float) -> list[Span]:
+    """Spans of a queue's calls; the rules are those of `queue.queue_us`."""
+    issued = finished = queue.prologue_us
+    found = []
+    for index, (host, device) in enumerate(zip(queue.host_us, queue.device_us, strict=True)):
+        begun = issued
+        issued += host
+        start = max(finished + gap_us, issued) if device else issued
+        finished = start + device if device else finished
+        found.append(Span(begun, host, start))
+        if index in queue.waits:
+            issued = max(issued, finished)
+    return found
+
+
+def _replayed(timed: TimedTrace, tables: Mapping[str, Costs], gap_us: float) -> tuple[Span, ...]:
+    """Spans in reduce-overhead mode: kernels of a CUDA graph follow each other without the host."""
+    entries = _queued(replay_queue(timed, tables), gap_us)
+    device = device_times(timed, tables["default_device"])
+    found: list[Span] = []
+    place = 0
+    for section in _sections(timed.trace):
+        entry = entries[place]
+        replays = section.is_compiled and section.is_replayed
+        place += section.is_compiled
+        if not replays:
+            found += entries[place : place + section.kernels]
+            place += section.kernels
+            continue
+        start = entry.device_start_us
+        for index in range(section.kernels):
+            launch = entry.host_us if index == 0 else 0.0
+            found.append(
+                Span(entry.host_start_us if index == 0 else entry.host_start_us + entry.host_us, launch, start)
+            )
+            start += device[len(found) - 1]
+    return tuple(found)
+
+
+def _sections(trace: IssueTrace) -> Sequence[SectionTrace]:
+    return trace.sections or (SectionTrace(len(trace.kernels), trace.parameters),)
+
+
+def _serial(timed: TimedTrace) -> tuple[Span, ...]:
+    """Spans on a CPU, which runs each kernel as it is called."""
+    found, now = [], 0.0
+    for us in timed.device_us:
+        found.append(Span(now, us, now))
+        now += us
+    return tuple(found)
