@@ -49,7 +49,7 @@ def table(validation: pd.DataFrame, correlation: float = FAMILY_CORRELATION) -> 
 
 
 def _pairs(errors: pd.DataFrame) -> Iterator[tuple[bool, float]]:
-    """Whether two models are of one family, and the difference of their errors, for pairs on a machine at a batch size."""
+    """Whether two models are of one family, and the difference of their errors; pairs of a machine and batch size."""
     for _, group in errors.groupby(["environment", "batch_size"]):
         models = group.drop_duplicates("model")
         for first, second in itertools.combinations(zip(models["family"], models["error"], strict=True), 2):

@@ -19,8 +19,8 @@ FailOnRegression = Annotated[
     typer.Option(
         "--fail-on-regression",
         metavar="PCT",
-        help="Exit with status 1 if in any mode predicted latency is longer, or speedup lower, by more than PCT percent, "
-        "and the whole 90 % interval of the change is on that side of 0; also if B.json lacks a case or mode of A.json.",
+        help="Exit with status 1 if in any mode latency is longer, or speedup lower, by more than PCT percent, and the "
+        "whole 90 % interval of the change is on that side of 0; also if B.json lacks a case or mode of A.json.",
     ),
 ]
 
@@ -36,9 +36,11 @@ def compare(
 ) -> None:
     """Compare predictions from two files that `costmodel predict --format json` wrote.
 
-    Each mode and layer is faster, slower, the same (within 3 %) or uncertain, by the 90 % interval of the ratio of its
-    times. Errors that both predictions share cancel in the ratio: those of the same profile and host, and of layers
-    that did not change. Lists are matched by model, hardware, batch size and precision.
+    Each mode and layer is faster, slower, the same (within 3 %) or uncertain.
+
+    The verdict follows from the 90 % interval of the ratio, in which shared errors cancel.
+
+    Lists are matched by model, hardware, batch size and precision.
     """
     if fail_on_regression is not None and not 0.0 <= fail_on_regression < float("inf"):
         raise RequestError(f"impossible --fail-on-regression {fail_on_regression:g}; give percent, such as 5")

@@ -1,7 +1,7 @@
 """Change of a predicted figure between two reports: the ratio, its 90 % interval, and a verdict.
 
-A predicted time errs by a factor. Two predictions of one profile share a part of that factor, which their ratio cancels,
-so the interval of a ratio is narrower than two independent intervals would make it. In logarithms:
+A predicted time errs by a factor. Two predictions of one profile share a part of that factor, which their ratio
+cancels, so the interval of a ratio is narrower than two independent intervals would make it. In logarithms:
 
 - The half-width of an interval is the smaller of its two sides. The larger side is longer because the interval also
   covers slower hosts; the difference is the *host part*.
@@ -97,7 +97,8 @@ def change_of(before: Bounded, after: Bounded, sharing: Sharing, *, less_is_fast
     whole interval lies on one side of 1; else `uncertain`.
 
     Args:
-        before, after: the figure in each report.
+        before: the figure in the first report.
+        after: the figure in the second report.
         sharing: causes of error that the two have in common.
         less_is_faster: True for times, False for speedups.
     """
@@ -115,7 +116,7 @@ def change_of(before: Bounded, after: Bounded, sharing: Sharing, *, less_is_fast
 
 
 def _verdict(low: float, high: float, less_is_faster: bool) -> str:
-    if 1.0 / SAME_FACTOR <= low and high <= SAME_FACTOR:
+    if low >= 1.0 / SAME_FACTOR and high <= SAME_FACTOR:
         return SAME
     if low <= 1.0 <= high:
         return UNCERTAIN

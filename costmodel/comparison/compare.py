@@ -154,10 +154,10 @@ def _mode(mode: str, before: Report, after: Report) -> ModeChange:
     old, new = before.modes[mode], after.modes[mode]
     sharing = _sharing(before, after, mode, mode)
     latency = change_of(_latency(old), _latency(new), sharing)
-    speedups = _speedup(old), _speedup(new)
-    if speedups[0] is None or speedups[1] is None:
+    gain, new_gain = _speedup(old), _speedup(new)
+    if gain is None or new_gain is None:
         return ModeChange(mode, latency, None)
-    return ModeChange(mode, latency, change_of(*speedups, sharing, less_is_faster=False))
+    return ModeChange(mode, latency, change_of(gain, new_gain, sharing, less_is_faster=False))
 
 
 def _sharing(before: Report, after: Report, old: str, new: str) -> Sharing:

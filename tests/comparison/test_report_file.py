@@ -35,7 +35,9 @@ def test_what_predict_writes_is_read_as_it_was(kind: str, tmp_path: Path):
     assert read(tmp_path, render([made, made], "json")) == (made, made)
 
 
-@pytest.mark.parametrize("key", ["host", "assumed_host", "extrapolated_share", "graphs", "layers", "leaning", "partial"])
+@pytest.mark.parametrize(
+    "key", ["host", "assumed_host", "extrapolated_share", "graphs", "layers", "leaning", "partial"]
+)
 def test_a_report_from_before_a_key_was_added_is_read(key: str, tmp_path: Path):
     record = SAMPLE.to_dict()
     del record[key]

@@ -50,7 +50,10 @@ def predictions() -> list[Report]:
     net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10)).eval()
     inputs = (torch.zeros(2, 3, 8, 8),)
     gpu, cpu = "nvidia-h200", "amd-epyc-2-threads"
-    return [costmodel.predict(net, inputs, hardware=name, explain=explain, check=False) for name, explain in ((gpu, True), (cpu, False))]
+    return [
+        costmodel.predict(net, inputs, hardware=name, explain=explain, check=False)
+        for name, explain in ((gpu, True), (cpu, False))
+    ]
 
 
 def test_real_predictions_obey_it(predictions: list[Report]) -> None:
