@@ -18,7 +18,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ("README.md", "docs/accuracy.md", "docs/plans.md", "docs/memory.md")
+DOCUMENTS = ("README.md", "docs/accuracy.md", "docs/plans.md", "docs/memory.md", "docs/comparing.md")
 COMMANDS = (
     "results.py --write README.md",
     "accuracy.py --write docs/accuracy.md",
@@ -29,6 +29,7 @@ COMMANDS = (
     "measure_and_compare.py -o docs/data/compared_h200.jsonl --no-measure --write docs/plans.md",
     "measure_and_compare.py -o docs/data/moves_h200.jsonl --no-measure --write-moves docs/plans.md",
     "measure_and_compare.py -o docs/data/others_h200.jsonl --no-measure --write-others docs/plans.md",
+    "compared_intervals.py --write docs/comparing.md",
     "memory.py --rows docs/data/memory_h200.json --write docs/memory.md",
 )
 """A script and its arguments, relative to the root of the repository; each writes into one of DOCUMENTS."""

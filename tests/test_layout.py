@@ -34,6 +34,7 @@ ORDER = (
     "costmodel.capture",
     "costmodel.zoo",
     "costmodel.ir",
+    "costmodel.comparison",
     "costmodel.report",
     "costmodel.device",
     "costmodel.tensor_file",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +13,9 @@ from typer.core import TyperCommand
 
 from costmodel.cli import streams
 from costmodel.cli.collect import collect
+from costmodel.cli.compare import compare
 from costmodel.cli.dataset import export, merge, transfer
+from costmodel.cli.examples import epilog
 from costmodel.cli.guard import guarded
 from costmodel.cli.hardware import hardware
 from costmodel.cli.ir import ir
@@ -24,6 +27,9 @@ from costmodel.cli.train import train
 from costmodel.cli.validate import validate
 from costmodel.errors import RequestError
 from costmodel.files import without_temporary_directory
+
+COMPLETION = "_COSTMODEL_COMPLETE"
+"""Environment variable by which a shell asks for completions."""
 
 
 def _takes_one_value(option: Any) -> bool:
@@ -58,22 +64,19 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="costmodel COMMAND --help ends with examples. A first one: costmodel predict densenet121",
 )
 dataset = typer.Typer(
     no_args_is_help=True, help="Export ledgers as datasets; merge datasets; transfer them to a similar device."
 )
-app.command("predict", cls=_Command)(predict)
-app.command("plan", cls=_Command)(plan)
-app.command("validate", cls=_Command)(validate)
-app.command("collect", cls=_Command)(collect)
+_COMMANDS: tuple[Callable[..., None], ...] = (predict, compare, plan, validate, memory, ir, hardware, collect, train)
+"""Commands in the order of the help: from a first prediction to a profile of one's own."""
+for _command in _COMMANDS:
+    app.command(_command.__name__, cls=_Command, epilog=epilog(_command.__name__))(_command)
 app.add_typer(dataset, name="dataset")
-dataset.command("export", cls=_Command)(export)
-dataset.command("merge", cls=_Command)(merge)
-dataset.command("transfer", cls=_Command)(transfer)
-app.command("hardware", cls=_Command)(hardware)
-app.command("train", cls=_Command)(train)
-app.command("ir", cls=_Command)(ir)
-app.command("memory", cls=_Command)(memory)
+_PARTS: tuple[Callable[..., None], ...] = (export, merge, transfer)
+for _part in _PARTS:
+    dataset.command(_part.__name__, cls=_Command, epilog=epilog(f"dataset {_part.__name__}"))(_part)
 
 
 def _print_version(wanted: bool) -> None:
@@ -102,6 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: None for the arguments of the process, which then serves this command only.
     """
+    if COMPLETION in os.environ:
+        app(prog_name="costmodel")  # ends the process with the status that the shell expects
     if arguments is None:
         return guarded(lambda: run_only(sys.argv[1:]))
     try:

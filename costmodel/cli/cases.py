@@ -135,8 +135,10 @@ def predict_cases(cases: Sequence[Case], settings: Settings, jobs: int) -> Itera
     for (index, case, _), found in in_parallel(
         _attempt, numbered, min(jobs, len(cases)), math.inf, {}, hang_seconds=math.inf
     ):
-        is_lost = isinstance(found, BaseException)
-        done[index] = [_failure(case, settings.hardware, found, False)] if is_lost else found
+        if isinstance(found, BaseException):
+            done[index] = [_failure(case, settings.hardware, found, False)]
+        else:
+            done[index] = found
         while following in done:  # in the order of the arguments
             yield done.pop(following)
             following += 1

@@ -8,10 +8,16 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options
+from costmodel.cli.completion import complete_hardware
 from costmodel.cli.output import opened, render_result
 from costmodel.report.document import Column, Document, Records, Section
 
-Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Profile to summarise; default: list all profiles.")]
+Name = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[NAME]", help="Profile to summarise; default: list all profiles.", autocompletion=complete_hardware
+    ),
+]
 
 
 def hardware(

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from costmodel.cli.completion import complete_hardware, complete_models
+
 
 class Precision(StrEnum):
     """Element types of parameters and inputs."""
@@ -57,11 +59,16 @@ MODEL_HELP = (
     "(torch.export)."
 )
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)]
-Models = Annotated[list[str], typer.Argument(metavar="MODEL...", help=MODEL_HELP)]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP, autocompletion=complete_models)]
+Models = Annotated[list[str], typer.Argument(metavar="MODEL...", help=MODEL_HELP, autocompletion=complete_models)]
 Hardware = Annotated[
     str | None,
-    typer.Option("--hardware", metavar="NAME", help="Hardware profile; default: this machine's GPU, else nvidia-h200."),
+    typer.Option(
+        "--hardware",
+        metavar="NAME",
+        help="Hardware profile; default: this machine's GPU, else nvidia-h200.",
+        autocompletion=complete_hardware,
+    ),
 ]
 Host = Annotated[
     str | None,
@@ -79,6 +86,7 @@ SeveralHardware = Annotated[
         "--hardware",
         metavar="NAME",
         help="Hardware profile; repeat for several. Default: this machine's GPU, else nvidia-h200.",
+        autocompletion=complete_hardware,
     ),
 ]
 BatchSizes = Annotated[

@@ -49,7 +49,7 @@ def predict(
 ) -> None:
     """Predict latency, speedup and compile time of each MODEL under torch.compile. Runs nothing.
 
-    Several models, batch sizes or hardware profiles make several cases, compared in a table at the end.
+    Several models, batch sizes or profiles make several cases; a table at the end ranks them.
     """
     from costmodel.profiles.hosts import resolve_host
     from costmodel.profiles.profile import load_profile

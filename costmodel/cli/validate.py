@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from costmodel.cli import options
+from costmodel.cli.completion import complete_modes
 from costmodel.cli.output import choose_hardware, note, opened, render_result, running_user_code
 from costmodel.cli.run import MISSED
 from costmodel.errors import RequestError
@@ -26,7 +27,8 @@ ModesOption = Annotated[
     typer.Option(
         "--mode",
         metavar="MODE",
-        help="Mode to measure; repeat it for several. Without it: default and reduce-overhead.",
+        help="Mode to measure; repeat for several. Default: default and reduce-overhead.",
+        autocompletion=complete_modes,
     ),
 ]
 PlanOption = Annotated[

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 SCHEMA = 1
 """Version of the JSON; keys may be added under the same number, not renamed."""
 
+SCHEMA_ID = f"urn:costmodel:predict:{SCHEMA}"
+"""Name of the JSON's schema, `docs/predict.schema.json`; its value of `$schema`."""
+
 TABLES = ("layers", "modes", "kernels")
 """Tables of a report as pandas frames."""
 
@@ -30,7 +33,7 @@ PRINTED_WIDTH = 100
 EAGER = "eager"
 """The mode that every speedup is relative to."""
 
-_EAGER_KEYS = ("latency_ms", "low_ms", "high_ms", "host_ms", "device_ms", "roofline_ms", "images_per_s", "tflops")
+EAGER_KEYS = ("latency_ms", "low_ms", "high_ms", "host_ms", "device_ms", "roofline_ms", "images_per_s", "tflops")
 """Fields that eager execution has; the others compare a mode with it."""
 
 
@@ -264,6 +267,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """The report in JSON's types; numbers are finite or None."""
         return {
+            "$schema": SCHEMA_ID,
             "schema": SCHEMA,
             "model": self.model,
             "hardware": self.hardware,
@@ -325,7 +329,7 @@ class Report:
 def _mode_dict(name: str, mode: ModePrediction) -> dict[str, Any]:
     record = record_of(mode)
     if name == EAGER:
-        return {key: value for key, value in record.items() if key in _EAGER_KEYS}
+        return {key: value for key, value in record.items() if key in EAGER_KEYS}
     return record
 
 

@@ -21,6 +21,7 @@ SMALL = {
 HOSTILE = (
     "</script><script>alert(1)</script>",
     "<img src=x onerror=alert(1)>",
+    "]]></script>",
     "a'\"b&c",
     "\u202e\x1b[31mred",
     "{{ 7 * 7 }}",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from costmodel.comparison.compare import Comparison, compare_reports
+from costmodel.comparison.comparison_document import render_comparison
 from costmodel.ir import Ref
 from costmodel.measurement.validation_report import LayerResult, ModeResult, Validation, render_validation
 from costmodel.memory.alternatives import Alternative
@@ -160,12 +162,34 @@ def memory(name: Name = as_it_is) -> MemoryReport:
     )
 
 
+def cases(name: Name = as_it_is) -> list[Report]:
+    """Three cases, of which the second is the fastest to gain and the last gains nothing."""
+    doubtful = replace(report(name), batch_size=32, verdict="uncertain", leaning="compile", best_mode="default")
+    return [doubtful, report(name), replace(given_up(name), hardware="other-gpu", extrapolated_share=0.25)]
+
+
+def comparison(name: Name = as_it_is) -> Comparison:
+    """Changes of two cases, with a slower mode, a lost mode and other layers."""
+    before = report(name)
+    slow = replace(before.modes["default"], latency_ms=8.0, low_ms=7.6, high_ms=8.4, speedup=0.75)
+    slow = replace(slow, speedup_low=0.7, speedup_high=0.8)
+    first, second = before.layers
+    layers = (replace(first, compiled_us=20.0, speedup=1.0, speedup_low=0.75), replace(second, name="new"))
+    after = replace(before, modes={"eager": before.modes["eager"], "default": slow}, layers=layers)
+    both = [replace(one, batch_size=8) for one in (before, after)]
+    return compare_reports([before, both[0], replace(before, model="a")], [after, both[1], replace(before, model="b")])
+
+
 def rendered(kind: str, format: str, name: Name = as_it_is) -> str:  # noqa: A002 - the name of the option
     """A sample in a format: `report`, `layers` (of it), `plan`, `validation` or `memory`."""
     if kind in _REPORTS:
         return render(_REPORTS[kind](name), format)
     if kind in ("report", "layers"):
         return render(report(name), format, layers="all" if kind == "layers" else None)
+    if kind == "cases":
+        return render(cases(name), format)
+    if kind == "comparison":
+        return render_comparison(comparison(name), format, "all", regressions=comparison(name).regressions(5.0))
     if kind == "plan":
         return render_plan(plan(name), format)
     if kind == "validation":
@@ -174,4 +198,4 @@ def rendered(kind: str, format: str, name: Name = as_it_is) -> str:  # noqa: A00
 
 
 _REPORTS = {"breaks": with_breaks, "given_up": given_up, "failing": failing}
-KINDS = ("report", "layers", *_REPORTS, "plan", "validation", "memory")
+KINDS = ("report", "layers", *_REPORTS, "cases", "comparison", "plan", "validation", "memory")
