@@ -73,7 +73,9 @@ def test_a_summary_is_written_in_five_digits(tmp_path: Path):
 def test_units_are_counted_by_their_status_and_kept_ones_by_their_noise():
     frame = pd.DataFrame({"status": ["ok", "ok", "failed", "ok"]})
     # quarters 1 and 3 around 4, 2 and 3 around 2, 1 and 1 around 9: apart by half, a half, and nothing
-    kept = pd.DataFrame({"device_us_p25": [1.0, 2.0, 1.0], "device_us_p50": [4.0, 2.0, 9.0], "device_us_p75": [3, 3, 1]})
+    kept = pd.DataFrame(
+        {"device_us_p25": [1.0, 2.0, 1.0], "device_us_p50": [4.0, 2.0, 9.0], "device_us_p75": [3, 3, 1]}
+    )
     expected = {"measured": 4, "trained_on": 3, "status": {"ok": 3, "failed": 1}, "noise": 0.5}
     assert unit_counts(frame, kept) == expected
 

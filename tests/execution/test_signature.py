@@ -25,7 +25,9 @@ def test_positional_tensors_alone_have_no_nesting():
 
 
 @pytest.mark.parametrize(
-    "other", [torch.ones(3, 2), torch.ones(3, 2).t(), X.double(), X.to("meta")], ids=("shape", "strides", "dtype", "device")
+    "other",
+    [torch.ones(3, 2), torch.ones(3, 2).t(), X.double(), X.to("meta")],
+    ids=("shape", "strides", "dtype", "device"),
 )
 def test_shape_strides_dtype_and_device_tell_tensors_apart(other: torch.Tensor):
     assert signature(X) == signature(torch.zeros(2, 3))

@@ -9,7 +9,9 @@ from costmodel.ir import parse
 from costmodel.kernels.kernel import Kernel
 
 ROOFLINE = Roofline(bytes_per_us=1000.0, peak={}, floor_us=2.0)
-RELU = Kernel("triton", parse("graph _ {\n  input %a: float32[1000]\n  %0 = relu(self=%a) : float32[1000]\n  return %0\n}"), ())
+RELU = Kernel(
+    "triton", parse("graph _ {\n  input %a: float32[1000]\n  %0 = relu(self=%a) : float32[1000]\n  return %0\n}"), ()
+)
 
 
 @pytest.mark.parametrize(

@@ -65,10 +65,15 @@ def test_tensors_that_no_device_can_hold_are_refused(sizes: tuple[object, ...], 
     assert said == [f"holds a tensor of {shown} elements, which no device can hold"]
 
 
-@pytest.mark.parametrize(("number", "fits"), [(2**63 - 1, True), (-(2**63), True), (2**63, False), (-(2**63) - 1, False)])
+@pytest.mark.parametrize(
+    ("number", "fits"), [(2**63 - 1, True), (-(2**63), True), (2**63, False), (-(2**63) - 1, False)]
+)
 def test_numbers_have_64_bits(number: int, fits: bool):
     assert (list(objections({"a": number})) == []) is fits
 
 
 def test_notes_are_not_read():
-    assert list(objections({"metadata": {"a": 2**63}, "guards_code": ["x y"], "a": {"treespec_namedtuple_fields": 2**63}})) == []
+    assert (
+        list(objections({"metadata": {"a": 2**63}, "guards_code": ["x y"], "a": {"treespec_namedtuple_fields": 2**63}}))
+        == []
+    )
