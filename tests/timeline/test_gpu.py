@@ -236,6 +236,25 @@ def test_the_host_time_of_a_queue_is_what_its_counts_cost():
     )
     assert eager.host_total_us == pytest.approx(host_counts.total(eager_counts, tables["eager_host"]))
     assert default.host_total_us == pytest.approx(host_counts.total(default_counts, tables["default_host"]))
+    replayed_us = host_counts.total(host_counts.graph_counts(PROGRAM), tables["graph_host"])
+    assert gpu.replay_queue(timed(1.0, 1.0), tables).host_total_us == replayed_us == 10 * 0.5 + 4 * 0.25 + 40
+
+
+def test_no_graph_is_entered_as_one_and_further_ones_for_half() -> None:
+    assert [host_counts.entries(graphs) for graphs in (0, 1, 2, 4)] == [1.0, 1.0, 1.5, 2.5]
+
+
+def test_a_pass_without_kernels_takes_the_host_alone():
+    empty = TimedTrace(replace(PROGRAM, kernels=(), positions=()), [], [])
+    for timing in (gpu.eager_timing(empty, TABLES), gpu.default_timing(empty, TABLES)):
+        assert timing.device_us == 0.0
+    assert gpu.default_timing(empty, TABLES).latency_us == 30 + 5 + 6  # start, parameters, modules
+
+
+def test_kernels_wait_for_a_gap_only_behind_another_kernel():
+    """The second starts a gap of 2 after the first; the third is launched later than that."""
+    assert queue_us([1, 1, 50], [10, 10, 10], gap_us=2.0) == (52, 62)
+    assert queue_us([5, 1], [0, 10], gap_us=2.0) == (6, 16)  # the first launches nothing
 
 
 def test_scaling_a_queue():
