@@ -52,9 +52,9 @@ def _reports_fault(reports: object) -> str | None:
     width=checks.optional(checks.count),
     color=checks.flag,
     unicode=checks.flag,
-    depth=checks.optional(checks.whole),
+    depth=checks.optional(checks.count),
     sort=checks.optional(checks.one_of(SORTS)),
-    top=checks.optional(checks.whole),
+    top=checks.optional(checks.count),
 )
 def render(
     reports: Report | Sequence[Report],
@@ -97,3 +97,10 @@ def render(
         return to_terminal(several, look, layers)
     documents = [prediction_document(report, layers or LAYERS_BY_FORMAT[format]) for report in several]
     return render_documents(documents, format, width, color=color, as_list=not isinstance(reports, Report))
+
+
+def fragment(report: Report) -> str:
+    """A report as a fragment of HTML for a notebook."""
+    from costmodel.report.notebook import fragment
+
+    return fragment(report)
