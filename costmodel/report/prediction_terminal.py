@@ -148,6 +148,8 @@ def _words(words: str, look: Look, style: str = "") -> list[Text]:
     if look.width is None:
         return [text]
     lines = text.wrap(Console(width=look.width), max(1, look.width - 2))
+    for line in lines:
+        line.rstrip()
     return [Text("  ").append_text(line) if place else line for place, line in enumerate(lines)]
 
 

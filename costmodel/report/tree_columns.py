@@ -14,8 +14,8 @@ NOTABLE = 0.1
 """Share of extrapolated time from which a row is marked."""
 MARK = "~"
 """Sign before the speedup of a row with that much extrapolated time."""
-_LEAST_NAME, _LEAST_REASON = 7, 20
-"""Characters that names and reasons keep, if they have as many."""
+_LEAST_NAME, _LEAST_WORD, _LEAST_REASON = 7, 12, 20
+"""Characters that names, words and reasons keep, if they have as many."""
 
 
 def tree_columns(rows: Sequence[TreeRow], unicode: bool) -> list[Cells]:
@@ -35,10 +35,10 @@ def tree_columns(rows: Sequence[TreeRow], unicode: bool) -> list[Cells]:
     styled = ["bold" if not row.last else "dim" if row.others else "" for row in rows]
     return [
         Cells("module", names, least=_LEAST_NAME, keeps_ends=True, heads=heads, tails=tails, styles=styled),
-        Cells("class", [node.module_type for node in nodes], drop=9),
-        Cells("output", shapes, drop=5),
+        Cells("class", [node.module_type for node in nodes], drop=9, least=_LEAST_WORD, keeps_ends=True),
+        Cells("output", shapes, drop=5, least=_LEAST_REASON),
         Cells("parameters", counts, is_figure=True, drop=7),
-        Cells("kind", [node.kind for node in nodes], drop=4),
+        Cells("kind", [node.kind for node in nodes], drop=4, least=_LEAST_WORD),
         Cells("eager\nus", [tenths(node.eager_us) for node in nodes], is_figure=True),
         Cells("compiled\nus", [tenths(node.compiled_us) for node in nodes], is_figure=True, drop=1),
         Cells("share", shares, is_figure=True, drop=6),
@@ -75,6 +75,6 @@ def layer_columns(rows: Sequence[Sequence[Any]]) -> list[Cells]:
         Cells("compiled\nus", list(map(tenths, compiled)), is_figure=True),
         Cells("speedup", list(map(times, speedups)), is_figure=True, styles=list(map(speedup_style, speedups))),
         Cells("90 %\ninterval", list(map(ratio_interval, intervals)), is_figure=True, drop=3),
-        Cells("backend", backends, drop=4),
+        Cells("backend", backends, drop=4, least=_LEAST_WORD),
         Cells("", flags, drop=1),
     ]

@@ -41,7 +41,7 @@ def test_a_narrow_terminal(golden: Callable[[str, str], None], width: int) -> No
         render_memory(memory(), width=width),
     )
     text = "".join(tables)
-    assert all(figure in text for figure in ("4.900-5.100", "2.0e-04", "1.40-1.60", "15,000 calls", "95.0", "72.0"))
+    assert all(figure in text for figure in ("4.900-5.100", "2.0e-04", "1.40-1.60", "8,100 calls", "95.0", "72.0"))
     assert re.search(r"^training +95\.0 +head ", text, re.MULTILINE)  # a name stands before its figures
     golden(f"reports/narrow_{width}", "\n".join(tables).removesuffix("\n"))
 
