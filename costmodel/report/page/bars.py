@@ -41,7 +41,7 @@ def ratio_bar(value: float, low: float | None, high: float | None, span: float, 
     """A ratio on a logarithmic axis from `exp(-least)` to `exp(span)`."""
     length = span + least
     places = [_percent((math.log(max(1e-9, _known(bound, value))) + least) / length) for bound in (value, low, high)]
-    return Bar(*places, one=_percent(least / length))
+    return Bar(places[0], places[1], places[2], _percent(least / length))
 
 
 def _known(bound: float | None, value: float) -> float:

@@ -30,6 +30,7 @@ from costmodel.report.page.answer import Answer, answer_of
 from costmodel.report.page.bars import Bar, linear_bar, ratio_axis, ratio_bar
 from costmodel.report.page.charts import chart_data
 from costmodel.report.page.facts import MOST_DRAWN, Fact, PageFacts, ProfileFacts
+from costmodel.report.page.rows import sizes
 from costmodel.report.page.tables import PlainTable, plain_table
 from costmodel.report.prediction_document import NEVER
 from costmodel.report.types import EAGER, GraphBreak, ModePrediction, Reason, Report
@@ -131,14 +132,13 @@ def case_data(report: Report, index: int, facts: PageFacts, layers: str = "all")
     drawing = facts.drawings[index] if index < len(facts.drawings) and layers != "none" else ""
     is_too_large = len(report.layers) > MOST_DRAWN and layers != "none"
     modes = _mode_rows(report)
-    shape = "×".join(map(str, report.input_shape))
     return CaseData(
         id=f"c{index}",
         title=f"{report.model} on {report.hardware}",
         model=report.model,
         hardware=report.hardware,
         about=(
-            ("input", shape),
+            ("input", sizes(report.input_shape)),
             ("precision", report.precision),
             ("layout", report.layout),
             *_size(report),

@@ -16,6 +16,7 @@ from costmodel.report.document import Document
 from costmodel.report.escape import terminal
 from costmodel.report.page.data import case_data
 from costmodel.report.page.facts import PageFacts
+from costmodel.report.page.summary import summary_of
 from costmodel.report.page.tables import plain_table
 from costmodel.report.types import Report
 
@@ -54,6 +55,7 @@ def report_page(reports: Sequence[Report], facts: PageFacts, layers: str = "all"
         SCRIPTS if has_script else (),
         title=f"costmodel: {title}",
         cases=cases,
+        summary=summary_of(reports, cases),
         facts=facts,
     )
 

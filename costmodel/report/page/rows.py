@@ -107,8 +107,13 @@ class Rows:
 
 
 def text_of(value: object) -> str:
-    """A text, or sizes joined by a cross."""
-    return "×".join(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else str(value)
+    """A text, or sizes."""
+    return sizes(value) if isinstance(value, tuple) else str(value)
+
+
+def sizes(shape: Sequence[int]) -> str:
+    """Sizes joined by a cross."""
+    return "×".join(map(str, shape))
 
 
 def short(value: float | None, digits: int = DIGITS) -> float | int | None:

@@ -16,7 +16,7 @@ class RooflineChart {
       this.at = -1;
       this.draw();
     });
-    const legend = html("ul", { class: "legend" }, ["compute", "memory", "launch"].map((name) => html("li", {}, html("span", { class: `bound ${name}` }, name))), html("li", { class: "soft" }, "hollow: extrapolated"));
+    const legend = html("ul", { class: "legend" }, [["compute"], ["memory"], ["launch", "launch: too small to fill the GPU"]].map(([name, words]) => html("li", {}, html("span", { class: `bound ${name}` }, words || name))), html("li", { class: "soft" }, "hollow: extrapolated"));
     stage.append(html("div", { class: "controls" }, modes, legend), this.plot, this.status);
     this.plot.addEventListener("pointermove", (event) => this.hover(event));
     this.plot.addEventListener("pointerleave", () => {
