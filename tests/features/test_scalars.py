@@ -58,7 +58,7 @@ def test_the_first_named_tensor_is_the_operand_else_the_result():
 
 
 def test_tiles_of_a_matmul_by_hand():
-    """130 rows and 65 columns are 3 x 2 tiles of 64 and 2 x 1 of 128, 11 times over: 66 and 22 for 20 multiprocessors."""
+    """130 rows and 65 columns are 3 x 2 tiles of 64 and 2 x 1 of 128, 11 times over: 66 and 22 for 20."""
     found = scalars.tiling(rows=130, columns=65, inner=96, batch=11, multiprocessors=20)
     assert found["log_waves_64"] == pytest.approx(math.log2(3.3))
     assert found["wave_loss_64"] == pytest.approx(4 / 3.3)

@@ -56,10 +56,9 @@ def test_places_that_lack_values_are_named_with_the_modules_that_run_them():
 
 def test_an_incomplete_capture_says_what_it_misses():
     graph = broken(Break("stop", "control_flow", "", "net.py:3", ("head", "neck")))
-    assert warnings_of(graph, []) == (
-        "captured in part: net (net.py:3) has data-dependent control flow; the rest is not in the figures, "
-        "including head, neck",
-    )
+    (whole,) = warnings_of(graph, [])
+    assert whole.startswith("captured in part: net (net.py:3) has data-dependent control flow; the rest is not in the")
+    assert whole.endswith(" figures, including head, neck")
     (warning,) = warnings_of(broken(Break("stop", "control_flow", "body", "net.py:3")), [])
     assert warning.startswith("captured in part: body (net.py:3)")
     assert warning.endswith("not in the figures")
