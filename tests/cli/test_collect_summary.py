@@ -36,7 +36,7 @@ def test_without_names_all_units_are_measured_and_each_workload_once():
 
 
 def test_nothing_measured_is_an_error(tmp_path: Path):
-    with pytest.raises(CostmodelError, match="^nothing was measured; give a larger --budget$"):
+    with pytest.raises(CostmodelError, match=r"^nothing was measured; give a larger --budget$"):
         _print_summary(tmp_path, "mine")
 
 
