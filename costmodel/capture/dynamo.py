@@ -28,6 +28,7 @@ from costmodel.capture.model_output import muted
 from costmodel.capture.module_state import untouched, without_scopes
 from costmodel.concurrency import takes_turns
 from costmodel.ir import Break
+from costmodel.torch_patches import originals
 
 WARM_UP = 2
 """Calls until no further graph is compiled: a module that caches tensors compiles again at the second call."""
@@ -81,6 +82,7 @@ def trace_with_dynamo(module: nn.Module, inputs: Inputs, *, on_meta: bool = True
     state = _state(module, on_meta)
     with ExitStack() as around:
         for context in (
+            originals(),
             unchanged_caches(),
             untouched(module),
             without_scopes(),

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -21,6 +20,7 @@ from costmodel.capture.read_values import READ_FUNCTIONS, ReadValues, moves_to_c
 from costmodel.capture.recorder import Recorder
 from costmodel.capture.refusals import ATTENTION
 from costmodel.concurrency import is_recording
+from costmodel.torch_patches import replaced
 from costmodel.zoo.gpu_stand_in import answer, cuda_answers, pretends, redirected
 
 _PYTHON_ATTENTION = torch.nn.functional.scaled_dot_product_attention
@@ -163,7 +163,7 @@ def _patched(
     def chosen(*args: Any, **kwargs: Any) -> Any:
         return (instead if is_recording(recorder) else original)(*args, **kwargs)
 
-    return patch.object(owner, name, chosen)
+    return replaced(owner, name, chosen)
 
 
 def _has_fused_kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:

@@ -49,10 +49,6 @@ def capture_with_partition(
     Raises:
         CaptureError: the forward pass failed.
     """
-    if check and not is_whole:
-        # torch functions are patched during a capture; Dynamo's tables must hold the originals
-        import torch._dynamo.variables.torch  # noqa: F401
-
     with stdout_to_stderr():
         graph = capture(module, inputs, name, partial=True, fast_path=fast_path)
     values = None

@@ -13,12 +13,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device as default_device
 
+from costmodel.torch_patches import replaced
 from costmodel.zoo.source_files import is_installed
 
 GPU = torch.device("cuda", 0)
@@ -113,7 +113,7 @@ def cuda_answers() -> Iterator[None]:
         for module, answers in ((torch.cuda, _CUDA), (getattr(torch, "accelerator", None), _ACCELERATOR)):
             for name, value in answers.items():
                 if module is not None and hasattr(module, name):
-                    patches.enter_context(patch.object(module, name, _answering(module, name, value)))
+                    patches.enter_context(replaced(module, name, _answering(module, name, value)))
         yield
 
 
