@@ -14,6 +14,7 @@ from costmodel.errors import first_line
 _CONTEXT = re.compile(r"Developer debug context: (.*)")
 _EXPLANATION = re.compile(r"Explanation: (.*)")
 _MOST_LETTERS = 100
+_CONSEQUENCES = ("step_unsupported", "graph break in loop", "skip_frame()", "Attempt to trace generator")
 READ = "a tensor's value is read (.item(), float(), int())"
 
 
@@ -32,7 +33,12 @@ def in_plain_words(reason: str) -> str:
 
 def is_consequence(reason: str) -> bool:
     """Whether a message only says that Dynamo gives up a function, because of a break reported by another message."""
-    return any(part in first_line(reason) for part in ("step_unsupported", "graph break in loop", "skip_frame()"))
+    return any(part in first_line(reason) for part in _CONSEQUENCES)
+
+
+def is_recompile_limit(reason: str) -> bool:
+    """Whether a message says that a function was compiled too often, and runs eagerly from now on."""
+    return "recompile limit exceeded" in first_line(reason)
 
 
 def _field(pattern: re.Pattern[str], reason: str) -> str:

@@ -54,7 +54,7 @@ class WholeOperators(TorchFunctionMode):
             _patched(recorder, functions, "scaled_dot_product_attention", self._attention),
             _patched(recorder, torch.autocast, "__init__", functools.partial(enter_autocast, recorder)),
             *(_patched(recorder, torch, name, asked_of_gpu(getattr(torch, name))) for name in AUTOCAST_QUERIES),
-            cuda_answers(),
+            cuda_answers(with_streams=True),
         ]
         if fast_path and not recorder.training:
             heads = functools.partial(_multi_head, recorder)

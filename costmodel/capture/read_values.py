@@ -25,6 +25,7 @@ from costmodel.capture.meta_tensors import meta_like
 from costmodel.capture.module_state import untouched
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, first_line, text_of
+from costmodel.zoo.gpu_stand_in import GpuStandIn, cuda_answers
 
 MOST_SECONDS = 60.0
 """Time of a real run from which it is given up."""
@@ -95,6 +96,9 @@ def read_values(module: nn.Module, inputs: Inputs) -> ReadValues:
         for context in (untouched(module), torch.no_grad(), torch.random.fork_rng(devices=[])):
             around.enter_context(context)
         around.enter_context(stateless._reparametrize_module(module, buffers))
+        if not torch.cuda.is_available():
+            around.enter_context(cuda_answers(with_streams=True))
+            around.enter_context(GpuStandIn(torch.device("cpu")))
         around.enter_context(_Functions(noted))
         around.enter_context(_Operators(noted))
         try:

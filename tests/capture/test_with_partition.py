@@ -139,7 +139,9 @@ class Caching(nn.Module):
 def test_a_module_that_keeps_a_tensor_is_compiled_twice():
     module = Caching()
     graph = captured(module, torch.randn(4))
-    assert graph.partition == Partition((0,), 2, keeps_tensors=True)
+    assert graph.partition is not None
+    assert graph.partition == Partition((0,), 2, "", graph.partition.recompiled, reads_kept=True)
+    assert [reason.partition(" (")[0] for reason in graph.partition.recompiled] == ["self.kept changes"]
     assert [op.base for op in graph.ops] == ["add"]  # of a later call
     assert module.kept is None
 
