@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import torch
 from torch import fx
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
@@ -67,6 +68,8 @@ class Listener(TorchDispatchMode):
     Attributes:
         compiled: number of graphs compiled so far.
     """
+
+    supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
@@ -170,9 +173,20 @@ class Listener(TorchDispatchMode):
         self._kept.calls += 1
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self._sections[-1][1].append(base_name(func))
         self._kept.read((args, kwargs))
+        if isinstance(func, HigherOrderOperator):
+            return self._higher_order(func, args, kwargs or {})
+        self._sections[-1][1].append(base_name(func))
         return func(*args, **(kwargs or {}))
+
+    def _higher_order(self, func: HigherOrderOperator, args: Any, kwargs: Any) -> Any:
+        """Run an operator on functions; of `torch.cond`, log the branch that is taken."""
+        if func is not torch.ops.higher_order.cond:
+            return func(*args, **kwargs)
+        self._sections[-1][1].append("_local_scalar_dense")
+        pred, true_fn, false_fn, operands = args
+        with self:
+            return (true_fn if pred else false_fn)(*operands)
 
     def trace(self) -> DynamoTrace:
         """Dynamo's view of the logged call."""

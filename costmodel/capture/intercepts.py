@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from costmodel.capture.autocast import AUTOCAST_QUERIES, asked_of_gpu, enter_autocast
 from costmodel.capture.meta_tensors import RECURRENT_ARGUMENTS, recurrent_results
-from costmodel.capture.read_values import READ_FUNCTIONS, ReadValues, moves_to_cpu
+from costmodel.capture.read_values import READ_FUNCTIONS, ReadValues, chosen_branch, moves_to_cpu
 from costmodel.capture.recorder import Recorder
 from costmodel.capture.refusals import ATTENTION
 from costmodel.concurrency import is_recording
@@ -52,6 +52,7 @@ class WholeOperators(TorchFunctionMode):
         functions = torch.nn.functional
         self._patches = [
             _patched(recorder, functions, "scaled_dot_product_attention", self._attention),
+            _patched(recorder, torch, "cond", chosen_branch),
             _patched(recorder, torch.autocast, "__init__", functools.partial(enter_autocast, recorder)),
             *(_patched(recorder, torch, name, asked_of_gpu(getattr(torch, name))) for name in AUTOCAST_QUERIES),
             cuda_answers(with_streams=True),
