@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -17,10 +16,11 @@ from torch.utils._pytree import tree_leaves
 
 from costmodel.capture.autocast import AUTOCAST_QUERIES, asked_of_gpu, enter_autocast
 from costmodel.capture.meta_tensors import RECURRENT_ARGUMENTS, recurrent_results
-from costmodel.capture.read_values import READ_FUNCTIONS, ReadValues, moves_to_cpu
+from costmodel.capture.read_values import READ_FUNCTIONS, ReadValues, chosen_branch, moves_to_cpu
 from costmodel.capture.recorder import Recorder
 from costmodel.capture.refusals import ATTENTION
 from costmodel.concurrency import is_recording
+from costmodel.torch_patches import replaced
 from costmodel.zoo.gpu_stand_in import answer, cuda_answers, pretends, redirected
 
 _PYTHON_ATTENTION = torch.nn.functional.scaled_dot_product_attention
@@ -52,9 +52,10 @@ class WholeOperators(TorchFunctionMode):
         functions = torch.nn.functional
         self._patches = [
             _patched(recorder, functions, "scaled_dot_product_attention", self._attention),
+            _patched(recorder, torch, "cond", chosen_branch),
             _patched(recorder, torch.autocast, "__init__", functools.partial(enter_autocast, recorder)),
             *(_patched(recorder, torch, name, asked_of_gpu(getattr(torch, name))) for name in AUTOCAST_QUERIES),
-            cuda_answers(),
+            cuda_answers(with_streams=True),
         ]
         if fast_path and not recorder.training:
             heads = functools.partial(_multi_head, recorder)
@@ -163,7 +164,7 @@ def _patched(
     def chosen(*args: Any, **kwargs: Any) -> Any:
         return (instead if is_recording(recorder) else original)(*args, **kwargs)
 
-    return patch.object(owner, name, chosen)
+    return replaced(owner, name, chosen)
 
 
 def _has_fused_kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:

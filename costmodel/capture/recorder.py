@@ -29,6 +29,7 @@ from costmodel.capture.refusals import (
     refuse_impure,
     refuse_mixed_devices,
     refuse_packed_weights,
+    refuse_sparse,
     refuse_training,
 )
 from costmodel.capture.tensor_values import TensorValues, is_constant
@@ -252,6 +253,7 @@ class Recorder(TorchDispatchMode):
         """Raise for calls that need data, and for calls of training mode unless training is recorded."""
         refuse_data_dependence(self.where, func, args)
         refuse_packed_weights(self.where, func)
+        refuse_sparse(self.where, func)
         if not self.training:
             refuse_training(self.where, func, args, kwargs, self._running.module.training)
 

@@ -52,7 +52,8 @@ def _launches(timed: TimedTrace, costs: Costs) -> list[float]:
 def replay_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
     """Queue of torch.compile's reduce-overhead mode: each compiled graph is one launch, its replay as a CUDA graph.
 
-    Operators that run eagerly between graphs, and graphs that no CUDA graph can hold, launch their own kernels.
+    Operators that run eagerly between graphs, and kernels that no CUDA graph can hold, are launched one by one. A graph
+    that these divide is entered once, and each of its further parts costs what a further graph costs.
     """
     trace, costs, default = timed.trace, tables["graph_host"], tables["default_host"]
     launches, device = _launches(timed, default), device_times(timed, tables["default_device"])
@@ -61,20 +62,22 @@ def replay_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
     waits: set[int] = set()
     start, share = 0, 1.0
     for section in trace.sections or (SectionTrace(len(trace.kernels), trace.parameters),):
-        kernels = range(start, start + section.kernels)
-        start = kernels.stop
-        entry = costs if section.is_replayed else default
-        if section.is_compiled:
-            host_us.append(share * entry["start"] + section.parameters * entry["parameter"])
-            device_us.append(sum(device[index] for index in kernels) if section.is_replayed else 0.0)
-            share = FURTHER_GRAPH
-        read = [index for index in kernels if index in timed.waits]
-        if section.is_compiled and section.is_replayed:
-            waits.update({len(host_us) - 1} if read else ())
-            continue
-        waits.update(len(host_us) + index - kernels.start for index in read)
-        host_us += launches[kernels.start : kernels.stop]
-        device_us += device[kernels.start : kernels.stop]
+        is_entered = False
+        for run, is_replayed in section.runs():
+            kernels = range(start + run.start, start + run.stop)
+            if is_replayed or (section.is_compiled and not is_entered):
+                entry = costs if is_replayed else default
+                host_us.append(share * entry["start"] + (not is_entered) * section.parameters * entry["parameter"])
+                device_us.append(sum(device[index] for index in kernels) if is_replayed else 0.0)
+                is_entered, share = True, FURTHER_GRAPH
+            read = [index for index in kernels if index in timed.waits]
+            if is_replayed:
+                waits.update({len(host_us) - 1} if read else ())
+                continue
+            waits.update(len(host_us) + index - kernels.start for index in read)
+            host_us += launches[kernels.start : kernels.stop]
+            device_us += device[kernels.start : kernels.stop]
+        start += section.kernels
     return Queue(trace.checked_modules * costs["module"], host_us, device_us, frozenset(waits))
 
 

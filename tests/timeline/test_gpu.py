@@ -214,8 +214,24 @@ def test_sections_of_reduce_overhead_by_hand():
 
 def test_a_graph_that_is_no_cuda_graph_is_entered_as_in_default_mode():
     """Entry of 30 and 0.5 a parameter, then two launches of 5.5 and their output."""
-    queue = replayed(SectionTrace(1, 6), SectionTrace(1, 4, is_replayed=False))
+    queue = replayed(SectionTrace(1, 6), SectionTrace(1, 4, alone=frozenset({0})))
     assert queue == Queue(1.0, [43.0, 17.0, 12.0], [100.0, 0.0, 50.0])
+
+
+def test_a_divided_graph_is_entered_once():
+    """A replay for 40 and 0.5 a parameter, then a launch of 5.5 and its output; or the launch first, after an entry."""
+    assert replayed(SectionTrace(2, 10, alone=frozenset({1}))) == Queue(1.0, [45.0, 12.0], [100.0, 50.0])
+    assert replayed(SectionTrace(2, 10, alone=frozenset({0}))) == Queue(1.0, [35.0, 8.0, 20.0], [0.0, 100.0, 50.0])
+
+
+def test_runs_of_a_section():
+    assert SectionTrace(5, 0, alone=frozenset({1, 2})).runs() == [
+        (range(1), True),
+        (range(1, 3), False),
+        (range(3, 5), True),
+    ]
+    assert SectionTrace(0, 3).runs() == [(range(0), True)]  # a graph of views is entered, too
+    assert SectionTrace(2, 0, is_compiled=False).runs() == [(range(2), False)]
 
 
 def test_the_host_waits_where_python_reads_a_result():
