@@ -23,7 +23,7 @@ from costmodel.capture.break_reasons import in_plain_words, is_consequence
 from costmodel.capture.data_dependence import source_line_of
 from costmodel.capture.dynamo_caches import apart, unchanged_caches
 from costmodel.capture.inputs import Arguments, Inputs
-from costmodel.capture.meta_tensors import RECURRENT_ARGUMENTS, meta_like, recurrent_results
+from costmodel.capture.meta_tensors import RECURRENT, RECURRENT_ARGUMENTS, meta_like, recurrent_results
 from costmodel.capture.model_output import muted
 from costmodel.capture.module_state import untouched, without_scopes
 from costmodel.concurrency import takes_turns
@@ -36,7 +36,6 @@ _MODE_FLAGS = (
     "_is_in_non_infra_torch_dispatch_mode",
     "_is_in_any_mode_without_ignore_compile_internals",
 )
-_RECURRENT = ("lstm", "gru")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +187,7 @@ class Listener(TorchDispatchMode):
         Torch would unroll their steps there.
         """
         with ExitStack() as patches:
-            for name in () if getattr(torch._dynamo.config, "allow_rnn", False) else _RECURRENT:
+            for name in () if getattr(torch._dynamo.config, "allow_rnn", False) else RECURRENT:
                 layer = torch.compiler.disable(self._whole(name))
                 patches.enter_context(patch.object(torch._VF, name, layer))
             yield

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from costmodel.errors import ProfileError
 from costmodel.features import is_unruled
 from costmodel.ir import Graph
-from costmodel.prediction.bounds import kernel_width, latency_bounds, speedup_bounds
+from costmodel.prediction.bounds import KeyedEstimate, kernel_width, latency_bounds, speedup_bounds, speedup_width
 from costmodel.prediction.compile_fields import compile_fields
 from costmodel.predictor.predictor import Estimate
 from costmodel.profiles.card import CARD
@@ -56,6 +56,8 @@ def predict_modes(
         raise ProfileError(f"{profile.name}: the profile has no interval for eager execution; train it again")
     extra = UNKNOWN_WIDTH * graph.partial + unruled
     base = timings["eager"]
+    both = ((eager, eager_kernels), (compiled, compiled_kernels))
+    unsure_speedup = speedup_width(*(_keyed(*each) for each in both)) + extra
     modes = {}
     for mode, timing in timings.items():
         if mode not in latency_widths or (mode != "eager" and mode not in speedup_widths):
@@ -69,11 +71,14 @@ def predict_modes(
             modes[mode] = ModePrediction(*common)
             continue
         speedup = base.latency_us / timing.latency_us
-        unsure = max(kernel_width(eager_kernels), kernel_width(compiled_kernels)) + extra
-        speedups = speedup, *speedup_bounds(hosts, mode, speedup_widths[mode] + unsure)
+        speedups = speedup, *speedup_bounds(hosts, mode, speedup_widths[mode] + unsure_speedup)
         compiling = compile_fields(compiled, mode, modes["eager"], speedups, profile)
         modes[mode] = ModePrediction(*common, *speedups, **compiling)
     return modes
+
+
+def _keyed(trace: IssueTrace, estimates: Sequence[Estimate]) -> list[KeyedEstimate]:
+    return [(kernel.key, one) for kernel, one in zip(trace.kernels, estimates, strict=True)]
 
 
 def _timings_by_host(timed: tuple[TimedTrace, TimedTrace], profile: Profile) -> list[dict[str, queue.Timing]]:
