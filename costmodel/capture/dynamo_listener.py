@@ -19,11 +19,9 @@ from costmodel.capture.break_reasons import in_plain_words, is_consequence, is_r
 from costmodel.capture.data_dependence import NO_LINE, source_line_in, source_line_of
 from costmodel.capture.fake_gpu import as_fake
 from costmodel.capture.guard_reasons import what_changes
-from costmodel.capture.meta_tensors import RECURRENT_ARGUMENTS, recurrent_results, tensors_of
+from costmodel.capture.meta_tensors import RECURRENT, RECURRENT_ARGUMENTS, recurrent_results, tensors_of
 from costmodel.ir import Break
 from costmodel.zoo.placement import wraps_others
-
-_RECURRENT = ("lstm", "gru")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +148,7 @@ class Listener(TorchDispatchMode):
         Torch would unroll their steps there.
         """
         with ExitStack() as patches:
-            for name in () if getattr(torch._dynamo.config, "allow_rnn", False) else _RECURRENT:
+            for name in () if getattr(torch._dynamo.config, "allow_rnn", False) else RECURRENT:
                 layer = torch.compiler.disable(self._whole(name))
                 patches.enter_context(patch.object(torch._VF, name, layer))
             yield

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from costmodel import zoo
+from costmodel.capture.meta_tensors import RECURRENT
 from costmodel.capture.trace import capture
 from costmodel.errors import GraphError
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType, Value, operators
@@ -183,7 +184,7 @@ class TestTable:
         packet = getattr(torch.ops.aten, row.name, None)
         overloads = [getattr(packet, name) for name in packet.overloads()] if packet is not None else []
         seeded = any(torch.Tag.nondeterministic_seeded in overload.tags for overload in overloads)
-        optional = row.name in ("scaled_dot_product_attention", "lstm", "gru")  # random only with dropout
+        optional = row.name in ("scaled_dot_product_attention", *RECURRENT)  # random only with dropout
         assert row.random == (seeded and not optional)
 
     @pytest.mark.parametrize(
