@@ -40,6 +40,8 @@ HANG_SECONDS = 400.0
 """Time after which a point counts as hanging, and its process is killed."""
 CRASHES = 3
 """Most processes that one experiment may lose."""
+IN_ROWS = ("device", "torch")
+"""Facts of the environment in each row; all are in study.json."""
 DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -87,7 +89,7 @@ def run_here(experiment: Experiment, setup: Setup, directory: Path, deadline: fl
     """Run one experiment in this process, and draw its figure."""
     about = environment(setup.device)
     try:
-        table = Table(directory / f"{experiment.name}.csv", {key: about[key] for key in ("device", "torch", "host_cpu")})
+        table = Table(directory / f"{experiment.name}.csv", {key: about[key] for key in IN_ROWS})
     except DatasetError as error:
         return Outcome(State.FAILED, str(error))
     outcome = run_points(experiment, setup, table, begun_file(directory, experiment.name), deadline, say)
@@ -132,7 +134,7 @@ def run_apart(experiment: Experiment, args: argparse.Namespace, device: str, dea
             return Outcome(State.FAILED, f"the process ended: {fault}")
         say(f"{experiment.name}: {point}: {fault}")
         about = environment(device)
-        table = Table(args.output / f"{experiment.name}.csv", {key: about[key] for key in ("device", "torch", "host_cpu")})
+        table = Table(args.output / f"{experiment.name}.csv", {key: about[key] for key in IN_ROWS})
         table.add(point, [noted({}, f"{SKIPPED}the process ended: {fault}")])
     return Outcome(State.FAILED, f"{CRASHES} processes ended early")
 

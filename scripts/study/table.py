@@ -16,9 +16,9 @@ from study.experiment import Row
 
 POINT = "point"
 """Column of the point that a row belongs to."""
-LAST = ("quantity", "value", "low", "high", "samples", "note", "device", "torch", "host_cpu", "load")
+LAST = ("quantity", "value", "low", "high", "samples", "note", "device", "torch", "load")
 """Columns after the labels."""
-DIGITS = 6
+DIGITS = 5
 """Significant digits of numbers."""
 SKIPPED = "skipped: "
 """Prefix of the note of a point that could not be measured."""

@@ -1,0 +1,32 @@
+"""All experiments, in the order in which they run."""
+
+from __future__ import annotations
+
+from study import (
+    abstraction_calls,
+    abstraction_levels,
+    conv_ablation,
+    conv_blocks,
+    conv_in_model,
+    end_to_end,
+    layer_times,
+    matmul,
+    oracles,
+    speedup_network,
+    timer_validation,
+)
+from study.experiment import Experiment
+
+EXPERIMENTS: tuple[Experiment, ...] = (
+    matmul.EXPERIMENT,
+    conv_ablation.EXPERIMENT,
+    conv_in_model.EXPERIMENT,
+    conv_blocks.EXPERIMENT,
+    end_to_end.EXPERIMENT,
+    timer_validation.EXPERIMENT,
+    layer_times.EXPERIMENT,
+    oracles.EXPERIMENT,
+    speedup_network.EXPERIMENT,
+    abstraction_levels.EXPERIMENT,
+    abstraction_calls.EXPERIMENT,
+)
