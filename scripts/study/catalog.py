@@ -5,6 +5,7 @@ from __future__ import annotations
 from study import (
     abstraction_calls,
     abstraction_levels,
+    captures,
     conv_ablation,
     conv_blocks,
     conv_in_model,
@@ -12,8 +13,15 @@ from study import (
     layer_times,
     matmul,
     oracles,
+    recomputation,
     speedup_network,
+    split_linear,
+    streamit_programs,
+    tanh_example,
     timer_validation,
+    toy_example,
+    training_batches,
+    twelve_models,
 )
 from study.experiment import Experiment
 
@@ -29,4 +37,13 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     speedup_network.EXPERIMENT,
     abstraction_levels.EXPERIMENT,
     abstraction_calls.EXPERIMENT,
+    twelve_models.EXPERIMENT,
+    toy_example.EXPERIMENT,
+    captures.EXPERIMENT,
+    training_batches.MEMORY,
+    training_batches.THROUGHPUT,
+    tanh_example.EXPERIMENT,
+    recomputation.EXPERIMENT,
+    split_linear.EXPERIMENT,
+    streamit_programs.EXPERIMENT,
 )
