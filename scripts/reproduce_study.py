@@ -22,6 +22,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from markdown_tables import markdown_table
+from study.catalog import EXPERIMENTS
+from study.directory import Record, open_record
+from study.experiment import Experiment, Setup, noted
+from study.running import Outcome, State, begun_file, disk_fault, run_points
+from study.summary import results_in, write_readme
+from study.table import SKIPPED, Table
 
 from collectors.processes.environment import environment
 from collectors.processes.process import describe_exit, die_with_parent, kill_group
@@ -29,12 +35,6 @@ from costmodel.cli.collect_checks import check_device, parse_duration
 from costmodel.errors import CostmodelError, DatasetError, RequestError
 from costmodel.execution.inductor_compile import share_cache
 from costmodel.measurement.cpu_determinism import make_cpu_deterministic
-from study.catalog import EXPERIMENTS
-from study.directory import Record, open_record
-from study.experiment import Experiment, Setup, noted
-from study.running import Outcome, State, begun_file, disk_fault, run_points
-from study.summary import results_in, write_readme
-from study.table import SKIPPED, Table
 
 HANG_SECONDS = 400.0
 """Time after which a point counts as hanging, and its process is killed."""

@@ -89,7 +89,7 @@ def _callers(call: Made) -> int:
 
 
 def operator_calls(call: Made, setup: Setup) -> int:
-    """Most operators and runtime calls nested in each other around a launch; on a CPU, around the innermost operator."""
+    """Most operators and runtime calls nested around a launch, that one included; on a CPU, around any operator."""
     cuda = [ProfilerActivity.CUDA] if setup.on_cuda else []
     with profile(activities=[ProfilerActivity.CPU, *cuda]) as recorded:
         call()
@@ -142,7 +142,9 @@ def judge(frame: pd.DataFrame) -> Verdict:
     totals = {}
     for level, rows in frame.groupby("level", sort=False):
         totals[str(level)] = sum(values(rows, kind)["value"].sum() for kind in ("python_calls", "operator_calls"))
-    text = "nested calls of Python and operators: " + ", ".join(f"{level} {count:.0f}" for level, count in totals.items())
+    text = "nested calls of Python and operators: " + ", ".join(
+        f"{level} {count:.0f}" for level, count in totals.items()
+    )
     if (native := values(frame, "native_frames")["value"].sum()) > 0:
         text += f"; {native:.0f} frames of C++ and Python in eager"
     if "eager" not in totals or len(totals) < 2:

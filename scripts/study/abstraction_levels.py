@@ -39,7 +39,9 @@ def run(setup: Setup) -> Iterator[Point]:
     for batch, size in setup.chosen(cases, [(1, RESOLUTION)]):
         for level in LEVELS:
             if setup.quick or level not in SLOW_LEVELS or (batch, size) in COMPILED:
-                yield Point(f"{level} batch {batch} size {size}", functools.partial(_measure, setup, level, batch, size))
+                yield Point(
+                    f"{level} batch {batch} size {size}", functools.partial(_measure, setup, level, batch, size)
+                )
         if setup.on_cuda:
             yield Point(f"copy batch {batch} size {size}", functools.partial(_copies, setup, batch, size))
 
@@ -98,7 +100,9 @@ def figure(frame: pd.DataFrame) -> Figure:
         plots.finish(axes[2 * place], title, "batch size (images)", quantities[quantity], log_x=True, log_y=log_y)
         plots.lines(axes[2 * place + 1], over_size, "size", "level")
         title = f"batch {BATCH}"
-        plots.finish(axes[2 * place + 1], title, "height and width (pixels)", quantities[quantity], log_x=True, log_y=log_y)
+        plots.finish(
+            axes[2 * place + 1], title, "height and width (pixels)", quantities[quantity], log_x=True, log_y=log_y
+        )
     return figure
 
 
@@ -111,7 +115,10 @@ def judge(frame: pd.DataFrame) -> Verdict:
             found = found[found["size"] == RESOLUTION].sort_values("batch")
             if len(found):
                 gains[level] = (found["speedup"].iloc[0], found["speedup"].iloc[-1])
-    parts = [f"{level} {small:.2f} at the smallest batch, {large:.2f} at the largest" for level, (small, large) in gains.items()]
+    parts = [
+        f"{level} {small:.2f} at the smallest batch, {large:.2f} at the largest"
+        for level, (small, large) in gains.items()
+    ]
     worst = values(frame, "output_error")["value"].max()
     text = f"speedup over eager: {'; '.join(parts)}; outputs differ by at most {worst:.1e}"
     copies = paired(frame, "copy_ms", ["batch", "size"], "level", "copy, pageable", "copy, pinned")
@@ -119,7 +126,9 @@ def judge(frame: pd.DataFrame) -> Verdict:
         text += f"; copies from pinned memory {geometric_mean(copies['speedup']):.2f} times as fast"
     if not gains:
         return Verdict(text, None)
-    return Verdict(text, all(small > 1.0 for small, _ in gains.values()) and all(large <= small for small, large in gains.values()))
+    return Verdict(
+        text, all(small > 1.0 for small, _ in gains.values()) and all(large <= small for small, large in gains.values())
+    )
 
 
 EXPERIMENT = Experiment(

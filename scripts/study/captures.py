@@ -121,7 +121,11 @@ def judge(frame: pd.DataFrame) -> Verdict:
     captured = values(frame, "captured").set_index("way")["value"]
     right = values(frame, "right_in_other_branch").set_index("way")["value"]
     words = {
-        way: "fails" if not captured[way] else "right in both branches" if right.get(way, 0) else "wrong in the other branch"
+        way: "fails"
+        if not captured[way]
+        else "right in both branches"
+        if right.get(way, 0)
+        else "wrong in the other branch"
         for way in captured.index
     }
     expected = {"jit.script": "right in both branches", "jit.trace": "wrong in the other branch", "fx": "fails"}

@@ -57,7 +57,9 @@ def figure(frame: pd.DataFrame) -> Figure:
         spread = found.groupby("kernel")["value"].quantile([0.25, 0.5, 0.75]).unstack()
         plots.lines(
             panel,
-            spread.reset_index().rename(columns={0.25: "low", 0.5: "value", 0.75: "high"}).assign(by="median, quartiles"),
+            spread.reset_index()
+            .rename(columns={0.25: "low", 0.5: "value", 0.75: "high"})
+            .assign(by="median, quartiles"),
             "kernel",
             "by",
         )

@@ -110,7 +110,11 @@ def figure(frame: pd.DataFrame) -> Figure:
 def speedups(frame: pd.DataFrame) -> dict[str, list[float]]:
     """Speedups of the convolutions, by the way of timing."""
     alone, inside = frame[frame["where"] == "alone"], frame[frame["where"] == "inside"]
-    compared = {"alone, wall": (alone, "latency_ms"), "alone, device": (alone, "device_ms"), "inside": (inside, "device_ms")}
+    compared = {
+        "alone, wall": (alone, "latency_ms"),
+        "alone, device": (alone, "device_ms"),
+        "inside": (inside, "device_ms"),
+    }
     return {
         name: list(paired(rows, quantity, ["layer"], "way", "eager", "compiled")["speedup"])
         for name, (rows, quantity) in compared.items()

@@ -61,7 +61,9 @@ def judge(frame: pd.DataFrame) -> Verdict:
     text = "speedup at batch 1: " + ", ".join(f"{model} {gain:.2f}" for model, gain in one.items())
     larger = found[found["batch"] > 1]
     if len(larger):
-        text += "; at batch 32: " + ", ".join(f"{m} {g:.2f}" for m, g in zip(larger["model"], larger["speedup"], strict=True))
+        text += "; at batch 32: " + ", ".join(
+            f"{m} {g:.2f}" for m, g in zip(larger["model"], larger["speedup"], strict=True)
+        )
     if not set(SIX) <= one.keys():
         return Verdict(text, None)
     gains = all(one[model] > SIGNIFICANT for model in FASTER)

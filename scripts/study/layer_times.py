@@ -1,8 +1,9 @@
-"""Times of layers over devices and compile modes, and the density of their speedups (Goldfarb, figures 5.11 and 5.8)."""
+"""Times of layers over devices and modes, and the density of their speedups (Goldfarb, figures 5.11 and 5.8)."""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -81,7 +82,9 @@ def _density(panel: Axes, found: pd.DataFrame, model: str) -> None:
     for place, rows in found.groupby("place", sort=False):
         speedup = paired(rows, "time_us", ["layer"], "way", "eager", "default")["speedup"]
         if len(speedup):
-            panel.hist(speedup.clip(BINS[0], BINS[-1]), bins=list(BINS), density=True, histtype="step", label=str(place))
+            panel.hist(
+                speedup.clip(BINS[0], BINS[-1]), bins=list(BINS), density=True, histtype="step", label=str(place)
+            )
     panel.axvline(1.0, color="red", lw=0.8, ls="--")
     plots.finish(panel, f"{model}, density", "speedup of a layer, eager over compiled", "density", log_x=True)
 
@@ -99,7 +102,7 @@ def judge(frame: pd.DataFrame) -> Verdict:
     for mode in MODES[1:]:
         if mode in totals and "default" in totals:
             ratio = (totals[mode] / totals["default"]).median()
-            if ratio == ratio:  # not NaN
+            if not math.isnan(ratio):
                 text += f"; {mode} takes {ratio:.2f} times as long as default"
     return Verdict(text, all(0 < share < 1 for share in shares.values()) if shares else None)
 

@@ -74,7 +74,7 @@ def cpp_runtime(module: nn.Module, inputs: Inputs) -> Made:
 
 
 def cudnn(module: nn.Module, inputs: Inputs) -> Made:
-    """cuDNN's fused convolutions, called directly, with batch norm folded into the weights."""
+    """Fused convolutions of cuDNN, called directly, with batch norm folded into the weights."""
     if not inputs[0].is_cuda:
         raise SkippedError("cuDNN's fused convolutions run on CUDA only")
     return bound(apply(module, cudnn_plan(module, inputs), inputs), inputs)

@@ -26,9 +26,7 @@ Call = Callable[[], Any]
 
 def load_model(name: str, setup: Setup, batch_size: int = 1) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     """Model with random weights and inputs on the device, in evaluation mode."""
-    loaded = load_real(
-        name, torch.device(setup.device), batch_size=batch_size, img_size=setup.chosen(None, SMALL)
-    )
+    loaded = load_real(name, torch.device(setup.device), batch_size=batch_size, img_size=setup.chosen(None, SMALL))
     inputs = loaded.inputs
     return loaded.module, tuple(inputs.values() if isinstance(inputs, dict) else inputs)
 

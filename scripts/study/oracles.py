@@ -92,7 +92,9 @@ def _oracles(setup: Setup, model: str, method: TimingMethod) -> Iterator[Row]:
             yield timed(labels, "layer_us", found[way][name], scale=1.0)
     tree, costs = chain(len(times)), LayerCosts(times)
     for way in WAYS:
-        yield valued({"model": model, "method": method.name, "oracle": f"all {way}"}, "sum_us", sum(t[way] for t in times))
+        yield valued(
+            {"model": model, "method": method.name, "oracle": f"all {way}"}, "sum_us", sum(t[way] for t in times)
+        )
     for name, strategy in STRATEGIES.items():
         decision = strategy(tree, costs)
         labels = {"model": model, "method": method.name, "oracle": name}
@@ -118,7 +120,11 @@ def _by_profiler(setup: Setup, model: str) -> Iterator[Row]:
         eager, made = measure_layers(module, runner, inputs, report, profile.device)
     both = {layer.name: layer.measured_us for layer in made if layer.measured_us}
     pairs = [(layer.measured_us, both[layer.name]) for layer in eager if layer.measured_us and layer.name in both]
-    sums = {"all eager": [a for a, _ in pairs], "all compiled": [b for _, b in pairs], "theoretical": [min(p) for p in pairs]}
+    sums = {
+        "all eager": [a for a, _ in pairs],
+        "all compiled": [b for _, b in pairs],
+        "theoretical": [min(p) for p in pairs],
+    }
     for oracle, each in sums.items():
         yield valued({"model": model, "method": "profiler", "oracle": oracle}, "sum_us", sum(each), samples=len(each))
 
@@ -156,7 +162,9 @@ def judge(frame: pd.DataFrame) -> Verdict:
     """The theoretical oracle gains a few percent over the better run; applied, it loses to compiling everything."""
     sums = values(frame[frame["method"] == "layer timing"], "sum_us").pivot_table("value", "model", "oracle")
     gains = (sums[["all eager", "all compiled"]].min(axis=1) / sums["theoretical"]).to_dict()
-    text = "theoretical speedup over the better run " + ", ".join(f"{model} {gain:.3f}" for model, gain in gains.items())
+    text = "theoretical speedup over the better run " + ", ".join(
+        f"{model} {gain:.3f}" for model, gain in gains.items()
+    )
     applied = values(frame, "latency_ms").pivot_table("value", ["method", "model"], "applied")
     losses = []
     for (method, model), row in applied.iterrows():

@@ -52,7 +52,13 @@ def lines(axes: Axes, frame: pd.DataFrame, x: str, by: str, scale: float = 1.0) 
     for name, rows in frame.groupby(by, sort=False):
         ordered = rows.sort_values(x)
         axes.errorbar(
-            ordered[x], ordered["value"] * scale, yerr=quartiles(ordered, scale), label=str(name), marker="o", ms=3, lw=1
+            ordered[x],
+            ordered["value"] * scale,
+            yerr=quartiles(ordered, scale),
+            label=str(name),
+            marker="o",
+            ms=3,
+            lw=1,
         )
 
 
@@ -75,9 +81,7 @@ def quartiles(rows: pd.DataFrame, scale: float = 1.0) -> Any:
     return np.array([low, high], dtype=float)
 
 
-def panels(
-    frame: pd.DataFrame, by: str, draw: Callable[[Axes, pd.DataFrame, str], None], columns: int = 3
-) -> Figure:
+def panels(frame: pd.DataFrame, by: str, draw: Callable[[Axes, pd.DataFrame, str], None], columns: int = 3) -> Figure:
     """Figure with a panel for each value of a column."""
     groups = list(frame.groupby(by, sort=False))
     figure, axes = new_figure(len(groups), columns)

@@ -76,7 +76,10 @@ def judge(frame: pd.DataFrame) -> Verdict:
         share = 1 - peaks.loc[model, "recomputed"] / peaks.loc[model, "plain"]
         factor = steps.loc[model, "recomputed"] / steps.loc[model, "plain"]
         more = steps.loc[model, "recomputed"] - steps.loc[model, "plain"]
-        parts.append(f"{model} {share:.0%} less memory, {factor:.2f} times the time ({more:.1f} ms, predicted {added[model]:.1f})")
+        parts.append(
+            f"{model} {share:.0%} less memory, {factor:.2f} times the time "
+            f"({more:.1f} ms, predicted {added[model]:.1f})"
+        )
         good.append(share > 0 and factor <= FEW)
     return Verdict("; ".join(parts), all(good) if good else None)
 

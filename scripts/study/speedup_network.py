@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from costmodel.predictor.network import Array, scaled
+from costmodel.predictor.network import scaled
 from costmodel.profiles.profile import DEFAULT, load_profile
 from costmodel.training.baselines import BASELINES, Fit, Predict, cross_validate, score_group
 from costmodel.training.dataset import DEVICE, kernel_of, read_frame
@@ -111,7 +111,9 @@ def time_table(rows: int) -> Table:
     """Convolutions of models by ATen's library calls: the predictor's features, and device times."""
     profile = load_profile(DEFAULT)
     frame = trusted(read_frame(profile.path / "units.parquet")[0])
-    found = frame[frame["graph"].str.contains("= convolution") & (frame["runner"] == "aten") & frame["position"].notna()]
+    found = frame[
+        frame["graph"].str.contains("= convolution") & (frame["runner"] == "aten") & frame["position"].notna()
+    ]
     found = found.sample(min(rows, len(found)), random_state=SEED).reset_index(drop=True)
     kernels = [kernel_of(graph, runner) for graph, runner in zip(found["graph"], found["runner"], strict=True)]
     return tabulate(kernels, found, profile.predictor.roofline, profile.device.multiprocessors)["conv"]
@@ -132,7 +134,8 @@ def judge(frame: pd.DataFrame) -> Verdict:
     """95 % of held-out convolutions have a predicted speedup within 5 %."""
     shares = values(frame, "within_5_share").set_index(["target", "split", "fit"])["value"]
     parts = [
-        f"{target} within 5 % on {split} {shares[target, split, 'network']:.0%} (constant {shares[target, split, 'constant']:.0%})"
+        f"{target} within 5 % on {split} {shares[target, split, 'network']:.0%} "
+        f"(constant {shares[target, split, 'constant']:.0%})"
         for target in TARGETS
         for split in SPLITS
     ]

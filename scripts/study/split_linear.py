@@ -64,12 +64,16 @@ def _split(
         torch.set_num_threads(before)
 
 
-def _copied(pool: ThreadPoolExecutor, parts: tuple[torch.Tensor, ...], weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+def _copied(
+    pool: ThreadPoolExecutor, parts: tuple[torch.Tensor, ...], weight: torch.Tensor, bias: torch.Tensor
+) -> torch.Tensor:
     """Results of the pieces, copied into one tensor, as in the thesis."""
     return torch.cat(list(pool.map(lambda part: functional.linear(part, weight, bias), parts)))
 
 
-def _in_place(pool: ThreadPoolExecutor, parts: tuple[torch.Tensor, ...], weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+def _in_place(
+    pool: ThreadPoolExecutor, parts: tuple[torch.Tensor, ...], weight: torch.Tensor, bias: torch.Tensor
+) -> torch.Tensor:
     """Pieces that write into their rows of one tensor; without gradients in each thread, whose mode is its own."""
     result = torch.empty(sum(len(part) for part in parts), len(weight))
     transposed = weight.t()

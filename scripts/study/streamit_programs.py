@@ -1,4 +1,4 @@
-"""Graphs of the thesis as StreamIt text and drawings, run and compared with the modules (Dighe, figures 4.5 to 4.22)."""
+"""Graphs of the thesis as StreamIt text and drawings, compared with the modules (Dighe, figures 4.5 to 4.22)."""
 
 from __future__ import annotations
 

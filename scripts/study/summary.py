@@ -81,12 +81,17 @@ def write_readme(
 def _lines(
     found: Sequence[Result], directory: Path, about: Mapping[str, str], outcomes: Mapping[str, Outcome], quick: bool
 ) -> list[str]:
-    facts = ", ".join(f"{name} {about[name]}" for name in ("device", "host_cpu", "cores", "torch", "driver") if name in about)
+    facts = ", ".join(
+        f"{name} {about[name]}" for name in ("device", "host_cpu", "cores", "torch", "driver") if name in about
+    )
     loads = [frame["load"].median() for result in found if (frame := result.frame) is not None and "load" in frame]
     kind = "A quick run: small cases, few repetitions." if quick else "A full run."
     lines = ["# The study, reproduced", "", f"Measured on: {facts}. {kind}", ""]
     if loads and max(loads) > DISTURBED:
-        lines += [f"The machine was busy (up to {max(loads):.1f} runnable processes a core), so timings are disturbed.", ""]
+        lines += [
+            f"The machine was busy (up to {max(loads):.1f} runnable processes a core), so timings are disturbed.",
+            "",
+        ]
     rows = [_row(result, directory) for result in found if result.frame is not None]
     lines += ["Times are medians; error bars are quartiles.", "", markdown_table(HEAD, rows)]
     lines += _missing(found, outcomes)

@@ -75,7 +75,9 @@ def read(path: Path) -> pd.DataFrame:
         DatasetError: the file is not such a table.
     """
     try:
-        frame = pd.read_csv(path, dtype={POINT: str, "note": str, "quantity": str}, keep_default_na=False, na_values=[""])
+        frame = pd.read_csv(
+            path, dtype={POINT: str, "note": str, "quantity": str}, keep_default_na=False, na_values=[""]
+        )
     except (OSError, ValueError) as error:
         raise DatasetError(f"{path} cannot be read: {own_words(error)}; remove it to measure again") from error
     if missing := [name for name in (POINT, "quantity", "value") if name not in frame]:
@@ -93,7 +95,9 @@ def skipped(frame: pd.DataFrame) -> dict[str, str]:
     if "note" not in frame:
         return {}
     notes = frame[frame["note"].fillna("").str.startswith(SKIPPED)]
-    return {str(point): str(note).removeprefix(SKIPPED) for point, note in zip(notes[POINT], notes["note"], strict=True)}
+    return {
+        str(point): str(note).removeprefix(SKIPPED) for point, note in zip(notes[POINT], notes["note"], strict=True)
+    }
 
 
 def _frame(rows: Iterable[Row]) -> pd.DataFrame:

@@ -72,7 +72,9 @@ def figure(frame: pd.DataFrame) -> Figure:
     """Saved bytes over the number of vectors."""
     figure, (panel,) = plots.new_figure()
     plots.lines(panel, frame[frame["example"] == "shared"], "T", "quantity")
-    plots.finish(panel, "T sums with one matrix", "number of vectors T", "saved activations (kB)", log_x=True, log_y=True)
+    plots.finish(
+        panel, "T sums with one matrix", "number of vectors T", "saved activations (kB)", log_x=True, log_y=True
+    )
     return figure
 
 

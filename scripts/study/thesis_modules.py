@@ -13,7 +13,9 @@ class Sequence(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Conv2d(3, 32, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32 * 15 * 15, 10), nn.ReLU())
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, 32, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32 * 15 * 15, 10), nn.ReLU()
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Class scores of images."""

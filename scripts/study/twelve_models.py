@@ -103,8 +103,12 @@ def _recompilations(labels: Row, spec: str, size: int | None, module: torch.nn.M
     calls = [_inputs(load_real(spec, torch.device("cpu"), batch_size=batch, img_size=size).inputs) for batch in batches]
     made = compilations(module, calls)
     yield valued(labels, "recompilations", sum(1 for graphs in made[1:] if graphs))
-    shapes = [next(leaf.shape for leaf in (*args, *kwargs.values()) if hasattr(leaf, "shape")) for args, kwargs in calls]
-    yield valued(labels, "predicted_recompilations", len(recompilations([tuple(shape) for shape in shapes]).variants) - 1)
+    shapes = [
+        next(leaf.shape for leaf in (*args, *kwargs.values()) if hasattr(leaf, "shape")) for args, kwargs in calls
+    ]
+    yield valued(
+        labels, "predicted_recompilations", len(recompilations([tuple(shape) for shape in shapes]).variants) - 1
+    )
 
 
 def figure(frame: pd.DataFrame) -> Figure:
@@ -145,7 +149,9 @@ def _agreement(frame: pd.DataFrame) -> str:
     for kind in ("graphs", "recompilations"):
         if {kind, f"predicted_{kind}"} <= set(table):
             known = table[[kind, f"predicted_{kind}"]].dropna()
-            parts.append(f"{kind} predicted for {int((known[kind] == known[f'predicted_{kind}']).sum())} of {len(known)}")
+            parts.append(
+                f"{kind} predicted for {int((known[kind] == known[f'predicted_{kind}']).sum())} of {len(known)}"
+            )
     return ", ".join(parts) or "no graphs counted"
 
 
