@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from costmodel.measurement.layer_timing import measure_layers
+from costmodel.measurement.layer_timing import compiled_calls, profiled
 from costmodel.measurement.timers import host_time
-from costmodel.prediction.predict import predict
-from costmodel.profiles.profile import load_profile
 from study import plots
-from study.experiment import Experiment, Point, Row, Setup, Verdict, timed, valued
-from study.hardware import profile_name
+from study.experiment import Experiment, Point, Row, Setup, SkippedError, Verdict, timed, valued
 from study.models import bound, compiled, first_call_s, load_model, wall, without_host
 from study.ratios import geometric_mean, paired
 from study.table import values
@@ -23,8 +20,6 @@ from study.table import values
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-
-    from costmodel.measurement.validation_report import LayerResult
 
 MODEL, QUICK_MODEL = "resnet50", "resnet18"
 
@@ -77,23 +72,22 @@ def _alone(setup: Setup, name: str, convolution: nn.Module, shape: tuple[int, ..
 
 
 def _inside(setup: Setup, module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> Iterator[Row]:
-    """Device time of each layer that begins with a convolution, by the profiler, with what is fused into it."""
-    profile = load_profile(profile_name(setup))
-    report = predict(module, inputs, hardware=profile.name, check=False)
-    with torch._inductor.config.patch({"cpp.enable_kernel_profile": True}), torch.no_grad():
-        runner = compiled(module)
-        first_call_s(bound(runner, inputs), setup.device)
-        eager, made = measure_layers(module, runner, inputs, report, profile.device)
+    """Device time of each convolution by the profiler, without what is fused around it."""
     sizes = {name: child.kernel_size[0] for name, child in module.named_modules() if isinstance(child, nn.Conv2d)}
-    for way, layers in (("eager", eager), ("compiled", made)):
-        for layer in layers:
-            if layer.kind.startswith("conv") and layer.measured_us is not None:
-                labels = {"layer": layer.name, "kernel": _kernel(layer, sizes), "where": "inside", "way": way}
-                yield valued(labels, "device_ms", layer.measured_us / 1e3)
-
-
-def _kernel(layer: LayerResult, sizes: dict[str, int]) -> int | None:
-    return sizes.get(layer.name)
+    calls, us = profiled(module, inputs)
+    eager = [(name, took) for (name, _), took in zip(calls, us, strict=True) if name in sizes]
+    runner = compiled(module)
+    first_call_s(bound(runner, inputs), setup.device)
+    names, us = compiled_calls(runner, inputs)
+    made = [took for name, took in zip(names, us, strict=True) if name == "convolution"]
+    for name, took in eager:
+        labels = {"layer": name, "kernel": sizes[name], "where": "inside", "way": "eager"}
+        yield valued(labels, "device_ms", took / 1e3)
+    if len(made) != len(eager):
+        raise SkippedError(f"the compiled model calls {len(made)} convolutions, the eager one {len(eager)}")
+    for (name, _), took in zip(eager, made, strict=True):
+        labels = {"layer": name, "kernel": sizes[name], "where": "inside", "way": "compiled"}
+        yield valued(labels, "device_ms", took / 1e3)
 
 
 def figure(frame: pd.DataFrame) -> Figure:
@@ -128,7 +122,7 @@ def judge(frame: pd.DataFrame) -> Verdict:
     host = paired(values(frame, "host_ms"), "host_ms", ["layer"], "way", "compiled", "eager")
     if len(host):
         extra = (host["base"] - host["other"]).median() * 1e3
-        text += f"; the median difference in host time of a call is {extra:.0f} us, and fusion counts inside only"
+        text += f"; the median difference in host time of a call is {extra:.0f} us"
     if not {"alone, wall", "inside"} <= means.keys():
         return Verdict(text, None)
     return Verdict(text, means["alone, wall"] < 1.0 < means["inside"])

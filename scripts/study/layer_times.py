@@ -28,7 +28,8 @@ FINE = ("alexnet", "resnet50")
 """Models whose layers are modules without children; of the others, blocks."""
 AUTOTUNED = ("alexnet",)
 """Models of the modes that time many kernels for each layer before they choose one."""
-BINS = np.geomspace(0.25, 4.0, 25)
+LIMITS = (0.25, 4.0)
+BINS = np.linspace(-2.0, 2.0, 25)
 
 
 def run(setup: Setup) -> Iterator[Point]:
@@ -82,11 +83,10 @@ def _density(panel: Axes, found: pd.DataFrame, model: str) -> None:
     for place, rows in found.groupby("place", sort=False):
         speedup = paired(rows, "time_us", ["layer"], "way", "eager", "default")["speedup"]
         if len(speedup):
-            panel.hist(
-                speedup.clip(BINS[0], BINS[-1]), bins=list(BINS), density=True, histtype="step", label=str(place)
-            )
-    panel.axvline(1.0, color="red", lw=0.8, ls="--")
-    plots.finish(panel, f"{model}, density", "speedup of a layer, eager over compiled", "density", log_x=True)
+            logs = np.log2(speedup.clip(*LIMITS))
+            panel.hist(logs, bins=list(BINS), density=True, histtype="step", label=str(place))
+    panel.axvline(0.0, color="red", lw=0.8, ls="--")
+    plots.finish(panel, f"{model}, density", "speedup of a layer, eager over compiled (log2)", "density")
 
 
 def judge(frame: pd.DataFrame) -> Verdict:
