@@ -338,12 +338,10 @@ def test_what_a_model_prints_is_no_result(command: str, tmp_path: Path, capsys: 
 def test_ir_draws_units_in_the_colors_of_their_predicted_speedups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def faster(graph: Graph, profile: object) -> object:
-        from costmodel.prediction.layers import find_units
+    def faster(_graph: Graph, units: Sequence[object], _profile: object) -> list[float]:
+        return [4.0] * len(units)
 
-        return SimpleNamespace(layers=[SimpleNamespace(speedup=4.0) for _ in find_units(graph)])
-
-    monkeypatch.setattr(importlib.import_module("costmodel.prediction.predict"), "predict_graph", faster)
+    monkeypatch.setattr(importlib.import_module("costmodel.prediction.unit_speedups"), "unit_speedups", faster)
     assert main(["ir", "alexnet", "--as", "svg", "--hardware", "nvidia-h200", "-o", str(tmp_path / "a.svg")]) == 0
     text = (tmp_path / "a.svg").read_text()
     assert "alexnet: predicted speedup of each unit on nvidia-h200" in text
