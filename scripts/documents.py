@@ -39,7 +39,8 @@ COLUMNS = 100
 FILE = re.compile(r"<!-- file: (\S+) -->\n+```\w*\n(.*?)```", re.DOTALL)
 """A file that the commands of a document use, in the document itself."""
 _MARK = re.compile(
-    r"(<!-- (?:output(?: (?P<lines>\d+))?: (?P<command>.+?)|recorded: (?P<recorded>.+?)) -->\n)(?:.*?)(<!-- end of output -->)",
+    r"(<!-- (?:output(?: (?P<lines>\d+))?: (?P<command>.+?)|recorded: (?P<recorded>.+?)) -->\n)"
+    r"(?:.*?)(?P<end><!-- end of output -->)",
     re.DOTALL,
 )
 
@@ -55,6 +56,11 @@ def filled(text: str) -> str:
         return _MARK.sub(_filled, text)
 
 
+def has_outputs(text: str) -> bool:
+    """Whether a document has a marked command."""
+    return _MARK.search(text) is not None
+
+
 def write_files(text: str, directory: Path) -> None:
     """Write the files that a document shows into a directory."""
     for name, content in FILE.findall(text):
@@ -67,7 +73,7 @@ def _filled(mark: re.Match[str]) -> str:
     lines = output.splitlines()
     kept = lines[: int(mark["lines"] or len(lines))]
     rest = ["..."] if len(kept) < len(lines) else []
-    return "\n".join([f"{mark[1]}```text", f"$ {command}", *kept, *rest, "```", mark[5]])
+    return "\n".join([f"{mark[1]}```text", f"$ {command}", *kept, *rest, "```", mark["end"]])
 
 
 def _options(model: str, batch_size: str, precision: str) -> str:
@@ -100,7 +106,9 @@ def recorded(model: str, batch_size: str, precision: str) -> str:
         DatasetError: there is none.
     """
     records = map(json.loads, RECORDED.read_text(encoding="utf-8").splitlines())
-    found = [record for record in records if record["case"] == [model, int(batch_size), precision] and "modes" in record]
+    found = [
+        record for record in records if record["case"] == [model, int(batch_size), precision] and "modes" in record
+    ]
     if not found:
         raise DatasetError(f"{RECORDED}: no measurement of {model}, batch {batch_size}, {precision}")
     return render_validation(msgspec.convert(found[-1], Validation), "table", width=COLUMNS)

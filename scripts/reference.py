@@ -20,8 +20,8 @@ import costmodel
 FILE = Path(__file__).parent.parent / "docs" / "reference.md"
 HEAD = """# Python API
 
-Made from the docstrings by `scripts/reference.py`. Everything here is an attribute of `costmodel`; each name is loaded on
-its first use. [python.md](python.md) shows how it is used.
+Made from the docstrings by `scripts/reference.py`. Everything here is an attribute of `costmodel`; each name is loaded
+on its first use. [python.md](python.md) shows how it is used.
 """
 SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):$", re.MULTILINE)
 TITLES = {"Args": "Arguments", "Attributes": "Attributes", "Raises": "Errors", "Returns": "Returns", "Yields": "Yields"}
@@ -53,7 +53,11 @@ def _own(kind: type) -> Iterator[tuple[str, Any]]:
     """Public methods and properties that a class defines itself."""
     fields = {field.name for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
     for name, value in vars(kind).items():
-        if not name.startswith("_") and name not in fields and (callable(value) or isinstance(value, (property, classmethod))):
+        if (
+            not name.startswith("_")
+            and name not in fields
+            and (callable(value) or isinstance(value, (property, classmethod)))
+        ):
             yield name, value
 
 
