@@ -124,4 +124,5 @@ def run_only(arguments: Sequence[str]) -> int:
 def _run(arguments: Sequence[str]) -> int:
     without_temporary_directory()
     # every command has --debug; it is looked for here, because a command may fail before its options are parsed
-    return run(lambda: app(list(arguments), prog_name="costmodel", standalone_mode=False), debug="--debug" in arguments)
+    words = list(arguments)
+    return run(lambda: app(words, prog_name="costmodel", standalone_mode=False, obj=words), debug="--debug" in words)

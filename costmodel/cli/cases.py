@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from costmodel.cli import streams
 from costmodel.cli.output import running_user_code
+from costmodel.cli.page_facts import drawing_of
 from costmodel.cli.run import message_of, print_traceback
 
 if TYPE_CHECKING:
@@ -45,6 +46,15 @@ class Settings:
     check: bool
     quiet: bool
     debug: bool
+    draw: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """A predicted case: its report, and its graph as SVG, empty if it was not to be drawn."""
+
+    report: Report
+    drawing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +79,7 @@ def cases_of(models: Sequence[str], batch_sizes: Sequence[int] | None) -> tuple[
     return tuple(Case(index, model, size) for index, (model, size) in enumerate(pairs))
 
 
-def predict_case(case: Case, settings: Settings) -> list[Report | Failure]:
+def predict_case(case: Case, settings: Settings) -> list[Predicted | Failure]:
     """Capture a case and predict it for each hardware.
 
     A case for one hardware raises its error; for several, an error of one hardware leaves the others.
@@ -95,14 +105,15 @@ def predict_case(case: Case, settings: Settings) -> list[Report | Failure]:
             how["is_whole"] = False
         graph = capture_with_partition(module, loaded.inputs, loaded.name, **how)
 
-    def predicted(hardware: str) -> Report:
+    def predicted(hardware: str) -> Predicted:
         options: dict[str, Any] = {"explain": settings.explain, "host": settings.host, "shapes": settings.shapes}
         report = predict_captured(graph, loaded.inputs, hardware=hardware, **options)
-        return replace(report, warnings=(*loaded.warnings, *report.warnings))
+        report = replace(report, warnings=(*loaded.warnings, *report.warnings))
+        return Predicted(report, drawing_of(graph, report) if settings.draw else "")
 
     if len(settings.hardware) == 1:
         return [predicted(settings.hardware[0])]
-    outcomes: list[Report | Failure] = []
+    outcomes: list[Predicted | Failure] = []
     for name in settings.hardware:
         try:
             outcomes.append(predicted(name))
@@ -111,7 +122,7 @@ def predict_case(case: Case, settings: Settings) -> list[Report | Failure]:
     return outcomes
 
 
-def predict_cases(cases: Sequence[Case], settings: Settings, jobs: int) -> Iterator[list[Report | Failure]]:
+def predict_cases(cases: Sequence[Case], settings: Settings, jobs: int) -> Iterator[list[Predicted | Failure]]:
     """Outcomes of each case in order, in several processes if `jobs` is above 1; a failed case stops no other."""
     if jobs == 1:
         yield from (_attempt((case.index, case, settings)) for case in cases)
@@ -119,7 +130,7 @@ def predict_cases(cases: Sequence[Case], settings: Settings, jobs: int) -> Itera
     from collectors.processes.process_pool import in_parallel
 
     numbered = [(case.index, case, settings) for case in cases]
-    done: dict[int, list[Report | Failure]] = {}
+    done: dict[int, list[Predicted | Failure]] = {}
     following = 0
     for (index, case, _), found in in_parallel(
         _attempt, numbered, min(jobs, len(cases)), math.inf, {}, hang_seconds=math.inf
@@ -133,7 +144,7 @@ def predict_cases(cases: Sequence[Case], settings: Settings, jobs: int) -> Itera
             following += 1
 
 
-def _attempt(job: tuple[int, Case, Settings]) -> list[Report | Failure]:
+def _attempt(job: tuple[int, Case, Settings]) -> list[Predicted | Failure]:
     _, case, settings = job
     streams.set_apart()  # a worker process has streams of its own
     try:

@@ -22,7 +22,7 @@ Name = Annotated[
 
 def hardware(
     name: Name = None,
-    format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
+    format: options.FormatOption = None,  # noqa: A002 - the name of the option
     output: options.Output = None,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:

@@ -46,7 +46,7 @@ def memory(
     optimizer: OptimizerOption = OptimizerName.NONE,
     save_plan: SavePlan = None,
     check: options.Check = True,
-    format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
+    format: options.FormatOption = None,  # noqa: A002 - the name of the option
     output: options.Output = None,
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it

@@ -46,6 +46,14 @@ class Layers(StrEnum):
     NONE = "none"
 
 
+class Sort(StrEnum):
+    """Orders of sibling modules."""
+
+    TIME = "time"
+    GAIN = "gain"
+    NAME = "name"
+
+
 MODEL_HELP = (
     "densenet121 (torchvision), timm:NAME, hf:CONFIG, path/to/file.py:callable, package.module:callable, or model.pt2 "
     "(torch.export)."
@@ -95,10 +103,34 @@ PrecisionOption = Annotated[
     ),
 ]
 ChannelsLast = Annotated[bool, typer.Option("--channels-last", help="Parameters and inputs in channels_last.")]
-FormatOption = Annotated[Format, typer.Option("--format", help="Form of the result.")]
+FormatOption = Annotated[
+    Format | None,
+    typer.Option(
+        "--format", help="Form of the result; default: by the suffix of -o FILE (.html .json .csv .md), else table."
+    ),
+]
 LayersOption = Annotated[
     Layers | None,
-    typer.Option("--layers", help="Layers shown; default: top (table, md), all (html), none (csv). JSON holds all."),
+    typer.Option(
+        "--layers",
+        help="Flat list of layers in place of the module tree, or none of both; default: the tree (table), top (md), "
+        "all (html), none (csv). JSON holds all.",
+    ),
+]
+Depth = Annotated[
+    int | None, typer.Option("--depth", min=1, metavar="LEVELS", help="Levels of the module tree; default: all.")
+]
+SortOption = Annotated[
+    Sort | None, typer.Option("--sort", help="Order of sibling modules; default: order of execution.")
+]
+Top = Annotated[
+    int | None,
+    typer.Option(
+        "--top",
+        min=1,
+        metavar="ROWS",
+        help="Rows of the module tree, those of most time, or with --sort gain of most change; default: 40.",
+    ),
 ]
 Explain = Annotated[
     bool,

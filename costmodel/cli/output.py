@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costmodel.cli import streams
+from costmodel.cli.options import Format
 from costmodel.errors import CostmodelError, RequestError, own_words
 from costmodel.files import check_writable, write_whole
 
@@ -217,9 +218,20 @@ def use_color(width: int | None) -> bool:
     return width is not None and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
-def render_result(document: Document, format: str, output: Path | None) -> str:  # noqa: A002 - the name of the option
+def use_unicode(output: Path | None) -> bool:
+    """Whether bars and branches may be drawn in Unicode: in a file, and where standard output is in UTF-8."""
+    return output is not None or streams.result_encoding().lower().replace("-", "") == "utf8"
+
+
+def form_of(format: Format | None, output: Path | None) -> Format:  # noqa: A002 - the name of the option
+    """Form of a result: the wanted one, else the one that the file's suffix names, else a table."""
+    named = output.suffix.removeprefix(".").lower() if output is not None else ""
+    return format or (Format(named) if named in set(Format) else Format.TABLE)
+
+
+def render_result(document: Document, format: Format | None, output: Path | None) -> str:  # noqa: A002
     """Render a command's result for the place that it is written to."""
     from costmodel.report.renderers import render_document
 
     width = terminal_width(output)
-    return render_document(document, format, width, color=use_color(width))
+    return render_document(document, form_of(format, output), width, color=use_color(width))

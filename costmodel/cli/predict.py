@@ -6,13 +6,14 @@ import gc
 import re
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from costmodel.cli import options
 from costmodel.cli.cases import Failure, Settings, cases_of, failure_lines, predict_case, predict_cases
-from costmodel.cli.output import Write, choose_hardware, opened, terminal_width, use_color
+from costmodel.cli.output import Write, choose_hardware, form_of, opened, terminal_width, use_color, use_unicode
+from costmodel.cli.page_facts import page_facts
 from costmodel.cli.run import WRONG_REQUEST, complain
 from costmodel.errors import RequestError
 
@@ -20,17 +21,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from costmodel.report import Report
+    from costmodel.report.page import PageFacts
 
 
 def predict(
+    context: typer.Context,
     models: options.Models,
     hardware: options.SeveralHardware = None,
     batch_size: options.BatchSizes = None,
     img_size: options.ImgSize = None,
     precision: options.PrecisionOption = None,
     channels_last: options.ChannelsLast = False,
-    format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
+    format: options.FormatOption = None,  # noqa: A002 - the name of the option
     layers: options.LayersOption = None,
+    depth: options.Depth = None,
+    sort: options.SortOption = None,
+    top: options.Top = None,
     explain: options.Explain = False,
     shapes: options.Shapes = None,
     capture: options.CaptureOption = options.Capture.RUN,
@@ -47,10 +53,12 @@ def predict(
     """
     from costmodel.profiles.hosts import resolve_host
     from costmodel.profiles.profile import load_profile
+    from costmodel.report.page import NO_FACTS
     from costmodel.report.progress import tracked
 
     if quiet:
         warnings.simplefilter("ignore")
+    form = form_of(format, output)
     with opened(output) as write:
         cases = cases_of(models, batch_size)
         profiles = tuple(dict.fromkeys(choose_hardware(name, quiet) for name in hardware or (None,)))
@@ -69,6 +77,7 @@ def predict(
             check=check,
             quiet=quiet,
             debug=debug,
+            draw=form is options.Format.HTML,
         )
         if is_single:
             outcomes = predict_case(cases[0], settings)
@@ -76,10 +85,13 @@ def predict(
             gc.enable()
             attempts = predict_cases(cases, settings, jobs)
             followed = tracked(attempts, "predicting case", len(cases), quiet=quiet or len(cases) == 1)
-            outcomes = [outcome for found in followed for outcome in found]
-        reports = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
-        if reports:
-            _write(write, reports[0] if is_single else reports, format, layers, output)
+            outcomes = [outcome for several in followed for outcome in several]
+        found = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
+        if found:
+            facts = page_facts(context.obj or (), found) if form is options.Format.HTML else NO_FACTS
+            reports = [one.report for one in found]
+            tree = {"depth": depth, "sort": sort and sort.value, "top": top}
+            _write(write, reports[0] if is_single else reports, form, layers, tree, output, facts)
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     for line in failure_lines(failures, cases, profiles):
         complain(line)
@@ -107,9 +119,12 @@ def _write(
     reports: Report | Sequence[Report],
     format: options.Format,  # noqa: A002
     layers: options.Layers | None,
+    tree: dict[str, Any],
     output: Path | None,
+    facts: PageFacts,
 ) -> None:
     from costmodel.report import render
 
     width = terminal_width(output)
-    write(render(reports, format.value, layers=layers and layers.value, width=width, color=use_color(width)))
+    look = {"width": width, "color": use_color(width), "unicode": use_unicode(output), **tree}
+    write(render(reports, format.value, layers=layers and layers.value, facts=facts, **look))

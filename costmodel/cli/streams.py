@@ -57,6 +57,11 @@ class Kept:
             with suppress(AttributeError, OSError, ValueError):
                 self._copy = _Copy(stream.fileno())
 
+    @property
+    def encoding(self) -> str:
+        """Encoding of the stream."""
+        return self._encoding
+
     def write(self, text: str) -> None:
         """Write a whole text; a process forked during the command writes nothing.
 
@@ -165,6 +170,11 @@ def write_result(text: str) -> None:
 def result_columns() -> int | None:
     """Width of the terminal of the command's standard output; None for a file or a pipe."""
     return (_kept.out if _kept else Kept(sys.stdout)).columns()
+
+
+def result_encoding() -> str:
+    """Encoding of the command's standard output."""
+    return (_kept.out if _kept else Kept(sys.stdout)).encoding
 
 
 def say(text: str) -> None:

@@ -64,7 +64,7 @@ def validate(
     max_error: MaxError = None,
     seconds: Seconds = 0.1,
     layers: LayersOption = options.Layers.NONE,
-    format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
+    format: options.FormatOption = None,  # noqa: A002 - the name of the option
     output: options.Output = None,
     quiet: options.Quiet = False,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it

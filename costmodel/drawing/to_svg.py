@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from costmodel.drawing.colors import LIMIT, UNKNOWN, speedup_color
 from costmodel.drawing.labels import shortened, speedup_text, unit_operators
-from costmodel.drawing.layout import Placed, Wire, arrange
+from costmodel.drawing.layout import Drawing, Placed, Wire, arrange
 from costmodel.ir import Graph
 from costmodel.prediction.layers import Unit
 from costmodel.report.escape import markup
@@ -26,7 +26,9 @@ path { fill: none; stroke: #777; stroke-width: 1.2; }
 """
 
 
-def to_svg(graph: Graph, units: Sequence[Unit], speedups: Sequence[float | None], title: str) -> str:
+def to_svg(
+    graph: Graph, units: Sequence[Unit], speedups: Sequence[float | None], title: str, *, embedded: bool = False
+) -> str:
     """Draw the stream tree of units, each coloured by its predicted speedup.
 
     Args:
@@ -34,9 +36,12 @@ def to_svg(graph: Graph, units: Sequence[Unit], speedups: Sequence[float | None]
         units: units of the graph.
         speedups: one a unit; None for a unit without a prediction.
         title: headline of the drawing.
+        embedded: as an element of an HTML page, which has the styles, the title and the legend itself.
     """
     known = {id(unit): speedup for unit, speedup in zip(units, speedups, strict=True)}
     drawing = arrange(unit_tree(graph, units), _size)
+    if embedded:
+        return _embedded(drawing.moved(drawing.width / 2 + _MARGIN, _MARGIN), known, title)
     shown = shortened(title)
     width = max(drawing.width + 2 * _MARGIN, 8.0 * len(shown) + 2 * _MARGIN, 420.0)
     middle, top = width / 2, _LEGEND + _MARGIN
@@ -58,17 +63,32 @@ def to_svg(graph: Graph, units: Sequence[Unit], speedups: Sequence[float | None]
     return "\n".join(parts)
 
 
+def _embedded(drawing: Drawing[Unit], known: Mapping[int, float | None], title: str) -> str:
+    width, height = f"{drawing.width + 2 * _MARGIN:.1f}", f"{drawing.height + 2 * _MARGIN:.1f}"
+    frame = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    parts = [
+        f'<svg {frame} role="img" aria-label="{markup(title)}">',
+        *map(_wire, drawing.wires),
+        *(_unit(box, known[id(box.item)], marked=True) for box in drawing.boxes),
+        "</svg>",
+    ]
+    return "\n".join(parts)
+
+
 def _size(unit: Unit) -> tuple[float, float]:
     longest = max(len(shortened(unit.name)), len(unit_operators(unit)), len(speedup_text(None)))
     return longest * _CHARACTER + 16.0, _HEIGHT
 
 
-def _unit(box: Placed[Unit], speedup: float | None) -> str:
+def _unit(box: Placed[Unit], speedup: float | None, *, marked: bool = False) -> str:
+    """A unit's box; `marked` with its layer and speedup, for a script."""
     name, operators, said = box.item.name, unit_operators(box.item), speedup_text(speedup)
     rows = ((14, ' class="name"', shortened(name)), (27, "", operators), (40, "", said))
     words = "".join(f'<text{kind} x="{box.x:.1f}" y="{box.y + y:.1f}">{markup(word)}</text>' for y, kind, word in rows)
+    value = "" if speedup is None else f"{speedup:.3g}"
+    data = f' data-layer="{markup(name)}" data-speedup="{value}"' if marked else ""
     return (
-        f'<g class="unit"><title>{markup(f"{name}: {operators}, {said}")}</title>'
+        f'<g class="unit"{data}><title>{markup(f"{name}: {operators}, {said}")}</title>'
         f'<rect x="{box.x - box.width / 2:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" '
         f'fill="{speedup_color(speedup)}"/>{words}</g>'
     )

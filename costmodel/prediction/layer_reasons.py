@@ -33,22 +33,26 @@ def reason_of(before: Sequence[Part], after: Sequence[Part]) -> str:
         before: parts of the eager kernels that serve the layer.
         after: parts of the compiled kernels.
     """
-    if not before and not after:
-        return ""
-    if not after:
-        return "folded into other kernels"
-    if not before:
-        return "work of other layers" if any(part.kernel.kind != COPY for part in after) else _LOSSES[COPIES]
+    if not before or not after:
+        return _one_sided(before, after)
     was, now = by_part(before), by_part(after)
-    total, saved = sum(was.values()), {part: was[part] - now[part] for part in was}
+    saved = {part: was[part] - now[part] for part in was}
     change = sum(saved.values())
-    if abs(change) <= SAME * total:
+    if abs(change) <= SAME * sum(was.values()):
         return "same library call" if _calls(before) == _calls(after) else "no net change"
     cause = min(saved, key=lambda part: saved[part]) if change < 0 else max(saved, key=lambda part: saved[part])
-    if cause == OTHER and change > 0:
-        return _fusion(before, after)
-    in_layout = " in channels_last" if cause == CONVOLUTION and _relaid(before, after) else ""
-    return (_LOSSES if change < 0 else _GAINS)[cause] + in_layout
+    if cause == CONVOLUTION and _relaid(before, after):
+        return f"{'slower' if change < 0 else 'faster'} in channels_last"
+    if change < 0:
+        return _LOSSES[cause]
+    return _GAINS.get(cause) or _fusion(before, after)
+
+
+def _one_sided(before: Sequence[Part], after: Sequence[Part]) -> str:
+    """Phrase for a layer with kernels in one of the passes only."""
+    if before:
+        return "folded into other kernels"
+    return "work of other layers" if any(part.kernel.kind != COPY for part in after) else _LOSSES[COPIES] * bool(after)
 
 
 def by_part(parts: Sequence[Part]) -> Mapping[str, float]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from costmodel import checks
 from costmodel.checks import checked
 from costmodel.report.kernel_prediction import KernelPrediction
+from costmodel.report.page import NO_FACTS, PageFacts
 from costmodel.report.renderers import FORMATS, render_documents
 from costmodel.report.types import (
     GraphBreak,
@@ -20,12 +21,12 @@ from costmodel.report.types import (
 )
 
 LAYERS = ("top", "all", "none")
-COMPARING = ("table", "md", "html")
-"""Formats in which a table of all cases follows several predictions; a program sorts records itself."""
+SORTS = ("time", "gain", "name")
 
 __all__ = [
     "FORMATS",
     "LAYERS",
+    "SORTS",
     "GraphBreak",
     "Graphs",
     "KernelPrediction",
@@ -51,6 +52,11 @@ def _reports_fault(reports: object) -> str | None:
     layers=checks.optional(checks.one_of(LAYERS)),
     width=checks.optional(checks.count),
     color=checks.flag,
+    facts=checks.instance_of(PageFacts, "a PageFacts"),
+    unicode=checks.flag,
+    depth=checks.optional(checks.whole),
+    sort=checks.optional(checks.one_of(SORTS)),
+    top=checks.optional(checks.whole),
 )
 def render(
     reports: Report | Sequence[Report],
@@ -59,27 +65,51 @@ def render(
     layers: str | None = None,
     width: int | None = None,
     color: bool = False,
+    facts: PageFacts = NO_FACTS,
+    unicode: bool = False,
+    depth: int | None = None,
+    sort: str | None = None,
+    top: int | None = None,
 ) -> str:
     """Render one prediction or several as text that ends in a newline.
 
-    Tables, Markdown and HTML of several predictions end with a table of all cases, the largest gain first.
+    Tables and Markdown of several predictions end with a table of all cases, the largest gain first; HTML begins so.
 
     Args:
         reports: a single report, or a sequence; in JSON the first is an object and the second a list.
         format: one of FORMATS.
-        layers: one of LAYERS: the layers to show; None for the format's own choice. JSON always holds all of them. CSV
-            holds the modes, or with `all` or `top` the layers in their place.
-        width: columns of the terminal, for `table`; None for no limit.
+        layers: one of LAYERS: the layers to show; None for the format's own choice, which is the module tree for
+            `table`. JSON always holds all of them. CSV holds the modes, or with `all` or `top` the layers in their
+            place.
+        width: columns of the terminal, for `table`; None for a file, in which names are whole.
         color: whether `table` may use terminal colours.
+        facts: facts that `html` shows beside the reports.
+        unicode: whether `table` draws bars and branches in Unicode instead of ASCII.
+        depth: levels of the module tree; None for all.
+        sort: order of sibling modules: `time`, `gain` or `name`; None for execution order.
+        top: rows of the module tree, those of most time; None for 40.
 
     Raises:
         RequestError: unknown format or choice of layers.
     """
+    if format == "html":
+        from costmodel.report.page.render import report_page
+
+        return report_page((reports,) if isinstance(reports, Report) else tuple(reports), facts, layers or "all")
     from costmodel.report.cases_document import cases_document
     from costmodel.report.prediction_document import LAYERS_BY_FORMAT, prediction_document
 
     several = (reports,) if isinstance(reports, Report) else tuple(reports)
+    if format == "table":
+        from costmodel.report.prediction_terminal import Look, to_terminal
+
+        tree = {"depth": depth, "sort": sort, "top": top}
+        look = Look(width, color, unicode, **{name: value for name, value in tree.items() if value is not None})
+        text = to_terminal(several, look, layers)
+        if len(several) == 1:
+            return text
+        return f"{text}\n{render_documents((cases_document(several),), format, width, color=color)}"
     documents = [prediction_document(report, layers or LAYERS_BY_FORMAT[format]) for report in several]
-    if len(several) > 1 and format in COMPARING:
+    if len(several) > 1 and format == "md":
         documents.append(cases_document(several))
     return render_documents(documents, format, width, color=color, as_list=not isinstance(reports, Report))

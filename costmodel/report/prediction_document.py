@@ -75,12 +75,12 @@ def prediction_document(report: Report, layers: str) -> Document:
     tone = _TONES.get(report.verdict, Tone.DOUBTFUL)
     sections = [Section("", MODE_COLUMNS, _mode_rows(report), verdict(report), tone)]
     if rows := layer_rows(report, layers):
-        sections.append(Section(_layers_title(report, layers), LAYER_COLUMNS, rows))
+        sections.append(Section(layers_title(report, layers), LAYER_COLUMNS, rows))
     if report.explanation:
         reasons = [(item.topic, item.where, item.why) for item in report.explanation]
         sections.append(Section("reasons", REASON_COLUMNS, reasons))
     records = _mode_records(report) if layers == "none" else _layer_records(report, layers)
-    return Document(report.model, _headline(report), sections, report.to_dict(), records, _notes(report))
+    return Document(report.model, headline(report), sections, report.to_dict(), records, notes(report))
 
 
 def verdict(report: Report) -> str:
@@ -133,7 +133,7 @@ def layer_rows(report: Report, layers: str) -> list[Row]:
     return rows
 
 
-def _headline(report: Report) -> str:
+def headline(report: Report) -> str:
     """Model, hardware, host and input."""
     shape = "x".join(map(str, report.input_shape))
     part = " (captured in part)" if report.partial else ""
@@ -167,11 +167,11 @@ def _mode_row(name: str, mode: ModePrediction) -> Row:
         mode.compile_s,
         (mode.compile_s_low, mode.compile_s_high),
         mode.compile_warm_s,
-        *_break_even(mode),
+        *break_even(mode),
     )
 
 
-def _break_even(mode: ModePrediction) -> tuple[float | None, Interval]:
+def break_even(mode: ModePrediction) -> tuple[float | None, Interval]:
     """Calls to break-even and their interval, with NEVER where a compilation does not pay off."""
     if mode.compile_s is None:
         return None, (None, None)
@@ -182,15 +182,16 @@ def _break_even(mode: ModePrediction) -> tuple[float | None, Interval]:
 
 def _gain(mode: ModePrediction) -> str:
     bounds = ratio_interval((mode.speedup_low, mode.speedup_high))
-    gain = f"{times(mode.speedup)} the speed of eager" + (f" ({bounds})" if bounds else "")
+    gain = f"{times(mode.speedup)} the speed of eager" + (f" (90 % interval {bounds})" if bounds else "")
     if mode.break_even_calls is None:
         return gain
-    between = calls_interval(_break_even(mode)[1])
+    between = calls_interval(break_even(mode)[1])
     between = f" ({between})" if between else ""
     return f"{gain}; break-even after {counted(mode.break_even_calls, 'call')}{between}"
 
 
-def _layers_title(report: Report, layers: str) -> str:
+def layers_title(report: Report, layers: str) -> str:
+    """Heading of the list of layers."""
     shown, count = len(shown_layers(report, layers)), len(report.layers)
     if shown == count:
         return f"layers ({count})"
@@ -231,8 +232,8 @@ def _saved_us(layer: LayerPrediction) -> float:
     return saved if math.isfinite(saved) else 0.0
 
 
-def _notes(report: Report) -> list[str]:
-    """Unsupported operators by name and place, layers out of distribution, then the report's warnings."""
+def notes(report: Report) -> list[str]:
+    """Graph breaks, unsupported operators by name and place, layers out of distribution, then the report's warnings."""
     lines = [f"graph break at {item.where}: {item.reason}" for item in report.graphs.breaks]
     lines += [f"unsupported operator {item.op} in {item.where or report.model}" for item in report.unsupported]
     if report.assumed_host:

@@ -59,7 +59,7 @@ def render_documents(
 
             return to_markdown(documents)
         case "html":
-            from costmodel.report.to_html import to_html
+            from costmodel.report.page.render import document_page
 
-            return to_html(documents)
+            return document_page(documents)
     raise RequestError(f"unknown format {format!r}; choose one of {', '.join(FORMATS)}")

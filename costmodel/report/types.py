@@ -27,6 +27,9 @@ SCHEMA_ID = f"urn:costmodel:predict:{SCHEMA}"
 TABLES = ("layers", "modes", "kernels")
 """Tables of a report as pandas frames."""
 
+PRINTED_WIDTH = 100
+"""Cells of the lines of a printed report."""
+
 EAGER = "eager"
 """The mode that every speedup is relative to."""
 
@@ -320,7 +323,7 @@ class Report:
     def __str__(self) -> str:
         from costmodel.report import render
 
-        return render(self, "table").rstrip("\n")
+        return render(self, "table", width=PRINTED_WIDTH).rstrip("\n")
 
 
 def _mode_dict(name: str, mode: ModePrediction) -> dict[str, Any]:

@@ -168,8 +168,9 @@ def test_a_very_long_name_hides_no_figure(kind: str) -> None:
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_a_very_long_name_hides_no_figure_on_a_terminal(width: int) -> None:
     text = render(report(named("x" * 30_000)), width=width)
-    for shown in ("6.000", "1.40-1.60", "15,000 calls", "extrapolated"):
-        assert shown in text
+    words = " ".join(text.split())
+    for shown in ("6.000", "1.50x", "2.75-3.25", "8,100 calls", "extrapolated"):
+        assert shown in words
 
 
 def model_of(name: str) -> nn.Module:

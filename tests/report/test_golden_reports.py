@@ -17,11 +17,18 @@ ENDINGS = {"table": "table.txt"}
 """Endings of files, where they are not the format's name."""
 
 
+def without_code(page: str) -> str:
+    """A page without its styles, its script and their hashes, which are files of the package."""
+    bare = re.sub(r"/\*<!\[CDATA\[.*?\]\]>\*/", "", page, flags=re.DOTALL)
+    return re.sub(r"sha256-[\w+/=]+", "sha256-", bare)
+
+
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_report_reads_as_it_did(golden: Callable[[str, str], None], kind: str, form: str) -> None:
     text = rendered(kind, form)
     assert text.endswith("\n")
+    text = without_code(text) if form == "html" else text
     golden(f"reports/{kind}.{ENDINGS.get(form, form)}", text.removesuffix("\n"))
 
 
@@ -34,7 +41,7 @@ def test_a_narrow_terminal(golden: Callable[[str, str], None], width: int) -> No
         render_memory(memory(), width=width),
     )
     text = "".join(tables)
-    assert all(figure in text for figure in ("4.900-5.100", "2.0e-04", "1.40-1.60", "15,000 calls", "95.0", "72.0"))
+    assert all(figure in text for figure in ("4.900-5.100", "2.0e-04", "1.40-1.60", "8,100 calls", "95.0", "72.0"))
     assert re.search(r"^training +95\.0 +head ", text, re.MULTILINE)  # a name stands before its figures
     golden(f"reports/narrow_{width}", "\n".join(tables).removesuffix("\n"))
 

@@ -73,7 +73,7 @@ def test_json_is_an_object_or_a_list() -> None:
 def test_html_draws_bars_relative_to_the_longest() -> None:
     text = render_documents((document(), document("other")), "html")
     assert "<title>costmodel: tiny, other</title>" in text
-    assert re.findall(r'style="width:(.*?)"', text) == ["100.0%", "25.0%"] * 2  # 4 of 4, 1 of 4
+    assert re.findall(r'class="fill" width="(.*?)"', text) == ["100.0", "25.0"] * 2  # 4 of 4, 1 of 4
 
 
 def test_a_narrow_terminal_goes_without_details() -> None:
