@@ -90,9 +90,17 @@ def run(command: str) -> str:
     program, *arguments = shlex.split(command)
     printed: list[str] = []
     terminal = patch.object(streams, "result_columns", lambda: COLUMNS)
+    encoding = patch.object(streams, "result_encoding", lambda: "utf-8")
     written = patch.object(streams, "write_result", printed.append)
     colours = patch.dict(os.environ, {"NO_COLOR": "1", "COLUMNS": str(COLUMNS)})
-    with terminal, written, colours, warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()) as other:
+    with (
+        terminal,
+        encoding,
+        written,
+        colours,
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()) as other,
+    ):
         status = costmodel(arguments) if program == "costmodel" else 2
     if status:
         raise DatasetError(f"{command}: exit status {status}")
