@@ -1,6 +1,17 @@
 """Predict what torch.compile does to a vision model on a GPU, without running the model.
 
-Importing this package imports nothing else; a public name loads its module on first use.
+    report = costmodel.predict("resnet50", batch_size=32)     # or a module and its inputs
+    print(report)                                             # verdict, modes, module tree; .modes, .layers, .kernels
+    report.tree(), report.to_frame("kernels"), report.to_dict(), report.plot.timeline()
+    plan = costmodel.plan(module, inputs)                     # the fastest way to run each part; .save, Plan.load
+    fast = costmodel.apply(module, plan, inputs)              # a module that runs so
+    costmodel.validate(module, inputs, plan=plan)             # measured beside predicted, on a machine with the GPU
+    costmodel.analyze_memory(module, inputs)                  # peaks and saved activations; checkpointed applies a plan
+    costmodel.list_profiles(), costmodel.load_profile(name)   # known devices
+    costmodel.load_model(name), costmodel.render(report, "html")
+
+`help(costmodel.predict)` and so on describe each function. Every error is a `costmodel.CostmodelError`. Importing this
+package imports nothing else: a public name loads its module on first use, and `dir(costmodel)` lists them.
 """
 
 from __future__ import annotations
@@ -27,7 +38,9 @@ if TYPE_CHECKING:
     from costmodel.report import ModePrediction as ModePrediction
     from costmodel.report import Report as Report
     from costmodel.report import render as render
-    from costmodel.zoo import load as load_model
+    from costmodel.zoo import load
+
+    load_model = load
 
 __version__ = "0.1.0"
 
@@ -52,27 +65,6 @@ _EXPORTS = {
 }
 """Public name -> its module, and its name in the module."""
 
-__all__ = [
-    "CheckpointPlan",
-    "CostmodelError",
-    "LayerPrediction",
-    "ModePrediction",
-    "Plan",
-    "Report",
-    "Validation",
-    "__version__",
-    "analyze_memory",
-    "apply",
-    "checkpointed",
-    "list_profiles",
-    "load_model",
-    "load_profile",
-    "plan",
-    "predict",
-    "render",
-    "validate",
-]
-
 
 def __getattr__(name: str) -> Any:
     """Load a public name on its first use."""
@@ -86,7 +78,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """The public names."""
-    return sorted(__all__)
+    return sorted([*_EXPORTS, "__version__"])
 
 
 class _Package(ModuleType):

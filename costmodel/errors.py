@@ -47,6 +47,10 @@ class MeasurementError(CostmodelError):
     """A measurement failed on this machine."""
 
 
+class MissingPackageError(CostmodelError):
+    """An optional package is not installed; the message says how to install it."""
+
+
 class CheckpointPlanError(PlanError):
     """A checkpointing plan cannot be read or written, or does not fit the model."""
 

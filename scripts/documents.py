@@ -34,7 +34,7 @@ from costmodel.measurement.validation_report import Validation, render_validatio
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = ("README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))
 RECORDED = ROOT / "docs" / "data" / "compared_h200.jsonl"
-COLUMNS = 100
+COLUMNS = 110
 """Columns of the terminal that the outputs are for."""
 FILE = re.compile(r"<!-- file: (\S+) -->\n+```\w*\n(.*?)```", re.DOTALL)
 """A file that the commands of a document use, in the document itself."""

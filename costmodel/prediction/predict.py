@@ -1,10 +1,10 @@
-"""Module -> report: effect of torch.compile on some hardware, predicted without running the module."""
+"""Module or name of a model -> report: effect of torch.compile, predicted without running the model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from costmodel import checks
 from costmodel.capture.inputs import Arguments, Inputs, inputs_fault, module_fault
@@ -18,6 +18,7 @@ from costmodel.prediction.kernel_predictions import predict_kernels
 from costmodel.prediction.layer_groups import layers_of
 from costmodel.prediction.layer_predictions import layer_flops, predict_layers
 from costmodel.prediction.modes import Work, predict_modes
+from costmodel.prediction.named_models import WAYS, capture_named
 from costmodel.prediction.report_warnings import unmeasured_precisions, unsupported_in, warnings_of
 from costmodel.prediction.timed_kernels import timed_kernels
 from costmodel.prediction.verdict import LEAVE, verdict_of
@@ -30,73 +31,112 @@ from costmodel.timeline.issue_trace import issue_traces, layout_of, main_input
 if TYPE_CHECKING:
     from torch import nn
 
-WAYS = ("run", "fx", "export", "dynamo")
-"""Ways of capture: those of `costmodel.capture.frontends.WAYS`, and `dynamo`, which always checks for graph breaks."""
+
+def _model_fault(model: object) -> str | None:
+    return None if isinstance(model, str) and model else module_fault(model)
 
 
 @takes_turns
 @checked(
-    module=module_fault,
-    inputs=inputs_fault,
+    module=_model_fault,
+    inputs=checks.optional(inputs_fault),
+    batch_size=checks.optional(checks.whole),
+    img_size=checks.optional(checks.whole),
+    precision=checks.optional(checks.text),
+    channels_last=checks.flag,
     hardware=checks.optional(checks.profile_name),
     model_name=checks.optional(checks.text),
     explain=checks.flag,
     host=checks.optional(checks.host),
     shapes=checks.each(checks.shape, "shapes, which are sequences of sizes above 0"),
     check=checks.flag,
-    frontend=checks.one_of(WAYS),
+    capture=checks.one_of(WAYS),
 )
 def predict(
-    module: nn.Module,
-    inputs: Inputs,
+    module: nn.Module | str,
+    inputs: Inputs | None = None,
     *,
+    batch_size: int | None = None,
+    img_size: int | None = None,
+    precision: str | None = None,
+    channels_last: bool = False,
     hardware: str | None = None,
     model_name: str | None = None,
     explain: bool = False,
     host: str | float | None = None,
     shapes: Sequence[Sequence[int]] = (),
-    frontend: str = "run",
+    capture: str = "run",
     check: bool = True,
 ) -> Report:
-    """Predict what torch.compile does to a module, without running it.
+    """Predict what torch.compile does to a model, without running it. Options are those of the command line.
 
     Args:
-        module: module in evaluation mode, with real or meta parameters; it is not changed.
-        inputs: positional inputs, or a mapping of keyword inputs: real, meta or fake tensors, also inside lists, tuples
-            and dicts. A list of images is a batch.
+        module: module in evaluation mode, with real or meta parameters, which is not changed; or the name of a model:
+            `resnet50` (torchvision), `timm:NAME`, `hf:CONFIG`, `path/to/file.py:callable`, `model.pt2`.
+        inputs: positional inputs of a module, or a mapping of keyword inputs: real, meta or fake tensors, also inside
+            lists, tuples and dicts. A list of images is a batch. A model given by name brings its own.
+        batch_size: images in a forward pass of a model given by name; None for 1.
+        img_size: height and width of its images; None for the model's own.
+        precision: `float32`, `float16` or `bfloat16` for its parameters and inputs; None as on the command line.
+        channels_last: whether its parameters and inputs are in channels_last.
         hardware: name of a profile; None for this machine's GPU if it has a profile, else the default.
-        model_name: name of the model in the report; None for its class.
+        model_name: name of the model in the report; None for its class, or the given name.
         explain: whether to add the reasons.
-        shapes: further shapes of the main input, whose recompilations `explain` lists.
-        frontend: way of capture, one of `costmodel.capture.frontends.WAYS`.
         host: host whose CPU launches the kernels: the name of a calibrated host (`costmodel collect host` runs the host
             probe on it), or its speed relative to the profile's host. None: an uncalibrated host; the prediction is for
             the profile's host, an undisturbed machine, and the intervals cover slower hosts too.
-        check: whether Dynamo traces the module to find graph breaks; else the pass is predicted as one graph.
+        shapes: further shapes of the main input, whose recompilations `explain` lists.
+        capture: way of capture: `run`, `fx`, `export` or `dynamo`.
+        check: whether Dynamo traces the model to find graph breaks; else the pass is predicted as one graph.
 
     Raises:
+        UnknownModelError: there is no such model; similar names are suggested.
         UnknownHardwareError: there is no such profile.
-        RequestError: there is no such host, or a shape has another number of dimensions than the main input.
+        RequestError: there is no such host, a shape has another number of dimensions than the main input, or an option
+            is not one of a module.
         CaptureError: the module cannot be captured, or has nothing to compile.
         ProfileError: the profile is damaged or of another version.
     """
+    request = {"batch_size": batch_size, "img_size": img_size, "precision": precision, "channels_last": channels_last}
+    if isinstance(module, str):
+        if inputs is not None:
+            raise RequestError(f"{module} brings its own inputs; leave out inputs, or give the module itself")
+        graph, inputs, warnings = capture_named(module, request, way=capture, check=check)
+        graph = replace(graph, name=model_name or graph.name)
+    else:
+        graph, warnings = _captured(module, _inputs_of(inputs, request), model_name, capture, check)
+    report = predict_captured(graph, inputs or (), hardware=hardware, explain=explain, host=host, shapes=shapes)
+    return replace(report, warnings=(*warnings, *report.warnings))
+
+
+def _inputs_of(inputs: Inputs | None, request: Mapping[str, Any]) -> Inputs:
+    """Inputs of a module.
+
+    Raises:
+        RequestError: there are none, or an option is given that its own inputs and parameters decide.
+    """
+    if inputs is None:
+        raise RequestError(f"inputs {inputs_fault(inputs)}")
+    if given := [name for name, value in request.items() if value is not None and value is not False]:
+        raise RequestError(f"{given[0]} is an option of a model given by name; give a module and inputs that have it")
+    return inputs
+
+
+def _captured(
+    module: nn.Module, inputs: Inputs, name: str | None, way: str, check: bool
+) -> tuple[Graph, tuple[str, ...]]:
+    """Graph of a module, and warnings."""
+    from costmodel.capture.with_partition import capture_with_partition
     from costmodel.zoo.training_mode import AS_IT_IS, training_warning
 
-    name = model_name or type(module).__name__
+    name = name or type(module).__name__
     training = training_warning(module, AS_IT_IS)
-    graph = _captured(module, inputs, name, frontend, check)
-    report = predict_captured(graph, inputs, hardware=hardware, explain=explain, host=host, shapes=shapes)
-    return replace(report, warnings=(*([training] if training else []), *report.warnings))
-
-
-def _captured(module: nn.Module, inputs: Inputs, name: str, frontend: str, check: bool) -> Graph:
-    from costmodel.capture.with_partition import capture_with_partition
-
-    if frontend not in ("run", "dynamo"):
+    if way not in ("run", "dynamo"):
         from costmodel.capture.frontends import convert
 
-        module = convert(module, inputs, frontend)
-    return capture_with_partition(module, inputs, name, check=check or frontend == "dynamo")
+        module = convert(module, inputs, way)
+    graph = capture_with_partition(module, inputs, name, check=check or way == "dynamo")
+    return graph, (training,) if training else ()
 
 
 def predict_captured(

@@ -54,9 +54,9 @@ def _reports_fault(reports: object) -> str | None:
     color=checks.flag,
     facts=checks.instance_of(PageFacts, "a PageFacts"),
     unicode=checks.flag,
-    depth=checks.optional(checks.whole),
+    depth=checks.optional(checks.count),
     sort=checks.optional(checks.one_of(SORTS)),
-    top=checks.optional(checks.whole),
+    top=checks.optional(checks.count),
 )
 def render(
     reports: Report | Sequence[Report],
@@ -113,3 +113,10 @@ def render(
     if len(several) > 1 and format == "md":
         documents.append(cases_document(several))
     return render_documents(documents, format, width, color=color, as_list=not isinstance(reports, Report))
+
+
+def fragment(report: Report) -> str:
+    """A report as a fragment of HTML for a notebook."""
+    from costmodel.report.notebook import fragment
+
+    return fragment(report)

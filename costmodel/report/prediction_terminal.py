@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -11,9 +11,9 @@ from rich.text import Text
 
 from costmodel.report.advice import code_to_paste
 from costmodel.report.escape import terminal
-from costmodel.report.figures import mebibytes, number
 from costmodel.report.mode_columns import mode_columns
 from costmodel.report.prediction_document import headline, layer_rows, layers_title, notes, verdict
+from costmodel.report.size_text import size_of
 from costmodel.report.terminal_columns import Cells, fitted, table_lines
 from costmodel.report.tree_columns import MARK, NOTABLE, layer_columns, tree_columns
 from costmodel.report.tree_rows import ROWS, TreeRow, tree_rows
@@ -122,24 +122,6 @@ def _tree_title(rows: Sequence[TreeRow]) -> str:
     if any(row.node.extrapolated_share >= NOTABLE for row in rows):
         title += f"; {MARK}: extrapolated"
     return title
-
-
-def size_of(report: Report) -> str:
-    """Parameters, multiply-accumulates and peak memory; empty where none is known."""
-    parts: list[tuple[float | None, Callable[[float], str]]] = [
-        (report.parameters, lambda count: f"{scaled(count)} parameters"),
-        (report.flops or None, lambda flops: f"{number(flops / 2e9)} GMACs"),
-        (report.peak_memory_bytes, lambda nbytes: f"peak memory {mebibytes(nbytes)} MiB without workspaces"),
-    ]
-    return ", ".join(text(value) for value, text in parts if value is not None)
-
-
-def scaled(count: float) -> str:
-    """A count to three significant digits: `11.7 M`, `2.83 G`, `512`."""
-    for factor, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if count >= factor:
-            return f"{count / factor:.3g}{unit}"
-    return f"{count:.0f}"
 
 
 def _words(words: str, look: Look, style: str = "") -> list[Text]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from costmodel.report.module_tree import ModuleNode
+    from costmodel.report.plots import Plots
 
 SCHEMA = 1
 """Version of the JSON; keys may be added under the same number, not renamed."""
@@ -314,6 +315,18 @@ class Report:
         from costmodel.report.to_frame import to_frame
 
         return to_frame(self, table)
+
+    @property
+    def plot(self) -> Plots:
+        """Figures of the report, by Matplotlib: `report.plot.timeline()`, `.roofline()`, `.layers()`."""
+        from costmodel.report.plots import Plots
+
+        return Plots(self)
+
+    def _repr_html_(self) -> str:
+        from costmodel.report import fragment
+
+        return fragment(self)
 
     def __repr__(self) -> str:
         from costmodel.report.summary import one_line

@@ -127,8 +127,8 @@ def test_what_is_no_module_is_refused(module: Any, message: str):
 
 
 def test_an_unknown_way_of_capture_is_refused():
-    with pytest.raises(RequestError, match="frontend must be one of run, fx, export, dynamo, not 'eyes'"):
-        costmodel.predict(nn.ReLU(), (image(),), hardware="nvidia-h200", frontend="eyes")
+    with pytest.raises(RequestError, match="capture must be one of run, fx, export, dynamo, not 'eyes'"):
+        costmodel.predict(nn.ReLU(), (image(),), hardware="nvidia-h200", capture="eyes")
 
 
 def test_random_numbers_are_drawn_by_nobody():

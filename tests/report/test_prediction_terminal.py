@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from costmodel.report import SORTS, render
 from costmodel.report.advice import code_to_paste
-from costmodel.report.prediction_terminal import scaled
+from costmodel.report.size_text import scaled
 from tests.support.sample_trees import network
 
 CODE = '    model = torch.compile(model, mode="reduce-overhead")'
