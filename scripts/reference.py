@@ -29,7 +29,7 @@ TITLES = {"Args": "Arguments", "Attributes": "Attributes", "Raises": "Errors", "
 
 def text() -> str:
     """Text of the reference."""
-    names = sorted(name for name in costmodel.__all__ if not name.startswith("_"))
+    names = sorted(name for name in dir(costmodel) if not name.startswith("_"))
     objects = {name: getattr(costmodel, name) for name in names}
     functions = [name for name in names if not inspect.isclass(objects[name])]
     classes = [name for name in names if inspect.isclass(objects[name])]
