@@ -238,7 +238,7 @@ def _spaced(interval: str) -> str:
 
 
 def _trust(report: Report) -> list[str]:
-    """What the figures assume, and which of them are extrapolated."""
+    """Assumptions of the figures, and which of them are extrapolated."""
     lines = []
     if report.assumed_host:
         lines.append(f"Host: {report.assumed_host}. --host calibrates.")
