@@ -89,7 +89,9 @@ def _measured_later(data: Path) -> dict[str, list[list[str]]]:
     rows: dict[str, list[list[str]]] = {}
     for host, column in HOSTS.items():
         for mode in MODES:
-            condition = f"speedup of `{mode}`, {frame['model'].nunique()} models measured later, {host} host, batch 1 to 128"
+            condition = (
+                f"speedup of `{mode}`, {frame['model'].nunique()} models measured later, {host} host, batch 1 to 128"
+            )
             rows.setdefault(host, []).append([condition, *_errors(score(frame, mode, column))])
     return rows
 
