@@ -72,7 +72,7 @@ def outcome_of(spec: str) -> str:
         return "reads values of tensors"
     if partition.failure:
         return partition.failure
-    whole = partition.is_whole and partition.compiled == 1 and not partition.keeps_tensors and not graph.breaks
+    whole = partition.is_whole and partition.compiled == 1 and not partition.reads_kept and not graph.breaks
     return WHOLE if whole else f"{partition.entered} graphs, {partition.compiled} compiled, {len(graph.breaks)} breaks"
 
 

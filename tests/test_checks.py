@@ -6,6 +6,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -267,3 +268,61 @@ def test_values_are_shown_in_a_few_characters() -> None:
     assert checks.shown("a" * 1000) == "'" + "a" * 59 + "..."
     assert checks.shown(10**5000) == "an integer that large"
     assert checks.shown("a\nb") == r"'a\nb'"
+
+
+def test_a_shown_value_is_text_a_number_or_the_name_of_its_type() -> None:
+    shown = {None: "None", 1.5: "1.5", b"x": "b'x'", "x" * 58: f"'{'x' * 58}'", int: "the class int"}
+    assert {value: checks.shown(value) for value in shown} == shown
+    assert checks.shown("x" * 59) == "'" + "x" * 59 + "..."  # 61 characters with its quotes
+    assert checks.shown([1]) == "a value of type list"
+    assert checks.shown(-(10**60)) == "an integer that large"
+    assert checks.shown(10**59) == "1" + "0" * 59
+
+
+@pytest.mark.parametrize(
+    ("rule", "right", "wrong"),
+    [
+        (checks.count, [1, 10**9], [0, -1, True, 1.0]),
+        (checks.whole, [0, -5], [False, 1.0, "1"]),
+        (checks.positive, [1e-9, math.inf], [0, -1e-9, True, math.nan]),
+        (checks.positive_finite, [1e-9, 1e300], [0, math.inf, True, math.nan]),
+        (checks.host, ["a", 1e-9], ["", 0, math.inf, True]),
+        (checks.profile_name, ["a"], ["", None]),
+        (checks.path, ["a", Path("a")], ["", "a\0b", b"a", None]),
+        (checks.flag, [True, False], [1, None]),
+        (checks.shape, [(), [1, 2]], [[1, 0], "12", b"12", bytearray(b"12"), 3]),
+        (checks.optional(checks.count), [None, 1], [0, "None"]),
+        (checks.one_of(("a", "b")), ["a", "b"], ["c", "", None, ["a"]]),
+        (checks.some_of(("a", "b"), at_least=1), [["a"], ("b", "a")], [[], "a", ["a", "c"]]),
+        (checks.each(checks.count, "sizes", at_least=2), [[1, 2]], [[], [1]]),
+        (checks.named(checks.count, "counts by name"), [{}, {"a": 1}], [{"a": 0}, {1: 1}, {"a": 1, "b": "c"}, [1]]),
+    ],
+)
+def test_a_rule_accepts_and_refuses(rule: checks.Rule, right: list[Any], wrong: list[Any]) -> None:
+    assert [value for value in right if rule(value) is not None] == []
+    assert [value for value in wrong if not rule(value)] == []
+
+
+def test_a_fault_says_what_was_wanted_and_what_was_given() -> None:
+    assert checks.count(-1) == "must be a whole number above 0, not -1"
+    assert checks.one_of(("a", "b"))("c") == "must be one of a, b, not 'c'"
+    sizes = checks.each(checks.count, "sizes", at_least=1)
+    assert sizes(3) == "must be a sequence of sizes, not 3"
+    assert sizes([]) == "must be a sequence of sizes, and is empty"
+    assert sizes([1, 2.5, "x"]) == "must be a sequence of sizes; 2.5 is not one"
+
+
+def test_arguments_are_checked_by_name_and_defaults_are_not() -> None:
+    class Counter:
+        @checked(error=costmodel.CostmodelError, first=checks.count, second=checks.count)
+        def add(self, first: int, second: int = -1) -> int:
+            return first + second
+
+    assert Counter().add(3) == 2
+    assert Counter().add(second=1, first=1) == 2
+    with pytest.raises(costmodel.CostmodelError, match=r"^second must be a whole number above 0, not -1$"):
+        Counter().add(3, -1)
+    assert Counter.add.__name__ == "add"
+    assert Counter.add.__dict__["rules"] == {"first": checks.count, "second": checks.count}
+    with pytest.raises(TypeError, match="needs a rule for each argument"):
+        checked(first=checks.count, other=checks.count)(lambda first: first)

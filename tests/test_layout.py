@@ -42,6 +42,7 @@ ORDER = (
     "costmodel.files",
     "costmodel.checks",
     "costmodel.concurrency",
+    "costmodel.torch_patches",
     "costmodel.errors",
 )
 """Every package and lone module, from the top floor down: each imports only from those that follow it."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,6 +13,8 @@ from costmodel.errors import GraphError
 from costmodel.ir.operators import TABLE
 
 _TORCH_NAME = re.compile(r"torch\.(\w+)")
+_ONE_FOR_ALL = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+"""Dispatch keys of implementations for every device, without a gradient of their own."""
 _TORCHVISION = "torchvision_"
 """Beginning of the names of torchvision's operators in a graph."""
 
@@ -32,9 +36,22 @@ def overload(name: str) -> torch._ops.OpOverload:
         raise GraphError(f"torch {torch.__version__} has no operator aten.{name}") from None
 
 
-def is_composite(func: torch._ops.OpOverload) -> bool:
-    """Whether torch implements an operator by others, as `to.dtype` by `_to_copy`, and it has no cost of its own."""
-    return func._schema.name.removeprefix("aten::") not in TABLE and func._can_decompose()
+def parts_of(func: torch._ops.OpOverload) -> Callable[..., Any] | None:
+    """Implementation of an operator by others, as of `to.dtype` by `_to_copy`; None if it has a cost of its own.
+
+    Without a row in the operator table, the other operators count: also where torch has one implementation for every
+    device, which hides them from autograd only (`_euclidean_dist`).
+    """
+    if func._schema.name.removeprefix("aten::").removesuffix("_") in TABLE:
+        return None
+    if func._can_decompose():
+        return func.decompose
+    name, has = func.name(), torch._C._dispatch_has_kernel_for_dispatch_key
+    returns_tensors = all(isinstance(item.type, torch.TensorType) for item in func._schema.returns)
+    if func._schema.is_mutable or not func._schema.returns or not returns_tensors or has(name, "CPU"):
+        return None
+    key = next((key for key in _ONE_FOR_ALL if has(name, key)), None)
+    return None if key is None else functools.partial(func._op_dk, getattr(torch._C.DispatchKey, key))
 
 
 def _import_torchvision(name: str) -> None:

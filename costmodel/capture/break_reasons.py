@@ -14,6 +14,9 @@ from costmodel.errors import first_line
 _CONTEXT = re.compile(r"Developer debug context: (.*)")
 _EXPLANATION = re.compile(r"Explanation: (.*)")
 _MOST_LETTERS = 100
+_CONSEQUENCES = ("step_unsupported", "graph break in loop", "skip_frame()", "Attempt to trace generator")
+_LOGGED = "a logging call"
+_SCRIPTED = "a TorchScript module"
 READ = "a tensor's value is read (.item(), float(), int())"
 
 
@@ -32,7 +35,12 @@ def in_plain_words(reason: str) -> str:
 
 def is_consequence(reason: str) -> bool:
     """Whether a message only says that Dynamo gives up a function, because of a break reported by another message."""
-    return any(part in first_line(reason) for part in ("step_unsupported", "graph break in loop", "skip_frame()"))
+    return any(part in first_line(reason) for part in _CONSEQUENCES)
+
+
+def is_recompile_limit(reason: str) -> bool:
+    """Whether a message says that a function was compiled too often, and runs eagerly from now on."""
+    return "recompile limit exceeded" in first_line(reason)
 
 
 def _field(pattern: re.Pattern[str], reason: str) -> str:
@@ -69,6 +77,7 @@ def _called(context: str, _explanation: str) -> str:
     module, name = found.groups()
     if name in ("Random.random", "Random.getrandbits"):
         return "random.random()"
+    name = name.removesuffix(".__new__")
     return f"{name}()" if module in ("builtins", "None", "<unknown module>") else f"{module.lstrip('_')}.{name}()"
 
 
@@ -80,7 +89,23 @@ def _method(context: str, explanation: str) -> str:
     owner = re.search(r"<class '([\w.]+)'>", context)
     if kind == "type" and owner:
         kind = owner.group(1)
-    return f"{kind}.{method}()"
+    return f"{kind}()" if method == "__new__" else f"{kind}.{method}()"
+
+
+def _inlined(context: str, _explanation: str) -> str:
+    found = re.search(r"qualname: ([^\s,]+)", context)
+    if not found:
+        return ""
+    return _SCRIPTED if found.group(1).startswith("_CachedForward.") else f"{found.group(1)}()"
+
+
+def _argument(context: str, _explanation: str) -> str:
+    found = re.search(r"UserDefined(?:Object|Class)Variable\((\w+)\)", context)
+    return f"an argument of class {found.group(1)}" if found else ""
+
+
+def _compared(_context: str, explanation: str) -> str:
+    return _LOGGED if "LoggingLogger" in explanation else ""
 
 
 def _operator(context: str, _explanation: str) -> str:
@@ -109,10 +134,13 @@ _WORDS: dict[str, Callable[[str, str], str]] = {
     "Operator does not support running with fake tensors": _matched(
         r"unsupported operator: (\S+)", "{}, of which torch does not know the shape of the result"
     ),
-    "logging.Logger method": _always("a logging call"),
+    "logging.Logger method": _always(_LOGGED),
     "Failed to trace builtin operator": _matched(r"builtin (\w+)"),
     "Attempted to call function marked as skipped": _called,
-    "Attempted to inline function marked as skipped": _matched(r"qualname: ([^\s,]+)"),
+    "Attempted to inline function marked as skipped": _inlined,
+    "torch.jit.script/freeze modules": _always(_SCRIPTED),
+    "Failed to convert args/kwargs to proxy": _argument,
+    "Unresolved GetAttrVariable comparison": _compared,
     "Unsupported method call": _method,
     "`torch.compiler.disable()`d function": _matched(r"<function (\S+) at", "torch.compiler.disable on {}"),
     "torch._dynamo.graph_break()": _always("torch._dynamo.graph_break()"),

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -16,11 +15,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from costmodel.capture.autocast import AUTOCAST_QUERIES, asked_of_gpu, enter_autocast
-from costmodel.capture.meta_tensors import RECURRENT_ARGUMENTS, recurrent_results
-from costmodel.capture.read_values import READ_FUNCTIONS, ReadValues, moves_to_cpu
+from costmodel.capture.meta_tensors import RECURRENT, RECURRENT_ARGUMENTS, is_plain_meta, recurrent_results
+from costmodel.capture.read_values import READ_FUNCTIONS, ReadValues, chosen_branch, moves_to_cpu
 from costmodel.capture.recorder import Recorder
 from costmodel.capture.refusals import ATTENTION
 from costmodel.concurrency import is_recording
+from costmodel.kernels.composites import WHOLE
+from costmodel.torch_patches import replaced
 from costmodel.zoo.gpu_stand_in import answer, cuda_answers, pretends, redirected
 
 _PYTHON_ATTENTION = torch.nn.functional.scaled_dot_product_attention
@@ -30,7 +31,9 @@ _ATTENTION = (_PYTHON_ATTENTION, ATTENTION)
 
 _FROM_PYTHON = (torch.tensor, torch.as_tensor)
 _INDEXED = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
-_RECURRENT = {"lstm": torch.ops.aten.lstm.input, "gru": torch.ops.aten.gru.input}
+_RECURRENT = {name: getattr(torch.ops.aten, name).input for name in RECURRENT}
+_WHOLE = {name: getattr(torch.ops.aten, name).default for name in WHOLE}
+"""Composite operators by the names of torch's functions."""
 
 
 class WholeOperators(TorchFunctionMode):
@@ -52,9 +55,10 @@ class WholeOperators(TorchFunctionMode):
         functions = torch.nn.functional
         self._patches = [
             _patched(recorder, functions, "scaled_dot_product_attention", self._attention),
+            _patched(recorder, torch, "cond", chosen_branch),
             _patched(recorder, torch.autocast, "__init__", functools.partial(enter_autocast, recorder)),
             *(_patched(recorder, torch, name, asked_of_gpu(getattr(torch, name))) for name in AUTOCAST_QUERIES),
-            cuda_answers(),
+            cuda_answers(with_streams=True),
         ]
         if fast_path and not recorder.training:
             heads = functools.partial(_multi_head, recorder)
@@ -112,6 +116,15 @@ class WholeOperators(TorchFunctionMode):
             self._recorder.own(item)
         return result
 
+    def _composite(self, target: Any, *args: Any, **kwargs: Any) -> Any:
+        """Record a composite operator whole: its parts on meta tensors are not those on a GPU."""
+        with torch._C._DisableTorchDispatch():
+            result = target(*args, **kwargs)
+        self._recorder.record(target, args, kwargs, result)
+        for item in result if isinstance(result, tuple) else (result,):
+            self._recorder.own(item)
+        return result
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not is_recording(self._recorder):
             return func(*args, **(kwargs or {}))
@@ -136,9 +149,16 @@ class WholeOperators(TorchFunctionMode):
             return self._read(self._recorder.values, func, args)
         if func in _INDEXED:
             return func(args[0], _without_lists(args[1]), *args[2:])
+        return self._whole(func, *args, **kwargs)
+
+    def _whole(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """Record a recurrent layer or a composite operator as one operator; run any other call."""
         target = func if func in _RECURRENT.values() else _RECURRENT.get(getattr(func, "__name__", ""))
         if target is not None and len(args) == RECURRENT_ARGUMENTS and not kwargs:
             return self._recurrent(target, *args)
+        target = func if func in _WHOLE.values() else _WHOLE.get(getattr(func, "__name__", ""))
+        if target is not None and not self._recorder.training and is_plain_meta((args, kwargs)):
+            return self._composite(target, *args, **kwargs)
         return func(*args, **kwargs)
 
     def __enter__(self) -> WholeOperators:
@@ -163,7 +183,7 @@ def _patched(
     def chosen(*args: Any, **kwargs: Any) -> Any:
         return (instead if is_recording(recorder) else original)(*args, **kwargs)
 
-    return patch.object(owner, name, chosen)
+    return replaced(owner, name, chosen)
 
 
 def _has_fused_kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:

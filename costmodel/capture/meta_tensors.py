@@ -64,15 +64,22 @@ def is_channels_last(tensor: torch.Tensor) -> bool:
     return tensor.dim() == 4 and suggest_memory_format(tensor) is torch.channels_last
 
 
+def is_plain_meta(tree: Any) -> bool:
+    """Whether all tensors in nested arguments are meta tensors that wrap no others."""
+    return all(tensor.is_meta and type(tensor) in _PLAIN for tensor in tensors_of(tree))
+
+
+RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+"""Functions of torch that run a recurrent layer."""
 RECURRENT_ARGUMENTS = 9
-"""Arguments of `torch.lstm` and `torch.gru` for sequences of one length; packed sequences have another overload."""
+"""Arguments of these functions for sequences of one length; packed sequences have another overload."""
 
 
 def recurrent_results(args: Sequence[Any]) -> tuple[torch.Tensor, ...]:
-    """Results of an LSTM or GRU without data: the sequence (..., width of all directions), then its last states.
+    """Results of a recurrent layer without data: the sequence (..., width of all directions), then its last states.
 
     Args:
-        args: RECURRENT_ARGUMENTS arguments of `torch.lstm` or `torch.gru`.
+        args: RECURRENT_ARGUMENTS arguments of a function of RECURRENT.
     """
     source, state, bidirectional = args[0], args[1], args[7]
     states = (state,) if isinstance(state, torch.Tensor) else tuple(state)

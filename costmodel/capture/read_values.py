@@ -25,6 +25,8 @@ from costmodel.capture.meta_tensors import meta_like
 from costmodel.capture.module_state import untouched
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, first_line, text_of
+from costmodel.torch_patches import replaced
+from costmodel.zoo.gpu_stand_in import GpuStandIn, cuda_answers
 
 MOST_SECONDS = 60.0
 """Time of a real run from which it is given up."""
@@ -34,10 +36,8 @@ READS = {aten._local_scalar_dense.default, aten.is_nonzero.default, aten.equal.d
 """Operators that return values of a tensor to Python."""
 READ_FUNCTIONS = (torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__)
 """Functions that return values of a tensor without an operator."""
-_SIZED = {"aten::nonzero", "aten::masked_select", "torchvision::nms", "aten::_unique2", "aten::unique_dim"} | {
-    "aten::unique_consecutive",
-    "aten::repeat_interleave",
-}
+_SIZED = ("torchvision::nms",)
+"""Operators whose results have a size that depends on values, beside those that torch marks."""
 _BY_MASK = "aten::index"
 
 
@@ -78,7 +78,7 @@ def has_sized_result(func: Any, args: Sequence[Any]) -> bool:
     if name == _BY_MASK:
         indices = args[1] if len(args) > 1 else ()
         return any(isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8) for index in indices)
-    return name in _SIZED and (name != "aten::repeat_interleave" or func._overloadname == "Tensor")
+    return name in _SIZED or torch.Tag.dynamic_output_shape in func.tags
 
 
 @takes_turns
@@ -95,6 +95,10 @@ def read_values(module: nn.Module, inputs: Inputs) -> ReadValues:
         for context in (untouched(module), torch.no_grad(), torch.random.fork_rng(devices=[])):
             around.enter_context(context)
         around.enter_context(stateless._reparametrize_module(module, buffers))
+        if not torch.cuda.is_available():
+            around.enter_context(cuda_answers(with_streams=True))
+            around.enter_context(GpuStandIn(torch.device("cpu")))
+        around.enter_context(replaced(torch, "cond", chosen_branch))
         around.enter_context(_Functions(noted))
         around.enter_context(_Operators(noted))
         try:
@@ -107,6 +111,11 @@ def read_values(module: nn.Module, inputs: Inputs) -> ReadValues:
                 f"{type(error).__name__}: {first_line(text_of(error))}"
             ) from error
     return noted
+
+
+def chosen_branch(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
+    """Result of `torch.cond` as Python computes it: the branch that the predicate's value chooses."""
+    return (true_fn if pred else false_fn)(*operands)
 
 
 class _Operators(TorchDispatchMode):

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from costmodel import ir
 from costmodel.capture.aliasing import geometry_of, type_of
-from costmodel.capture.aten_operators import is_composite
+from costmodel.capture.aten_operators import parts_of
 from costmodel.capture.call_counts import CallCounts
 from costmodel.capture.constant_values import Constants
 from costmodel.capture.data_dependence import largest, not_reached, plain_name, source_line
@@ -29,6 +29,7 @@ from costmodel.capture.refusals import (
     refuse_impure,
     refuse_mixed_devices,
     refuse_packed_weights,
+    refuse_sparse,
     refuse_training,
 )
 from costmodel.capture.tensor_values import TensorValues, is_constant
@@ -207,9 +208,9 @@ class Recorder(TorchDispatchMode):
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
             return NotImplemented  # the class runs it by operators on the tensors that it wraps
         self._held = None
-        if is_composite(func):  # called below autograd, which divides it elsewhere: by such a class
+        if (parts := parts_of(func)) is not None:  # called below autograd, which divides it elsewhere: by such a class
             with self:
-                return func.decompose(*args, **kwargs)
+                return parts(*args, **kwargs)
         if func in READS and (known := self._value_read(func, args)) is not None:
             return known[0]
         self.refuse(func, args, kwargs)
@@ -252,6 +253,7 @@ class Recorder(TorchDispatchMode):
         """Raise for calls that need data, and for calls of training mode unless training is recorded."""
         refuse_data_dependence(self.where, func, args)
         refuse_packed_weights(self.where, func)
+        refuse_sparse(self.where, func)
         if not self.training:
             refuse_training(self.where, func, args, kwargs, self._running.module.training)
 

@@ -69,6 +69,16 @@ def refuse_packed_weights(where: str, func: Any) -> None:
         )
 
 
+def refuse_sparse(where: str, func: Any) -> None:
+    """Raise for an operator that makes or reads a sparse tensor, which has no meta kernel.
+
+    Raises:
+        CaptureError: the operator is of sparse tensors.
+    """
+    if any(part in func._schema.name for part in ("to_sparse", "sparse_coo", "sparse_compressed", "sparse_csr")):
+        raise CaptureError(f"{where} calls {func}, which is of sparse tensors and not captured; use dense ones")
+
+
 def refuse_mixed_devices(
     where: str, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], error: RuntimeError
 ) -> None:

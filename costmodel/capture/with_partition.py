@@ -8,7 +8,8 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from costmodel.capture.dynamo import DynamoTrace, trace_with_dynamo
+from costmodel.capture.dynamo import Place, trace_with_dynamo
+from costmodel.capture.dynamo_listener import DynamoTrace
 from costmodel.capture.inputs import Arguments, Inputs
 from costmodel.capture.model_output import muted, stdout_to_stderr
 from costmodel.capture.read_values import ReadValues, read_values
@@ -49,10 +50,6 @@ def capture_with_partition(
     Raises:
         CaptureError: the forward pass failed.
     """
-    if check and not is_whole:
-        # torch functions are patched during a capture; Dynamo's tables must hold the originals
-        import torch._dynamo.variables.torch  # noqa: F401
-
     with stdout_to_stderr():
         graph = capture(module, inputs, name, partial=True, fast_path=fast_path)
     values = None
@@ -135,7 +132,7 @@ def _captured_again(graph: Graph, module: nn.Module, inputs: Inputs, values: Rea
 
 def _lacks_gpu(error: BaseException) -> bool:
     """Whether an error is due to a model that asks for a GPU, on a machine without one: Dynamo cannot trace it here."""
-    asks = "cuda" in text_of(error).lower()
+    asks = any(word in text_of(error).lower() for word in ("cuda", "accelerator"))
     return not torch.cuda.is_available() and (asks or (error.__cause__ is not None and _lacks_gpu(error.__cause__)))
 
 
@@ -147,17 +144,27 @@ def _divided(graph: Graph, module: nn.Module, inputs: Inputs, real: RealCall | N
         found = _dynamo_trace(module, inputs, real, needs_values)
     except CostmodelError:  # no real tensors can be made
         found = None
-    except Exception as error:  # noqa: BLE001 - eager execution succeeded, so compilation fails
-        if _lacks_gpu(error):
-            return graph
-        failure = f"{type(error).__name__}: {first_line(text_of(error))}"
-        return replace(graph, partition=Partition((), 0, failure))
+    except Exception as error:  # noqa: BLE001 - eager execution succeeded, so compilation fails or needs a GPU
+        found = _traced_on_fake_gpu(module, inputs)
+        if found is None and not _lacks_gpu(error):
+            failure = f"{type(error).__name__}: {first_line(text_of(error))}"
+            return replace(graph, partition=Partition((), 0, failure))
     if found is None:
         return graph
     numbers = tuple(section.graph for section in found.sections)
-    partition = Partition(numbers, found.compiled, keeps_tensors=found.keeps_tensors)
+    partition = Partition(numbers, found.compiled, recompiled=found.recompiled, reads_kept=found.reads_kept)
     divided = partitioned(graph, _renumbered(partition), [section.ops for section in found.sections])
     return replace(divided, breaks=found.breaks)
+
+
+def _traced_on_fake_gpu(module: nn.Module, inputs: Inputs) -> DynamoTrace | None:
+    """Dynamo's view of a pass that asks for a GPU; None if it needs a true one, such as for an event."""
+    if torch.cuda.is_available():
+        return None
+    try:
+        return trace_with_dynamo(module, inputs, Place.FAKE_GPU)
+    except Exception:  # noqa: BLE001 - whatever the model does without a GPU
+        return None
 
 
 def _dynamo_trace(module: nn.Module, inputs: Inputs, real: RealCall | None, needs_values: bool) -> DynamoTrace | None:
@@ -166,16 +173,16 @@ def _dynamo_trace(module: nn.Module, inputs: Inputs, real: RealCall | None, need
     A break on meta tensors may be due to them (`torch.is_autocast_enabled(x.device.type)`), so real ones decide.
     """
     if needs_values and real is not None:
-        return trace_with_dynamo(*real(), on_meta=False)
+        return trace_with_dynamo(*real(), place=Place.GIVEN)
     try:
         found = trace_with_dynamo(module, inputs)
     except Exception:  # noqa: BLE001 - an error of compilation, or of meta tensors
         real = real or given_call(module, inputs)
-        return None if real is None else trace_with_dynamo(*real(), on_meta=False)
+        return None if real is None else trace_with_dynamo(*real(), place=Place.GIVEN)
     if not found.breaks or (real := real or given_call(module, inputs)) is None:
         return found
     try:
-        return trace_with_dynamo(*real(), on_meta=False)
+        return trace_with_dynamo(*real(), place=Place.GIVEN)
     except Exception:  # noqa: BLE001 - such as a model that asks for a GPU
         return found
 

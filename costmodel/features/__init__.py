@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 
 from costmodel.features.aten import aten_features
 from costmodel.features.library_calls import attention_features, conv_features, gemm_features
-from costmodel.features.rare import is_rare, is_unruled, rare_features, rare_triton_features
-from costmodel.features.roofline import CONVOLUTIONS, Roofline, anchor_flops
+from costmodel.features.rare import is_rare, is_unmeasured, is_unruled, rare_features, rare_triton_features
+from costmodel.features.roofline import CONVOLUTIONS, Roofline, anchor_flops, launches_of
 from costmodel.features.scalars import log2_of
 from costmodel.features.triton import triton_features
 from costmodel.ir import DTYPE_BYTES, operators
@@ -24,6 +24,7 @@ __all__ = [
     "GROUPS",
     "OPTIONAL",
     "RARE_GROUPS",
+    "UNMEASURED",
     "UNRULED",
     "Roofline",
     "anchor_flops",
@@ -32,6 +33,7 @@ __all__ = [
     "group_of",
     "is_rare",
     "is_unruled",
+    "launches_of",
 ]
 OPTIONAL = frozenset({"position"})
 """Features that a predictor may be trained without."""
@@ -39,24 +41,35 @@ OPTIONAL = frozenset({"position"})
 
 UNRULED = "unruled"
 """Group of kernels with an operator without a cost rule, which is never trained."""
+_CALLS = ("attention", "gemm")
+"""Groups of library calls; such calls on rare operands are with those of ATen."""
+UNMEASURED = "unmeasured"
+"""Group of kernels with an operator that units never hold, which is never trained either."""
 
 
 def group_of(kernel: Kernel) -> str:
-    """Group of a kernel, which has a model of its own: one of `GROUPS`, or `UNRULED`.
+    """Group of a kernel, which has a model of its own: one of `GROUPS`, `UNRULED` or `UNMEASURED`.
 
     `conv`, `gemm` and `attention` are library calls, `triton` fused kernels, `aten` the rest; kernels of operators that
     few vision models call have groups of their own (`rare_`).
     """
     if is_unruled(kernel):
         return UNRULED
-    rare = is_rare(kernel)
-    if kernel.backend == "triton":
-        return "rare_triton" if rare else "triton"
+    if is_unmeasured(kernel):
+        return UNMEASURED
+    common = _common_group(kernel)
+    if not is_rare(kernel):
+        return common
+    return "rare_aten" if common in _CALLS else f"rare_{common}"
+
+
+def _common_group(kernel: Kernel) -> str:
+    """Group of a kernel as if its operators were common."""
     anchor = kernel.anchor
+    if kernel.backend == "triton":
+        return "triton"
     if anchor.base in CONVOLUTIONS:
-        return "rare_conv" if rare else "conv"
-    if rare:
-        return "rare_aten"
+        return "conv"
     if anchor.base == "scaled_dot_product_attention":
         return "attention"
     return "gemm" if operators.lookup(anchor).flops is flops_module.matmul_flops else "aten"

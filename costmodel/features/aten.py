@@ -42,13 +42,17 @@ _ATEN_KINDS = (
 )
 
 
+_SAME_KERNEL = {"_fused_rms_norm": "layer_norm"}
+"""Operators that run the kernel of another kind (aten/src/ATen/native/cuda/layer_norm_kernel.cu)."""
+
+
 def aten_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
     """Features of an operator that runs alone as one ATen kernel."""
     graph, op = kernel.graph, kernel.anchor
     sources = [graph.type_of(ref) for ref in op.refs()]
     largest = max([op.type, *sources], key=lambda kind: kind.numel)
     row = operators.lookup(op)
-    kind = "upsample" if "upsample" in op.base else row.kind
+    kind = "upsample" if "upsample" in op.base else _SAME_KERNEL.get(op.base, row.kind)
     named = {f"is_{one}": float(kind == one) for one in _ATEN_KINDS}
     return named | {
         "other_kind": float(kind not in _ATEN_KINDS),

@@ -72,6 +72,16 @@ def is_unruled(kernel: Kernel) -> bool:
     return not all(operators.lookup(op).supported for op in kernel.graph.ops)
 
 
+def is_unmeasured(kernel: Kernel) -> bool:
+    """Whether no unit that is measured holds such a kernel: by its operator, or instance norm by cuDNN.
+
+    ATen's own batch norm of batch statistics is measured, with weights that are standardised by it.
+    """
+    anchor = kernel.anchor
+    statistics = anchor.base == "cudnn_batch_norm" and anchor.arg("training") is True
+    return kernel.backend == "aten" and (statistics or not operators.lookup(anchor).measured)
+
+
 def rare_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
     """Features of a library call or an ATen kernel of a rare operator."""
     graph, op = kernel.graph, kernel.anchor

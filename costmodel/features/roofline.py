@@ -31,12 +31,12 @@ class Roofline:
     floor_us: float
 
     def bound_us(self, kernel: Kernel) -> float:
-        """Larger of arithmetic / peak and traffic / bandwidth, plus the floor; microseconds.
+        """Larger of arithmetic / peak and traffic / bandwidth, plus the floor of each launch; microseconds.
 
         Williams, Waterman and Patterson, "Roofline" (CACM 2009).
         """
         traffic = (traffic_bytes(kernel.graph) + scratch_bytes(kernel)) / self.bytes_per_us
-        return self.floor_us + max(traffic, anchor_flops(kernel) / self.peak_of(kernel))
+        return self.floor_us * launches_of(kernel) + max(traffic, anchor_flops(kernel) / self.peak_of(kernel))
 
     def least_us(self, kernel: Kernel) -> float:
         """Traffic of all operands and results over bandwidth, plus the floor: a lower bound for any operator."""
@@ -58,10 +58,19 @@ class Roofline:
 
 
 def arithmetic_kind(op: Op) -> str:
-    """`conv` or `matmul` for an operator whose arithmetic may bound it; else empty."""
-    if op.base in CONVOLUTIONS:
+    """`conv` or `matmul` for an operator whose arithmetic may bound it; else empty.
+
+    cuDNN runs recurrent layers too, with the precision of its convolutions.
+    """
+    if op.base in CONVOLUTIONS or operators.lookup(op).flops is flops.recurrent_flops:
         return "conv"
     return "matmul" if operators.lookup(op).flops in _MATMULS else ""
+
+
+def launches_of(kernel: Kernel) -> int:
+    """Launches of a library call that follow one another, such as the steps of a recurrent layer."""
+    formula = operators.lookup(kernel.anchor).launches
+    return formula(kernel.graph, kernel.anchor) if formula else 1
 
 
 def scratch_bytes(kernel: Kernel) -> int:

@@ -14,6 +14,7 @@ from costmodel.ir import HALF_PRECISION, Arg, Op, Ref, TensorType, operators
 from costmodel.ir.builder import Rewrite, Site, rewritten
 from costmodel.ir.op_table import Role
 from costmodel.kernels.attention import unrolled
+from costmodel.kernels.composites import divided, rms_norm_parts
 
 POINTWISE_CAT_INPUTS = 8
 """`config.max_pointwise_cat_inputs`: up to so many tensors are concatenated in the kernel that reads them."""
@@ -22,6 +23,11 @@ POINTWISE_CAT_INPUTS = 8
 def unroll_attention(compilation: Compilation) -> Compilation:
     """Replace multi-head attention by the operators that Dynamo traces."""
     return compilation.with_graph(unrolled(compilation.graph))
+
+
+def divide_composites(compilation: Compilation) -> Compilation:
+    """Replace composite operators by the operators that ATen's dispatcher shows to Inductor on the device."""
+    return compilation.with_graph(divided(compilation.graph, compilation.target.on_cpu))
 
 
 def decompose(compilation: Compilation) -> Compilation:
@@ -107,11 +113,32 @@ def expand_group_norm(site: Site) -> list[Op] | None:
     return _scale(site, back, op.type, *factors)
 
 
+def expand_batch_statistics(site: Site) -> list[Op] | None:
+    """batch_norm(x) by statistics of the batch, as in layer norm; so is instance norm, of one image of all channels."""
+    op, source = site.op, site.ref("input")
+    if source is None or op.arg("training") is not True:
+        return None
+    shape = tuple(size if axis == 1 else 1 for axis, size in enumerate(op.type.shape))
+    dims = tuple(axis for axis, size in enumerate(op.type.shape) if axis != 1 and size > 1) or (0,)
+    dtype = op.types[1].dtype if len(op.types) > 1 else op.type.dtype
+    moment = TensorType(dtype, shape)
+    result = _centred(site, source, op.type, moment, dims, op.arg("eps", 1e-5))
+    factors = [
+        site.add("view", TensorType(site.graph.type_of(ref).dtype, shape), self=ref, size=shape) if ref else None
+        for ref in (site.ref("weight"), site.ref("bias"))
+    ]
+    return _scale(site, result, op.type, *factors)
+
+
 def _normalise(
     site: Site, source: Ref, kind: TensorType, statistics: TensorType, dims: tuple[int, ...], eps: Arg
 ) -> Ref:
     shape = (*kind.shape[: len(kind.shape) - len(dims)], *(1 for _ in dims))
-    moment = TensorType(statistics.dtype, shape)
+    return _centred(site, source, kind, TensorType(statistics.dtype, shape), dims, eps)
+
+
+def _centred(site: Site, source: Ref, kind: TensorType, moment: TensorType, dims: tuple[int, ...], eps: Arg) -> Ref:
+    """(x - mean) * rsqrt(var + eps)."""
     stats = site.add("var_mean.correction", (moment, moment), self=source, dim=dims, correction=0, keepdim=True)
     centred = site.add("sub.Tensor", kind, self=source, other=Ref(stats.name, 1))
     shifted = site.add("add.Scalar", moment, self=stats, other=eps)
@@ -185,6 +212,8 @@ REWRITES: Mapping[str, Rewrite] = {
     "addmm": unfuse_addmm,
     "native_layer_norm": expand_layer_norm,
     "native_group_norm": expand_group_norm,
+    "_fused_rms_norm": rms_norm_parts,
+    "native_batch_norm": expand_batch_statistics,
     "_softmax": expand_softmax,
     "_safe_softmax": expand_softmax,
     "cat": copy_many_into_places,

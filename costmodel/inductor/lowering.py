@@ -207,7 +207,8 @@ class Lowering:
     def _viewed(self, op: Op) -> _Expr:
         """Express a view as its buffer in another order, or as a recomputation of the value."""
         source = self._joined(op)
-        if not keeps_order(op, self._graph.type_of(op.refs()[0])):
+        broadcast = operators.lookup(op).view is View.EXPAND  # read as an operand of fewer elements is
+        if not broadcast and not keeps_order(op, self._graph.type_of(op.refs()[0])):
             source = source.reordered(f"{op.base}{[value for key, value in op.args if key != 'self']}")
         return replace(source, ops=(*source.ops, op.name)) if source.ops else source
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from costmodel.device import ASSUMED_GPU
 from costmodel.inductor.compilation import Compilation, Pass, Target
-from costmodel.inductor.decompositions import decompose, unroll_attention
+from costmodel.inductor.decompositions import decompose, divide_composites, unroll_attention
 from costmodel.inductor.layout import propagate_channels_last
 from costmodel.inductor.layout_channels_last import prefer_channels_last
 from costmodel.inductor.layout_contiguous import keep_contiguous
@@ -25,6 +25,7 @@ __all__ = ["PASSES", "compile_graph", "compiled_kernels", "schedule"]
 
 PASSES: tuple[Pass, ...] = (
     unroll_attention,
+    divide_composites,
     decompose,
     reorder_for_locality,
     propagate_channels_last,

@@ -68,7 +68,8 @@ def split_reduction(graph: Graph, op: Op, computed: Callable[[str], Op | None], 
     along = [[strides[dim] == 1 for dim in dims] if strides is not None else [] for _, strides in reads]
     rows, runs = sum(map(any, along)), sum(steps[-1:] == [True] for steps in along)
     contiguous, in_runs = 2 * rows > len(reads), 2 * runs > len(reads)
-    count = levels(outer, max(1, source.numel // outer), contiguous, in_runs, multiprocessors)
+    whole = op.base in _KEEPING  # `Sort` has no split, and a split scan is one kernel (`SplitScan`)
+    count = 1 if whole else levels(outer, max(1, source.numel // outer), contiguous, in_runs, multiprocessors)
     return SplitReduction(count, crosswise=contiguous and not in_runs)
 
 

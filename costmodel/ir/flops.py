@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from costmodel.errors import GraphError
 from costmodel.ir import Graph, Op, Ref, TensorType, refs_in
@@ -55,3 +56,22 @@ def recurrent_flops(graph: Graph, op: Op) -> int:
     source = tensor_of(graph, op, "input").shape
     weights = [graph.type_of(ref).shape for ref in refs_in(op.arg("params"))]
     return 2 * math.prod(source[:-1]) * sum(math.prod(shape) for shape in weights if len(shape) == 2)
+
+
+def recurrent_launches(graph: Graph, op: Op) -> int:
+    """A matmul and a kernel for the gates, at every step of each layer and direction, one after another."""
+    source = tensor_of(graph, op, "input").shape
+    layers, twice = op.arg("num_layers", 1), bool(op.arg("bidirectional"))
+    assert isinstance(layers, int)  # by the operator's schema
+    return 2 * _steps(source, op) * layers * (2 if twice else 1)
+
+
+def recurrent_scratch(graph: Graph, op: Op) -> int:
+    """Bytes of the weights of the hidden states, which are read again at each step."""
+    matrices = [kind for kind in map(graph.type_of, refs_in(op.arg("params"))) if len(kind.shape) == 2]
+    return (_steps(tensor_of(graph, op, "input").shape, op) - 1) * sum(kind.nbytes for kind in matrices[1::2])
+
+
+def _steps(source: Sequence[int], op: Op) -> int:
+    """Length of the sequences; a source without batch is one sequence."""
+    return source[1] if op.arg("batch_first") and len(source) > 2 else source[0]

@@ -51,7 +51,7 @@ class View(StrEnum):
 
 
 Flops = Callable[[Graph, Op], int]
-"""Number of an operator that follows from its shapes: arithmetic operations, or bytes."""
+"""Number of an operator that follows from its shapes: arithmetic operations, bytes, or launches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,8 @@ class Row:
         rare: whether few vision models call it: kernels with it are predicted by groups of their own.
         scratch: formula of the bytes that a library call writes and reads again beside operands and results.
         scatters: whether it writes where a tensor of indices points, into a copy of its first operand.
+        launches: formula of the launches of a library call that follow one another; None for one.
+        measured: whether units with it are measured. Others take a time by their roofline bound, with a wide interval.
     """
 
     name: str
@@ -107,6 +109,8 @@ class Row:
     rare: bool = False
     scratch: Flops | None = None
     scatters: bool = False
+    launches: Flops | None = None
+    measured: bool = True
 
 
 def row_of(role: Role, **defaults: Any) -> Callable[..., Row]:

@@ -12,6 +12,8 @@ from costmodel.ir.flops import (
     matmul_flops,
     multi_head_attention_flops,
     recurrent_flops,
+    recurrent_launches,
+    recurrent_scratch,
 )
 from costmodel.ir.op_row import Role, Row, View, row_of
 from costmodel.ir.op_table_rare import RARE_ROWS
@@ -25,6 +27,9 @@ pointwise = row_of(Role.POINTWISE)
 reduction = row_of(Role.REDUCTION)
 window = row_of(Role.WINDOW)
 unsupported = row_of(Role.POINTWISE, supported=False)
+recurrent = row_of(
+    Role.EXTERN, flops=recurrent_flops, scratch=recurrent_scratch, launches=recurrent_launches, measured=False
+)
 
 ROWS: tuple[Row, ...] = (
     # Views.
@@ -260,8 +265,10 @@ ROWS: tuple[Row, ...] = (
         saves="query key value attn_mask #0",
     ),
     Row("_native_multi_head_attention", "attention", Role.EXTERN, flops=multi_head_attention_flops),
-    Row("lstm", "lstm", Role.EXTERN, flops=recurrent_flops),
-    Row("gru", "gru", Role.EXTERN, flops=recurrent_flops),
+    recurrent("lstm"),
+    recurrent("gru"),
+    recurrent("rnn_tanh"),
+    recurrent("rnn_relu"),
     # Operators without a cost rule, whose properties matter elsewhere.
     unsupported("as_strided_copy", by_strides=True),
     unsupported("exponential", random=True),

@@ -42,6 +42,7 @@ RARE_ROWS: tuple[Row, ...] = (
     # Sampling. `work` counts the operations an element in Inductor's decompositions.
     pointwise("affine_grid_generator", kind="affine_grid", work=34, saves=""),
     pointwise("grid_sampler_2d", work=100, uses=2, saves="input grid"),
+    library("cudnn_grid_sampler", kind="grid_sampler_2d", work=100, saves="self grid", measured=False),
     library("grid_sampler_3d", work=60, saves="input grid"),
     pointwise("upsample_nearest1d", work=3, saves=""),
     pointwise("upsample_nearest3d", work=3, saves=""),
@@ -104,6 +105,11 @@ RARE_ROWS: tuple[Row, ...] = (
     window("adaptive_max_pool2d", saves="self #1"),
     library("adaptive_max_pool3d", saves="self #1"),
     library("_adaptive_avg_pool3d", saves="self"),
+    # Recurrent cells: whole, and the kernel for the gates on a GPU.
+    library("lstm_cell", work=20),
+    library("gru_cell", work=20),
+    library("_thnn_fused_lstm_cell", kind="lstm_cell", work=20, measured=False),
+    library("_thnn_fused_gru_cell", kind="gru_cell", work=20, measured=False),
     # Weights, distances, linear algebra.
     reduction("_weight_norm_interface", kind="weight_norm", work=4, saves="v g #1"),
     library("_cdist_forward", kind="cdist", flops=distance_flops, saves="x1 x2 #0"),

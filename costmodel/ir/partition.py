@@ -13,13 +13,15 @@ class Partition:
         sections: number of the compiled graph that runs in each section; None for operators that run eagerly.
         compiled: graphs that Dynamo compiled until calls needed no further one; 0 if it gave up every frame.
         failure: error that compilation raises where eager execution succeeds; empty if there is none.
-        keeps_tensors: whether the module keeps a tensor that its forward pass computed.
+        recompiled: what made Dynamo compile again in later calls, with the lines.
+        reads_kept: whether a call reads a tensor that a compiled graph of an earlier call made.
     """
 
     sections: tuple[int | None, ...]
     compiled: int
     failure: str = ""
-    keeps_tensors: bool = False
+    recompiled: tuple[str, ...] = ()
+    reads_kept: bool = False
 
     @property
     def entered(self) -> int:

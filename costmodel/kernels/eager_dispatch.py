@@ -7,6 +7,7 @@ from dataclasses import replace
 from costmodel.ir import Graph, Op, Ref, TensorType
 from costmodel.ir.operators import is_view
 from costmodel.kernels.attention import fast_path
+from costmodel.kernels.composites import divided
 from costmodel.kernels.eager_layout import memory_orders
 from costmodel.kernels.extractor import Extractor
 from costmodel.kernels.kernel import Kernel
@@ -18,8 +19,9 @@ def eager_kernels(graph: Graph, on_cpu: bool = False) -> tuple[Kernel, ...]:
 
 
 def as_issued(graph: Graph, on_cpu: bool = False) -> Graph:
-    """Rewrite operators as ATen dispatches them on a GPU; on a CPU they stay as captured."""
-    return graph if on_cpu else choose_libraries(fast_path(graph))
+    """Rewrite operators as ATen dispatches them on a device."""
+    parts = divided(graph, on_cpu)
+    return parts if on_cpu else choose_libraries(fast_path(parts))
 
 
 def count_views(graph: Graph) -> int:

@@ -90,6 +90,35 @@ def training_peak_bytes(module: nn.Module, inputs: Sequence[torch.Tensor]) -> in
     return _peak_bytes(module, inputs, step)
 
 
+def saved_activation_bytes(module: nn.Module, inputs: Sequence[torch.Tensor]) -> int:
+    """Measure the memory in use between a forward and a backward pass, beyond parameters, buffers and inputs.
+
+    It holds what the pass saves, what checkpointing keeps, and the outputs.
+
+    Args:
+        module: in training mode, on the device to measure.
+        inputs: on the same device.
+    """
+    gc.collect()
+    if inputs[0].is_cuda:
+        module(*inputs)  # libraries allocate workspaces before the measured pass
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        outputs = module(*inputs)
+        torch.cuda.synchronize()
+        nbytes = torch.cuda.memory_allocated() - before
+        del outputs
+        return nbytes
+    watch = StorageWatch()
+    watch.watch([*module.parameters(), *module.buffers(), *inputs])
+    before = watch.live_bytes
+    with watch, unrolled_attention():
+        outputs = module(*inputs)
+        nbytes = watch.live_bytes - before
+    del outputs
+    return nbytes
+
+
 def floating_outputs(result: object) -> list[torch.Tensor]:
     """Tensors of a forward pass's result that require gradients."""
     leaves = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]

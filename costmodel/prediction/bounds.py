@@ -14,6 +14,8 @@ CORRELATION = 0.25
 
 The least for which nine in ten speedups of the tuning half of the user models lie in their intervals
 (`docs/accuracy.md`)."""
+KeyedEstimate = tuple[tuple[str, str], Estimate]
+"""A kernel's key, equal for kernels that take the same time, and its estimate."""
 Timings = Mapping[str, Timing]
 """Times of a call by mode, on one host."""
 
@@ -58,6 +60,28 @@ def kernel_width(estimates: Sequence[Estimate]) -> float:
     """
     widths = (one.us * math.log(one.high_us / one.us) for one in estimates)
     return CORRELATION * sum(widths) / _total_us(estimates)
+
+
+def speedup_width(eager: Sequence[KeyedEstimate], compiled: Sequence[KeyedEstimate]) -> float:
+    """Addition to the half-width of a speedup's interval for the kernels of both passes.
+
+    As `kernel_width` of the pass where it is larger, but a kernel that runs in both passes counts with the difference
+    of its shares: if it takes longer than predicted, it takes longer in both.
+
+    Args:
+        eager: keys and estimates of the kernels of the eager pass.
+        compiled: those of the compiled pass.
+    """
+    widths, shares = {}, {}
+    for side, kernels in enumerate((eager, compiled)):
+        total = _total_us([one for _, one in kernels])
+        for key, one in kernels:
+            widths[key] = math.log(one.high_us / one.us)
+            shares.setdefault(key, [0.0, 0.0])[side] += one.us / total
+    differences = [(widths[key], in_eager - in_compiled) for key, (in_eager, in_compiled) in shares.items()]
+    more = sum(width * difference for width, difference in differences if difference > 0)
+    less = -sum(width * difference for width, difference in differences if difference < 0)
+    return CORRELATION * max(more, less)
 
 
 def _total_us(estimates: Sequence[Estimate]) -> float:

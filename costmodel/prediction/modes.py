@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from costmodel.errors import ProfileError
 from costmodel.features import is_unruled
 from costmodel.ir import Graph
-from costmodel.prediction.bounds import kernel_width, latency_bounds, speedup_bounds
+from costmodel.prediction.bounds import KeyedEstimate, kernel_width, latency_bounds, speedup_bounds, speedup_width
 from costmodel.prediction.compile_fields import compile_fields
 from costmodel.prediction.roofline_parts import roofline_us
 from costmodel.prediction.timed_kernels import TimedKernels
@@ -63,6 +63,8 @@ def predict_modes(
         raise ProfileError(f"{profile.name}: the profile has no interval for eager execution; train it again")
     extra = UNKNOWN_WIDTH * graph.partial + unruled
     base = timings["eager"]
+    both = ((eager, eager_kernels), (compiled, compiled_kernels))
+    unsure_speedup = speedup_width(*(_keyed(*each) for each in both)) + extra
     modes = {}
     for mode, timing in timings.items():
         if mode not in latency_widths or (mode != "eager" and mode not in speedup_widths):
@@ -77,8 +79,7 @@ def predict_modes(
             modes[mode] = ModePrediction(*common, **achieved)
             continue
         speedup = base.latency_us / timing.latency_us
-        unsure = max(kernel_width(eager_kernels), kernel_width(compiled_kernels)) + extra
-        speedups = speedup, *speedup_bounds(hosts, mode, speedup_widths[mode] + unsure)
+        speedups = speedup, *speedup_bounds(hosts, mode, speedup_widths[mode] + unsure_speedup)
         compiling = compile_fields(compiled, mode, modes["eager"], speedups, profile)
         modes[mode] = ModePrediction(*common, *speedups, **compiling, **achieved)
     return modes
@@ -91,6 +92,10 @@ def _achieved(latency_us: float, kernels: TimedKernels, work: Work) -> dict[str,
         "images_per_s": work.images / latency_us * 1e6,
         "tflops": work.flops / latency_us / 1e6,
     }
+
+
+def _keyed(trace: IssueTrace, estimates: Sequence[Estimate]) -> list[KeyedEstimate]:
+    return [(kernel.key, one) for kernel, one in zip(trace.kernels, estimates, strict=True)]
 
 
 def _timings_by_host(timed: tuple[TimedTrace, TimedTrace], profile: Profile) -> list[dict[str, queue.Timing]]:

@@ -14,15 +14,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from costmodel.features import UNRULED, Roofline, featurize, group_of
+from costmodel.features import UNRULED, Roofline, featurize, group_of, launches_of
 from costmodel.kernels.kernel import Kernel
 from costmodel.kernels.traffic import traffic_bytes
 from costmodel.predictor.error_curve import ErrorCurve
 from costmodel.predictor.group_model import LARGEST_RANGE, USUAL_HOST_US, GroupModel
+from costmodel.predictor.neighbours import EXACT
+from costmodel.predictor.support import UNSUPPORTED_WIDTH, hardly_measured
 
 UNMEASURED_WIDTH = math.log(4.0)
 """Least half-width for a kernel in a precision that was never measured."""
 
+LAUNCH_US = 6.0
+"""Host time of each further launch of a library call that makes many, without Python in between, microseconds.
+
+An LSTM of 320 launches took 7 us each on a host that needs 8.3 us for a launch from Python (`docs/data`, crnn)."""
 UNRULED_RANGE = 8.0
 """Upper end of the interval of a kernel without a cost rule, over the time of its traffic."""
 
@@ -96,17 +102,25 @@ class Predictor:
         bounds = [self.roofline.bound_us(kernel) for kernel, _ in chosen]
         model = self.groups.get(group)
         if model is None:
-            return [Estimate(bound * 2, bound, bound * 8, in_range=False) for bound in bounds]
+            hosts = (max(USUAL_HOST_US, LAUNCH_US * launches_of(kernel)) for kernel, _ in chosen)
+            return [
+                Estimate(bound * 2, bound, bound * 8, in_range=False, host_us=host_us)
+                for bound, host_us in zip(bounds, hosts, strict=True)
+            ]
         features = [featurize(kernel, self.roofline, self.multiprocessors, position) for kernel, position in chosen]
         x = model.vectors(features)
         found = model.recollect(x)
+        new = found.distance >= EXACT
+        alone = np.zeros(len(x), dtype=bool)
+        alone[new] = hardly_measured(group, model.names, model.scale, x[new], model.memory)
         estimates = []
-        for (kernel, _), bound, log_ratio, distance, host_us in zip(
-            chosen, bounds, found.log_ratio, found.distance, found.host_us, strict=True
+        for (kernel, _), bound, log_ratio, distance, host_us, is_alone in zip(
+            chosen, bounds, found.log_ratio, found.distance, found.host_us, alone, strict=True
         ):
             us = bound * math.exp(float(np.clip(log_ratio, *LARGEST_RANGE)))
             known = self.roofline.knows(kernel)
             width = max(model.half_width(us, float(distance)), 0.0 if known else UNMEASURED_WIDTH)
-            in_range = known and model.in_range(us, float(distance))
-            estimates.append(Estimate(us, us / math.exp(width), us * math.exp(width), in_range, float(host_us)))
+            in_range = known and not is_alone and model.in_range(us, float(distance))
+            above = max(width, UNSUPPORTED_WIDTH) if is_alone else width
+            estimates.append(Estimate(us, us / math.exp(width), us * math.exp(above), in_range, float(host_us)))
         return estimates

@@ -28,7 +28,7 @@ def eager_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
     host = total(eager_counts(timed), costs)
     spread = (host - costs["start"]) / max(1e-9, sum(timed.host_us))
     calls = [us * spread for us in timed.host_us]
-    return Queue(costs["start"], calls, device_times(timed, tables["eager_device"]), timed.waits)
+    return Queue(costs["start"], calls, device_times(timed, tables["eager_device"]), timed.waits, timed.parts)
 
 
 def default_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
@@ -42,7 +42,7 @@ def default_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
     each = beside / max(1, len(trace.kernels))
     calls = [us + each for us in _launches(timed, costs)]
     prologue = trace.parameters * costs["parameter"] + trace.checked_modules * costs["module"] + costs["start"]
-    return Queue(prologue, calls, device_times(timed, tables["default_device"]), timed.waits)
+    return Queue(prologue, calls, device_times(timed, tables["default_device"]), timed.waits, timed.parts)
 
 
 def _launches(timed: TimedTrace, costs: Costs) -> list[float]:
@@ -52,30 +52,37 @@ def _launches(timed: TimedTrace, costs: Costs) -> list[float]:
 def replay_queue(timed: TimedTrace, tables: Mapping[str, Costs]) -> Queue:
     """Queue of torch.compile's reduce-overhead mode: each compiled graph is one launch, its replay as a CUDA graph.
 
-    Operators that run eagerly between graphs, and graphs that no CUDA graph can hold, launch their own kernels.
+    Operators that run eagerly between graphs, and kernels that no CUDA graph can hold, are launched one by one. A graph
+    that these divide is entered once, and each of its further parts costs what a further graph costs.
     """
     trace, costs, default = timed.trace, tables["graph_host"], tables["default_host"]
     launches, device = _launches(timed, default), device_times(timed, tables["default_device"])
     host_us: list[float] = []
     device_us: list[float] = []
+    parts: list[int] = []
     waits: set[int] = set()
     start, share = 0, 1.0
     for section in trace.sections or (SectionTrace(len(trace.kernels), trace.parameters),):
-        kernels = range(start, start + section.kernels)
-        start = kernels.stop
-        entry = costs if section.is_replayed else default
-        if section.is_compiled:
-            host_us.append(share * entry["start"] + section.parameters * entry["parameter"])
-            device_us.append(sum(device[index] for index in kernels) if section.is_replayed else 0.0)
-            share = FURTHER_GRAPH
-        read = [index for index in kernels if index in timed.waits]
-        if section.is_compiled and section.is_replayed:
-            waits.update({len(host_us) - 1} if read else ())
-            continue
-        waits.update(len(host_us) + index - kernels.start for index in read)
-        host_us += launches[kernels.start : kernels.stop]
-        device_us += device[kernels.start : kernels.stop]
-    return Queue(trace.checked_modules * costs["module"], host_us, device_us, frozenset(waits))
+        is_entered = False
+        for run, is_replayed in section.runs():
+            kernels = range(start + run.start, start + run.stop)
+            if is_replayed or (section.is_compiled and not is_entered):
+                entry = costs if is_replayed else default
+                host_us.append(share * entry["start"] + (not is_entered) * section.parameters * entry["parameter"])
+                device_us.append(sum(device[index] for index in kernels) if is_replayed else 0.0)
+                parts.append(1)
+                is_entered, share = True, FURTHER_GRAPH
+            read = [index for index in kernels if index in timed.waits]
+            if is_replayed:
+                waits.update({len(host_us) - 1} if read else ())
+                continue
+            waits.update(len(host_us) + index - kernels.start for index in read)
+            host_us += launches[kernels.start : kernels.stop]
+            device_us += device[kernels.start : kernels.stop]
+            parts += timed.parts[kernels.start : kernels.stop] or [1] * len(kernels)
+        start += section.kernels
+    prologue = trace.checked_modules * costs["module"]
+    return Queue(prologue, host_us, device_us, frozenset(waits), parts if timed.parts else ())
 
 
 def timings(eager: TimedTrace, compiled: TimedTrace, tables: Mapping[str, Costs]) -> dict[str, Timing]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costmodel.inductor.cuda_graphs import mutated_inputs
+from costmodel.inductor.cuda_graphs import copied_each_call, mutated_inputs, unsafe_ops
 from costmodel.ir import Graph
 from costmodel.report.types import GraphBreak, Graphs
 
@@ -28,19 +28,29 @@ def graph_warnings(graph: Graph) -> list[str]:
         return [f"torch.compile fails on this model: {partition.failure}"]
     if partition is not None and partition.entered:
         if partition.compiled > len({number for number in partition.sections if number is not None}):
-            found.append("the module changes in its first call, and is compiled again in the second")
-        if partition.keeps_tensors:
+            why = "; ".join(partition.recompiled) or "the module changes in its first call"
+            found.append(f"compiled again in a later call: {why}")
+        if partition.reads_kept:
             found.append(
-                "the module keeps a tensor that forward computed; reduce-overhead may raise an error, because the next "
-                "replay overwrites it: keep a clone"
+                "forward reads a tensor that it computed in an earlier call; reduce-overhead raises an error there, "
+                "because a replay overwrites results of the one before: copy it into a buffer (copy_)"
             )
-    return found + [f"no CUDA graph in reduce-overhead: {reason}" for reason in _skipped(graph)]
+    copies = copied_each_call(graph) if is_compiled(graph) else ()
+    found += [
+        f"{module or 'forward'} copies a tensor from the CPU to the GPU in every call: register it as a buffer"
+        for module in copies
+    ]
+    return found + [f"reduce-overhead: {reason}" for reason in _skipped(graph)]
 
 
 def _skipped(graph: Graph) -> tuple[str, ...]:
-    """Reasons why a compiled graph is not replayed as a CUDA graph."""
+    """Reasons why a compiled graph, or a part of it, is not replayed as a CUDA graph."""
     if not is_compiled(graph):
         return ()
-    return tuple(
-        f"{module or 'forward'} writes into {name} in place" for name, module in mutated_inputs(graph).values()
-    )
+    modules = {op.name: op.module or "forward" for op in graph.ops}
+    divided = [f"a CUDA graph is divided where {modules[name]} {reason}" for name, reason in unsafe_ops(graph).items()]
+    written = [
+        f"no CUDA graph where {item.module or 'forward'} writes into {item.tensor} in place"
+        for item in mutated_inputs(graph).values()
+    ]
+    return (*written, *dict.fromkeys(divided))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from costmodel.device import ASSUMED_GPU, Device
-from costmodel.inductor.cuda_graphs import mutated_inputs
+from costmodel.inductor.cuda_graphs import mutated_inputs, outside_cuda_graphs, unsafe_ops
 from costmodel.inductor.pipeline import compiled_kernels
 from costmodel.ir import HALF_PRECISION, Calls, Graph, Op, Ref, TensorType, Value
 from costmodel.ir import operators as operators_module
@@ -25,13 +25,20 @@ class SectionTrace:
         kernels: number of kernels.
         parameters: number of parameters and buffers that the section reads.
         is_compiled: whether it is a compiled graph.
-        is_replayed: whether reduce-overhead replays it as a CUDA graph.
+        alone: kernels of a compiled graph that reduce-overhead launches one by one, outside CUDA graphs.
     """
 
     kernels: int
     parameters: int
     is_compiled: bool = True
-    is_replayed: bool = True
+    alone: frozenset[int] = frozenset()
+
+    def runs(self) -> list[tuple[range, bool]]:
+        """Runs of consecutive kernels, each with whether reduce-overhead replays them as one CUDA graph."""
+        replayed = [self.is_compiled and index not in self.alone for index in range(self.kernels)]
+        ends = [index for index in range(1, self.kernels) if replayed[index] != replayed[index - 1]]
+        bounds = zip((0, *ends), (*ends, self.kernels), strict=True)
+        return [(range(start, end), replayed[start] if replayed else self.is_compiled) for start, end in bounds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +88,15 @@ def compiled_trace(
 ) -> IssueTrace:
     """Issue trace under `torch.compile`: each section of the graph's partition is compiled or runs eagerly."""
     found: list[tuple[SectionTrace, tuple[Kernel, ...]]] = []
-    mutated = mutated_inputs(graph)
+    mutated, unsafe = mutated_inputs(graph), unsafe_ops(graph)
     for index, (number, part) in enumerate(split(graph)):
         if number is None:
             kernels = kernels_of(as_issued(part, on_cpu))
         else:
             kernels = compiled_kernels(part, on_cpu, multiprocessors)
-        section = SectionTrace(len(kernels), len(_parameters(part)), number is not None, index not in mutated)
+        origins = [set(map(origin_of, kernel.ops)) for kernel in kernels]
+        alone = outside_cuda_graphs(origins, unsafe, mutated.get(index)) if number is not None else frozenset[int]()
+        section = SectionTrace(len(kernels), len(_parameters(part)), number is not None, alone)
         found.append((section, kernels))
     kernels = tuple(kernel for _, some in found for kernel in some)
     sections = tuple(section for section, _ in found)

@@ -27,6 +27,7 @@ def queue_us(
     prologue_us: float = 0.0,
     gap_us: float = 0.0,
     waits: Collection[int] = (),
+    parts: Sequence[int] = (),
 ) -> tuple[float, float]:
     """Times at which the host has launched everything and the device has finished, from the host's start; microseconds.
 
@@ -36,12 +37,15 @@ def queue_us(
         prologue_us: host time before the first call.
         gap_us: idle time of the device between two kernels of a stream, beyond that of a graph's replay.
         waits: calls after which the host waits for the device, because Python reads the result.
+        parts: equal launches that each call makes, one after another; one each if empty.
     """
     issued = finished = prologue_us
     for index, (host, device) in enumerate(zip(host_us, device_us, strict=True)):
+        count = parts[index] if parts else 1
+        first = issued + host / count
         issued += host
-        if device:
-            finished = max(finished + gap_us, issued) + device
+        if device:  # it is busy from the first launch on, or ends one part after the last
+            finished = max(max(finished + gap_us, first) + device, issued + device / count)
         if index in waits:
             issued = max(issued, finished)
     return issued, finished
@@ -56,12 +60,14 @@ class Queue:
         host_us: host time of each call.
         device_us: device time of each call.
         waits: calls after which the host waits for the device.
+        parts: equal launches that each call makes; one each if empty.
     """
 
     prologue_us: float
     host_us: Sequence[float]
     device_us: Sequence[float]
     waits: frozenset[int] = frozenset()
+    parts: Sequence[int] = ()
 
     @property
     def host_total_us(self) -> float:
@@ -71,11 +77,11 @@ class Queue:
     def scaled(self, host: float, device: float) -> Queue:
         """The queue with host and device times multiplied by factors."""
         calls, kernels = [us * host for us in self.host_us], [us * device for us in self.device_us]
-        return Queue(self.prologue_us * host, calls, kernels, self.waits)
+        return Queue(self.prologue_us * host, calls, kernels, self.waits, self.parts)
 
     def latency_us(self, gap_us: float) -> float:
         """Wall time until the host has launched everything and the device has finished."""
-        return max(queue_us(self.host_us, self.device_us, self.prologue_us, gap_us, self.waits))
+        return max(queue_us(self.host_us, self.device_us, self.prologue_us, gap_us, self.waits, self.parts))
 
     def timing(self, wall: Costs) -> Timing:
         """Times of a synchronised call."""

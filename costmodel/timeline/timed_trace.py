@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from costmodel.features import launches_of
 from costmodel.ir import operators
 from costmodel.predictor.predictor import Estimate
 from costmodel.timeline.issue_trace import IssueTrace, dispatch_class, distinct_fused
@@ -40,6 +41,12 @@ class TimedTrace:
         """Kernels whose results Python reads, by their place in the trace."""
         kernels = enumerate(self.trace.kernels)
         return frozenset(index for index, kernel in kernels if operators.lookup(kernel.anchor).reads)
+
+    @cached_property
+    def parts(self) -> Sequence[int]:
+        """Launches of each library call that follow one another; empty if every call makes one."""
+        found = [launches_of(kernel) for kernel in self.trace.kernels]
+        return found if any(count > 1 for count in found) else ()
 
     @cached_property
     def classes(self) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
+from costmodel.torch_patches import replaced
 from costmodel.zoo.gpu_stand_in import META, GpuStandIn, cuda_answers
 
 CPU = torch.device("cpu")
@@ -25,15 +26,14 @@ def skipped_initialisation() -> Iterator[None]:
         for name, function in vars(nn.init).items()
         if name.endswith("_") and not name.startswith("_") and callable(function)
     }
-    for name, function in originals.items():
-        setattr(nn.init, name, _unless_skipped(function))
-    token = _SKIPPED.set(True)
-    try:
-        yield
-    finally:
-        _SKIPPED.reset(token)
+    with ExitStack() as patches:
         for name, function in originals.items():
-            setattr(nn.init, name, function)
+            patches.enter_context(replaced(nn.init, name, _unless_skipped(function)))
+        token = _SKIPPED.set(True)
+        try:
+            yield
+        finally:
+            _SKIPPED.reset(token)
 
 
 def _unless_skipped(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:

@@ -13,12 +13,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device as default_device
 
+from costmodel.torch_patches import replaced
 from costmodel.zoo.source_files import is_installed
 
 GPU = torch.device("cuda", 0)
@@ -36,6 +36,23 @@ _ANSWERS: Mapping[Any, Any] = {
     torch.Tensor.get_device: 0,
 }
 """Answers of a meta tensor that stands for one on a GPU."""
+
+
+class _Idle:
+    """Stream or event of a GPU that is not there: a context manager whose methods do nothing and return 0."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def __enter__(self) -> _Idle:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def __getattr__(self, _name: str) -> Callable[..., int]:
+        return lambda *_, **__: 0
+
+
+_OBJECTS = ("Event", "Stream", "current_stream", "default_stream", "stream", "device")
 _NOTHING = ("empty_cache", "init", "ipc_collect", "reset_peak_memory_stats", "set_device", "synchronize")
 _NUMBERS = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
 _CUDA: Mapping[str, Any] = {
@@ -107,13 +124,19 @@ def redirected(
 
 
 @contextmanager
-def cuda_answers() -> Iterator[None]:
-    """Answer questions to `torch.cuda` as on a machine with a GPU: on this thread, and to no installed package."""
+def cuda_answers(*, with_streams: bool = False) -> Iterator[None]:
+    """Answer questions to `torch.cuda` as on a machine with a GPU: on this thread, and to no installed package.
+
+    Args:
+        with_streams: whether streams and events do nothing, too. Their classes are hidden then, so no code may be
+            imported that derives from them.
+    """
+    cuda = {**_CUDA, **dict.fromkeys(_OBJECTS, _Idle())} if with_streams else _CUDA
     with ExitStack() as patches:
-        for module, answers in ((torch.cuda, _CUDA), (getattr(torch, "accelerator", None), _ACCELERATOR)):
+        for module, answers in ((torch.cuda, cuda), (getattr(torch, "accelerator", None), _ACCELERATOR)):
             for name, value in answers.items():
                 if module is not None and hasattr(module, name):
-                    patches.enter_context(patch.object(module, name, _answering(module, name, value)))
+                    patches.enter_context(replaced(module, name, _answering(module, name, value)))
         yield
 
 

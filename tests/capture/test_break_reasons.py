@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from costmodel.capture.break_reasons import in_plain_words, is_consequence
+from costmodel.capture.break_reasons import in_plain_words, is_consequence, is_recompile_limit
 
 
 def message(title: str, context: str = "", explanation: str = "Dynamo does not do this.") -> str:
@@ -60,6 +60,20 @@ def message(title: str, context: str = "", explanation: str = "Dynamo does not d
         (message("Observed exception", 'raised exception TypeError("not so")'), "TypeError is raised: not so"),
         (message("Attempted to wrap RNN, GRU, or LSTM", "LSTM(8, 8)"), "nn.LSTM, nn.GRU and nn.RNN"),
         (message("Attempted to copy.deepcopy a tensor", "copy.deepcopy(x)"), "copy.deepcopy() of a tensor"),
+        (message("torch.jit.script/freeze modules unsupported", "RecursiveScriptModule("), "a TorchScript module"),
+        (message("Attempted to inline function marked as skipped", "qualname: _CachedForward.__get__, name"), "TorchSc"),
+        (message("Attempted to inline function marked as skipped", "qualname: tqdm.__iter__, name"), "tqdm.__iter__()"),
+        (
+            message(
+                "Failed to convert args/kwargs to proxy", "call_function args: UserDefinedObjectVariable(Generator)"
+            ),
+            "an argument of class Generator",
+        ),
+        (message("Unresolved GetAttrVariable comparison", "", "Cannot compare LoggingLoggerVariable()"), "a logging call"),
+        (
+            message("Attempted to call function marked as skipped", "module: tqdm.std, qualname: tqdm.__new__, skip"),
+            "tqdm.std.tqdm()",
+        ),
         (message("Call to `torch._dynamo.step_unsupported()`"), "a break within a with statement"),
         (message("Something of a later release", "thing"), "Something of a later release: thing"),
         (message("Something of a later release", "x" * 200), "Something of a later release"),
@@ -80,7 +94,13 @@ def test_a_context_of_another_form_leaves_the_title():
 
 def test_consequences_are_no_reasons():
     assert is_consequence(message("Call to `torch._dynamo.step_unsupported()`"))
+    assert is_consequence(message("Attempt to trace generator"))
     assert not is_consequence(message("Data-dependent branching"))
+
+
+def test_the_limit_of_recompilations_is_known():
+    assert is_recompile_limit(message("Dynamo recompile limit exceeded", "Limit type: recompile_limit"))
+    assert not is_recompile_limit(message("Data-dependent branching"))
 
 
 def test_every_message_of_this_release_reads_as_one_line():

@@ -22,6 +22,8 @@ from tests.support.broken_modules import BREAKS, LAYERS, NO_BREAKS, build, enter
 steps = st.lists(st.sampled_from([*BREAKS, *NO_BREAKS, *map(str, range(len(LAYERS)))]), min_size=1, max_size=7).map(
     lambda middle: ["1", *middle, "1"]
 )
+DEAD = {"nonzero", "mask", "where", "numpy", "constant"}
+"""Statements of which only a size is used, or with NumPy, which Dynamo traces."""
 IMAGE = torch.linspace(-1.0, 2.0, 32).reshape(4, 8)
 
 
@@ -52,7 +54,7 @@ def test_random_modules_are_divided_as_torch_compile_divides_them(tmp_path: Path
     found = by_section(graph)
     for ours, theirs in zip(found, expected, strict=True):
         assert ours <= theirs  # dead code is left out
-    if not {"nonzero", "numpy", "constant"} & set(wanted):  # dead but for a size; NumPy that Dynamo traces
+    if not DEAD & set(wanted):
         assert sum(found, Counter()) == sum(expected, Counter())
     assert tuple(item.source.rpartition("/")[2] for item in graph.breaks) == tuple(dict.fromkeys(made.places))
 
@@ -139,7 +141,9 @@ class Caching(nn.Module):
 def test_a_module_that_keeps_a_tensor_is_compiled_twice():
     module = Caching()
     graph = captured(module, torch.randn(4))
-    assert graph.partition == Partition((0,), 2, keeps_tensors=True)
+    assert graph.partition is not None
+    assert graph.partition == Partition((0,), 2, "", graph.partition.recompiled, reads_kept=True)
+    assert [reason.partition(" (")[0] for reason in graph.partition.recompiled] == ["self.kept changes"]
     assert [op.base for op in graph.ops] == ["add"]  # of a later call
     assert module.kept is None
 

@@ -68,6 +68,19 @@ class Halved(nn.Module):
         return result
 
 
+class OneChannel(nn.Module):
+    """A convolution of one channel on what a linear layer makes of the pixels of an image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.linear = nn.Conv2d(3, 4, 4, 4), nn.Linear(4 * 8 * 8, 64)
+        self.conv = nn.Conv2d(1, 8, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.conv(self.linear(self.stem(x).flatten(1)).view(len(x), 1, 8, 8))
+        return result
+
+
 def graph_of(module: nn.Module, batch: int = 1) -> Graph:
     return capture(module.eval(), [torch.empty(batch, 3, 32, 32, device="meta")])
 
@@ -91,6 +104,7 @@ def depthwise() -> nn.Conv2d:
         pytest.param(Turned(norm=True), True, id="after a norm"),  # convnext's first block
         pytest.param(Turned(norm=False), True, id="after a bias"),  # which is a kernel of its own
         pytest.param(Turned(norm=False, bias=False, part=16), False, id="after a product"),  # mambaout
+        pytest.param(OneChannel(), False, id="of one channel"),  # which lies in either order
         pytest.param(Halved(), False, id="of half the channels"),  # shufflenet, mixnet
     ],
 )

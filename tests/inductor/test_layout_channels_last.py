@@ -9,7 +9,7 @@ from torch import nn
 from costmodel.capture.trace import capture
 from costmodel.device import ASSUMED_GPU
 from costmodel.inductor.compilation import ChannelsLast, Compilation, Target
-from costmodel.inductor.layout_channels_last import prefer_channels_last
+from costmodel.inductor.layout_channels_last import prefer_channels_last, preferred_values
 from costmodel.ir import Graph, parse
 
 CONVOLUTION = "stride=[1, 1], padding=[0, 0], dilation=[1, 1], transposed=False, output_padding=[0, 0], groups=1"
@@ -99,3 +99,38 @@ def test_without_convolutions_in_channels_last_nothing_is_preferred():
     graph = capture(Block(again=True).eval(), (torch.empty(1, 16, 14, 14, device="meta"),))
     compilation = Compilation(graph, Target(False, ASSUMED_GPU.multiprocessors))
     assert prefer_channels_last(compilation) is compilation
+
+
+def wanted(graph: Graph) -> frozenset[str]:
+    """Names of the preferred values of a graph whose convolutions are decided to run in channels_last."""
+    decided = ChannelsLast(graph, frozenset(op.name for op in graph.ops if op.base == "convolution"))
+    return preferred_values(Compilation(graph, Target(False, ASSUMED_GPU.multiprocessors), decided))
+
+
+@pytest.mark.parametrize(("size", "found"), [(2, set()), (3, {"0"}), (5, {"0"})])
+def test_a_pooling_that_reads_more_than_eight_elements_is_wanted_with_its_indices(size: int, found: set[str]):
+    kind, made = "float32[1,8,6,6]", f"[1,8,{7 - size},{7 - size}]"
+    window = f"kernel_size=[{size}, {size}], stride=[1, 1], padding=[0, 0], dilation=[1, 1], ceil_mode=False"
+    graph = parse(f"""graph m {{
+  input %x: {kind}
+  param %w: float32[4,8,1,1]
+  %0 = max_pool2d_with_indices(self=%x, {window}) : float32{made}, int64{made}
+  %1 = convolution(input=%0, weight=%w, bias=None, {CONVOLUTION}) : float32[1,4,{7 - size},{7 - size}]
+  return %1
+}}""")
+    assert wanted(graph) == found
+
+
+@pytest.mark.parametrize(("is_last", "found"), [(False, set()), (True, {"7"})])
+def test_what_reads_a_value_before_the_last_convolution_is_wanted_too(is_last: bool, found: set[str]):
+    """A sum of nine tensors that no convolution reads, but one reads its first two summands' sum."""
+    kind = "float32[1,8,6,6]"
+    names = "abcdefghi"
+    convolution = f"  %out = convolution(input=%0, weight=%w, bias=None, {CONVOLUTION}) : float32[1,4,6,6]"
+    lines = ["graph m {", *(f"  input %{name}: {kind}" for name in names), "  param %w: float32[4,8,1,1]"]
+    lines.append(f"  %0 = add.Tensor(self=%a, other=%b) : {kind}")
+    lines += [] if is_last else [convolution]
+    for index, name in enumerate(names[2:], 1):
+        lines.append(f"  %{index} = add.Tensor(self=%{index - 1}, other=%{name}) : {kind}")
+    lines += [convolution] if is_last else []
+    assert wanted(parse("\n".join([*lines, "  return %out, %7", "}"]))) == found

@@ -8,7 +8,13 @@ from torch import nn
 
 from costmodel.capture.trace import capture
 from costmodel.inductor.pipeline import compiled_kernels
-from costmodel.inductor.split_reductions import levels, split_factor, split_reduction
+from costmodel.inductor.split_reductions import (
+    _nearest_divisor,
+    _per_thread,
+    levels,
+    split_factor,
+    split_reduction,
+)
 
 
 class Sum(nn.Module):
@@ -141,3 +147,31 @@ def test_a_device_of_fewer_multiprocessors_is_filled_by_fewer_parts() -> None:
     graph = capture(nn.AdaptiveAvgPool2d(1), (torch.empty(1, 64, 224, 224, device="meta"),))
     launches = {count: [k.launches for k in compiled_kernels(graph, multiprocessors=count)] for count in (1, 132)}
     assert launches == {1: [1], 132: [2]}
+
+
+@pytest.mark.parametrize(
+    ("number", "wanted", "nearest"),
+    [(12, 4, 4), (12, 100, 12), (7, 3, 1), (7, 5, 7), (1, 9, 1), (36, 7, 6), (100, 512, 100)],
+)
+def test_the_nearest_divisor_by_hand(number: int, wanted: int, nearest: int) -> None:
+    assert _nearest_divisor(number, wanted) == nearest
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "threads", "elements"),
+    [
+        (2, 1600, 100, 32),  # 32 elements for each thread and no more
+        (1, 2**20, 2048, 512),  # 512 for each and more
+        (1, 470 * 7919, 100, 470),  # a divisor less than 50 away from 512
+        (1, 7919 * 461, 100, 512),  # 461 is 51 away
+    ],
+)
+def test_elements_of_a_thread(outer: int, inner: int, threads: int, elements: int) -> None:
+    assert _per_thread(outer, inner, width=1, threads=threads, splits=1, near=30) == elements
+
+
+@pytest.mark.parametrize(("inner", "near", "elements"), [(100, 1, 100), (101, 2, 101), (96, 30, 96), (10007, 30, 501)])
+def test_elements_of_a_thread_fill_the_device(inner: int, near: int, elements: int) -> None:
+    """Between 32 and 512 elements: as many as the splits leave, or a divisor that is near."""
+    splits = 1 if inner < 1000 else 20
+    assert _per_thread(1, inner, width=1, threads=max(1, inner // 100), splits=splits, near=near) == elements

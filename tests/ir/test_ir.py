@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -277,3 +278,14 @@ def test_the_documented_grammar_names_every_dtype_and_layout() -> None:
     rules = {line.partition(" ")[0]: line for line in grammar.replace("\n  ", "  ").splitlines() if "::=" in line}
     assert set(re.findall(r"'(\w+)'", rules["Dtype"])) == set(DTYPE_BYTES)
     assert {"nchw", *re.findall(r"'(\w+)'", rules["Layout"])} == set(LAYOUTS)
+
+
+@pytest.mark.parametrize(("dtype", "nbytes"), DTYPE_BYTES.items())
+def test_a_dtype_takes_as_many_bytes_as_in_torch(dtype: str, nbytes: int) -> None:
+    assert getattr(torch, dtype).itemsize == nbytes
+
+
+def test_the_bytes_of_a_tensor_are_those_of_all_elements() -> None:
+    assert TensorType("float16", (3, 5)).nbytes == 30
+    assert TensorType("complex128", ()).nbytes == 16
+    assert TensorType("int8", (7, 0)).nbytes == 0

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from costmodel import zoo
+from costmodel.capture.meta_tensors import RECURRENT
 from costmodel.capture.trace import capture
 from costmodel.errors import GraphError
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType, Value, operators
@@ -104,6 +105,29 @@ class TestFlops:
         graph, op = only_op(base, shapes, result, **args)
         assert operators.flops(graph, op) == expected
 
+    @pytest.mark.parametrize(
+        "family",
+        [
+            ("log", "log1p", "log2"),
+            ("exp", "expm1", "special_expm1"),
+            ("sin", "cos"),
+            ("elu", "celu", "selu"),
+            ("prelu", "_prelu_kernel"),
+            ("upsample_nearest2d", "_upsample_nearest_exact2d"),
+            ("sum", "mean", "amax", "amin"),
+            ("addmm", "mm", "bmm"),
+        ],
+        ids=" ".join,
+    )
+    def test_functions_of_a_family_count_alike(self, family: tuple[str, ...]) -> None:
+        assert len({operators.TABLE[name].work for name in family}) == 1
+
+    @pytest.mark.parametrize(
+        ("simple", "costly"), [("relu", "log"), ("log", "sigmoid"), ("sigmoid", "silu"), ("silu", "gelu")]
+    )
+    def test_functions_made_of_others_count_more(self, simple: str, costly: str) -> None:
+        assert operators.TABLE[simple].work < operators.TABLE[costly].work
+
     def test_a_number_in_place_of_a_tensor_is_named(self) -> None:
         graph, op = only_op("mm", {"mat2": (5, 6)}, (4, 6), self=3)
         with pytest.raises(GraphError, match=r"mm %0: argument 'self' is not a tensor"):
@@ -160,7 +184,7 @@ class TestTable:
         packet = getattr(torch.ops.aten, row.name, None)
         overloads = [getattr(packet, name) for name in packet.overloads()] if packet is not None else []
         seeded = any(torch.Tag.nondeterministic_seeded in overload.tags for overload in overloads)
-        optional = row.name in ("scaled_dot_product_attention", "lstm", "gru")  # random only with dropout
+        optional = row.name in ("scaled_dot_product_attention", *RECURRENT)  # random only with dropout
         assert row.random == (seeded and not optional)
 
     @pytest.mark.parametrize(

@@ -151,6 +151,15 @@ class TestDecomposition:
         shuffled = [[names.index(source) for source in before[name]] for name in names]
         assert shape(stream_tree(names, shuffled)) == shape(stream_tree(range(len(before)), before))
 
+    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(dags())
+    def test_branches_and_children_come_in_the_order_of_their_first_items(self, before: Before) -> None:
+        """An empty branch is the last."""
+        for node in nodes(stream_tree(range(len(before)), before)):
+            if isinstance(node, SplitJoin | Dag):
+                firsts = [next(leaves(child), len(before)) for child in children_of(node)]
+                assert firsts == sorted(firsts)
+
     def test_items_may_come_in_any_order(self) -> None:
         assert list(leaves(stream_tree("cab", [[2], [], [1]]))) == ["a", "b", "c"]
 
@@ -230,6 +239,27 @@ class TestShapes:
         tree = stream_tree(names, [[], [], [], [1, 2], [3, 0], [4, 0]], fed=[1])
         assert list(leaves(tree)) == ["mask", "conv", "t", "linear", "add", "mul"]
         assert not any(isinstance(node, SplitJoin) for node in nodes(tree))
+
+
+def test_levels_are_the_lengths_of_the_longest_paths() -> None:
+    node = Dag(tuple(map(Leaf, "abcde")), ((0, 1), (0, 3), (1, 2), (2, 3)))
+    assert node.levels() == ((0, 4), (1,), (2,), (3,))
+    assert Dag((), ()).levels() == ()
+
+
+def test_parents_come_before_their_children_and_these_in_their_order() -> None:
+    inner = SplitJoin((Leaf("b"), Pipeline()))
+    tree = Pipeline((Leaf("a"), inner, Leaf("c")))
+    assert list(nodes(tree)) == [tree, Leaf("a"), inner, Leaf("b"), Pipeline(), Leaf("c")]
+    assert list(leaves(tree)) == ["a", "b", "c"]
+    assert children_of(Leaf("a")) == ()
+
+
+def test_the_text_indents_by_depth_and_shows_an_empty_branch() -> None:
+    tree = Pipeline((Leaf("a"), SplitJoin((Pipeline((Leaf("b"), Leaf("c"))), Pipeline())), Leaf("d")))
+    assert format_tree(tree, str.upper).splitlines() == [
+        *("pipeline", "  A", "  split-join", "    pipeline", "      B", "      C", "    -", "  D")
+    ]
 
 
 def test_the_text_names_what_a_general_nodes_children_come_after() -> None:

@@ -33,21 +33,41 @@ BREAKS = {
     "tolist": "x = x * x[0, :1].tolist()[0]",
     "nonzero": "x = x + torch.nonzero(x[:, 0] > -1e30).shape[0]",
     "numpy": "x = x * float(x.detach().cpu().numpy().mean())",
+    "copied": "x = copy.deepcopy(x)",
+    "mask": "x = x + x[x[:, 0] > -1e30].shape[0]",
+    "where": "x = x + torch.where(x[:, 0] > -1e30)[0].shape[0]",
+    "check": "if torch.isnan(x).any(): raise ValueError('not a number')",
+    "close": "x = x if torch.allclose(x, x + 1) else x * 2",
+    "random": "x = x * random.random()",
+    "generator": "x = x + torch.randn(x.shape, generator=GENERATOR)",
+    "saved": "torch.save(x, io.BytesIO())",
 }
 NO_BREAKS = {
     "deepcopy": "factors = copy.deepcopy([1.0, 2.0])",
     "constant": "x = x * float(np.sqrt(2.0))",
     "shape": "x = x if x.shape[0] > 1 else x + 1",
     "assertion": "assert x.dim() == 2",
+    "text": "name = f'{x.shape} {x.dtype}'",
+    "no_grad": "with torch.no_grad(): x = x.sin()",
+    "written": "x = x.clone(); x[:, ::2].mul_(2); x[0] = 0",
+    "filled": "x = x.masked_fill(x < -1e30, 0.0)",
+    "partial": "x = functools.partial(torch.nn.functional.leaky_relu, negative_slope=0.1)(x)",
+    "generated": "x = sum(x * factor for factor in (1.0, 2.0))",
+    "unpacked": "x, *rest = (part for part in (x, x.shape, None))",
+    "seeded": "torch.manual_seed(0); x = x + torch.rand_like(x)",
+    "closure": "scaled = lambda y: y * x; x = scaled(x)",
+    "managed": "with contextlib.nullcontext(): x = x.cos()",
+    "environment": "x = x if os.environ.get('NOT_SET') is None else x * 2",
 }
-READS = ("item", "float", "branch", "tolist", "nonzero", "numpy")
+READS = ("item", "float", "branch", "tolist", "nonzero", "numpy", "mask", "where", "check", "close")
 """Statements that read values of tensors."""
-_HEAD = """import copy, logging, time
+_HEAD = """import contextlib, copy, functools, io, logging, os, random, time, warnings
 import numpy as np
 import torch
 from torch import nn
 
 LOG = logging.getLogger("model")
+GENERATOR = torch.Generator()
 
 @torch.compiler.disable
 def outside(x):
@@ -106,10 +126,21 @@ class Counting(TorchDispatchMode):
 
 
 def entered_by_torch(module: nn.Module, *inputs: torch.Tensor) -> list[Counter[str]]:
-    """Operators of each graph that a third call of the compiled module enters, counted inside the graph."""
+    """Operators of each graph that a late call of the compiled module enters, counted inside the graph."""
+    return run_by_torch(module, *inputs)[0]
+
+
+MOST_CALLS = 12
+
+
+def run_by_torch(module: nn.Module, *inputs: torch.Tensor) -> tuple[list[Counter[str]], int]:
+    """Operators of each graph that a call enters after two calls without compilation, and the number of compiled graphs."""
     entered: list[Counter[str]] = []
+    compiled: list[int] = []
 
     def backend(graph: Any, _: Any) -> Any:
+        compiled.append(len(compiled))
+
         def run(*args: Any) -> Any:
             with Counting() as counting:
                 result = graph.forward(*args)
@@ -119,11 +150,13 @@ def entered_by_torch(module: nn.Module, *inputs: torch.Tensor) -> list[Counter[s
         return run
 
     torch._dynamo.reset()
-    compiled = torch.compile(module, backend=backend)
+    model = torch.compile(module, backend=backend)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for _ in range(3):
+        before = [-2, -1]
+        while before[-2] < len(compiled) and len(before) < MOST_CALLS:
+            before.append(len(compiled))
             entered.clear()
-            compiled(*inputs)
+            model(*[tensor.clone() for tensor in inputs])
     torch._dynamo.reset()
-    return entered
+    return entered, len(compiled)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -67,3 +68,23 @@ def test_every_amount_has_a_cost():
     for name, costs in COSTS.items():
         made = kernel_counts(program(CALL), [1.0]) | BETWEEN[name](program(CALL))
         assert made.keys() == costs.keys()
+
+
+def test_a_pass_that_dynamo_gives_up_runs_eagerly_in_both_modes():
+    given_up = replace(program(LOOP), subgraphs=0)
+    eager = timed(program(CALL, views=1), [5.0])
+    found = gpu.timings(eager, timed(given_up, [4.0]), COSTS)
+    assert found["default"] == found["eager"] == gpu.serial_timing(eager, "eager_serial", COSTS)
+
+
+def test_time_between_kernels_is_never_less_than_none():
+    costs = {"eager_serial": COSTS["eager_serial"] | {"start": -100.0}}
+    assert gpu.serial_timing(timed(program(CALL), [5.0]), "eager_serial", costs) == queue.Timing(5.0, 0.0, 5.0)
+
+
+def test_loops_in_a_row_are_one_call():
+    """Rows of two, one and three loops, and two library calls."""
+    row = program(LOOP, LOOP, PRODUCT, LOOP, CALL, LOOP, LOOP, LOOP)
+    assert BETWEEN["default_serial"](row) == {"call": 5, "parameter": 10, "module": 6, "start": 1}
+    assert BETWEEN["eager_serial"](row)["call"] == 8
+    assert kernel_counts(row, [1.0] * 8) == {"convolution": 0, "matmul": 1, "fused": 6, "other": 1, "loop": 6}

@@ -214,8 +214,24 @@ def test_sections_of_reduce_overhead_by_hand():
 
 def test_a_graph_that_is_no_cuda_graph_is_entered_as_in_default_mode():
     """Entry of 30 and 0.5 a parameter, then two launches of 5.5 and their output."""
-    queue = replayed(SectionTrace(1, 6), SectionTrace(1, 4, is_replayed=False))
+    queue = replayed(SectionTrace(1, 6), SectionTrace(1, 4, alone=frozenset({0})))
     assert queue == Queue(1.0, [43.0, 17.0, 12.0], [100.0, 0.0, 50.0])
+
+
+def test_a_divided_graph_is_entered_once():
+    """A replay for 40 and 0.5 a parameter, then a launch of 5.5 and its output; or the launch first, after an entry."""
+    assert replayed(SectionTrace(2, 10, alone=frozenset({1}))) == Queue(1.0, [45.0, 12.0], [100.0, 50.0])
+    assert replayed(SectionTrace(2, 10, alone=frozenset({0}))) == Queue(1.0, [35.0, 8.0, 20.0], [0.0, 100.0, 50.0])
+
+
+def test_runs_of_a_section():
+    assert SectionTrace(5, 0, alone=frozenset({1, 2})).runs() == [
+        (range(1), True),
+        (range(1, 3), False),
+        (range(3, 5), True),
+    ]
+    assert SectionTrace(0, 3).runs() == [(range(0), True)]  # a graph of views is entered, too
+    assert SectionTrace(2, 0, is_compiled=False).runs() == [(range(2), False)]
 
 
 def test_the_host_waits_where_python_reads_a_result():
@@ -236,6 +252,25 @@ def test_the_host_time_of_a_queue_is_what_its_counts_cost():
     )
     assert eager.host_total_us == pytest.approx(host_counts.total(eager_counts, tables["eager_host"]))
     assert default.host_total_us == pytest.approx(host_counts.total(default_counts, tables["default_host"]))
+    replayed_us = host_counts.total(host_counts.graph_counts(PROGRAM), tables["graph_host"])
+    assert gpu.replay_queue(timed(1.0, 1.0), tables).host_total_us == replayed_us == 10 * 0.5 + 4 * 0.25 + 40
+
+
+def test_no_graph_is_entered_as_one_and_further_ones_for_half() -> None:
+    assert [host_counts.entries(graphs) for graphs in (0, 1, 2, 4)] == [1.0, 1.0, 1.5, 2.5]
+
+
+def test_a_pass_without_kernels_takes_the_host_alone():
+    empty = TimedTrace(replace(PROGRAM, kernels=(), positions=()), [], [])
+    for timing in (gpu.eager_timing(empty, TABLES), gpu.default_timing(empty, TABLES)):
+        assert timing.device_us == 0.0
+    assert gpu.default_timing(empty, TABLES).latency_us == 30 + 5 + 6  # start, parameters, modules
+
+
+def test_kernels_wait_for_a_gap_only_behind_another_kernel():
+    """The second starts a gap of 2 after the first; the third is launched later than that."""
+    assert queue_us([1, 1, 50], [10, 10, 10], gap_us=2.0) == (52, 62)
+    assert queue_us([5, 1], [0, 10], gap_us=2.0) == (6, 16)  # the first launches nothing
 
 
 def test_scaling_a_queue():

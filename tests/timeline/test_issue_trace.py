@@ -147,11 +147,8 @@ def test_sections_are_compiled_or_run_eagerly(small: Graph):
     """Convolution and batch norm compiled, ReLU run eagerly, the rest compiled: nothing is fused across sections."""
     assert [op.base for op in small.ops] == ["convolution", "native_batch_norm", "relu", "view", "t", "addmm"]
     trace = compiled_trace(in_sections(small, (0, None, 1), [0, 0, 1, 2, 2, 2]))
-    assert [(item.is_compiled, item.is_replayed) for item in trace.sections] == [
-        (True, True),
-        (False, True),
-        (True, True),
-    ]
+    assert [item.is_compiled for item in trace.sections] == [True, False, True]
+    assert not any(item.alone for item in trace.sections)
     assert [item.parameters for item in trace.sections] == [5, 0, 2]
     assert sum(item.kernels for item in trace.sections) == len(trace.kernels)
     assert trace.sections[1].kernels == 1

@@ -1,0 +1,114 @@
+"""Run the points of one experiment in this process: skip what is measured, stop at the deadline, survive faults."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import torch
+
+from costmodel.errors import CostmodelError, first_line, own_words
+from costmodel.files import write_whole
+from study.experiment import Experiment, Point, Row, Setup, SkippedError, noted
+from study.table import SKIPPED, Table
+
+Say = Callable[[str], None]
+
+
+class State(StrEnum):
+    """State of an experiment after a run."""
+
+    DONE = "done"
+    PAUSED = "paused"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """End of a run of one experiment, with the reason unless it is done."""
+
+    state: State
+    reason: str = ""
+
+
+def begun_file(directory: Path, name: str) -> Path:
+    """File that holds the name of the point that an experiment is measuring."""
+    return directory / f".{name}.begun"
+
+
+def run_points(
+    experiment: Experiment, setup: Setup, table: Table, begun: Path, deadline: float, say: Say = lambda _: None
+) -> Outcome:
+    """Measure the points of an experiment that the table lacks.
+
+    A point that fails is stored with its reason, and is not measured again. A full disk ends the experiment.
+
+    Args:
+        experiment: the experiment.
+        setup: settings.
+        table: rows so far.
+        begun: file that names the point in progress, for the parent of a process that crashes.
+        deadline: no point begins after it; seconds of `time.monotonic`.
+        say: shows progress.
+    """
+    try:
+        points = list(experiment.run(setup))
+    except SkippedError as error:
+        return Outcome(State.SKIPPED, str(error))
+    wanted = [point for point in points if point.name not in table.points]
+    for number, point in enumerate(wanted, len(points) - len(wanted) + 1):
+        if time.monotonic() > deadline:
+            return Outcome(State.PAUSED, f"the budget is spent; {len(points) - number + 1} points are left")
+        say(f"{experiment.name}: point {number} of {len(points)}: {point.name}")
+        try:
+            write_whole(begun, point.name)
+            table.add(point.name, measured(point))
+        except OSError as error:
+            return Outcome(State.FAILED, f"{disk_fault(error)}; {point.name} is not stored")
+        finally:
+            with suppress(OSError):
+                begun.unlink(missing_ok=True)
+            _clear(setup)
+    return Outcome(State.DONE)
+
+
+def measured(point: Point) -> list[Row]:
+    """Rows of a point; a single row with the reason if it cannot be measured."""
+    try:
+        return list(point.measure())
+    except OSError as error:
+        if error.errno in _FULL:
+            raise
+        return [noted({}, SKIPPED + own_words(error))]
+    except torch.OutOfMemoryError:
+        return [noted({}, f"{SKIPPED}out of memory")]
+    except CostmodelError as error:
+        return [noted({}, f"{SKIPPED}{error}")]
+    except Exception as error:  # noqa: BLE001 - compilers and libraries may raise anything; the other points go on
+        return [noted({}, SKIPPED + first_line(own_words(error))[:300])]
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+
+
+def disk_fault(error: OSError) -> str:
+    """Failed writing in words."""
+    return f"cannot write {error.filename or 'the results'}: {error.strerror or os.strerror(error.errno or 0)}"
+
+
+def _clear(setup: Setup) -> None:
+    """Free the compiled code and the memory of a point, so that the next one starts alike."""
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
+    gc.collect()
+    if setup.on_cuda:
+        torch.cuda.empty_cache()

@@ -1,0 +1,165 @@
+"""Twelve vision models at batch 1, eager and compiled, predicted beside measured (Jain, table of an A100)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from costmodel.errors import CostmodelError
+from costmodel.prediction.predict import predict
+from costmodel.prediction.recompilation import recompilations
+from costmodel.zoo import load, load_real
+from study import plots
+from study.dynamo_counts import compilations, explained
+from study.experiment import Experiment, Point, Row, Setup, Verdict, noted, timed, valued
+from study.hardware import profile_name
+from study.models import compiled, first_call_s, wall
+from study.ratios import geometric_mean, paired
+from study.table import values
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+PUBLISHED: Mapping[str, tuple[str, float, float]] = {
+    "ViT": ("hf:vit", 9.325, 7.584),
+    "Segformer": ("hf:segformer", 11.759, 10.500),
+    "OwlViT": ("hf:owlvit", 24.978, 18.420),
+    "BeiT": ("hf:beit", 11.282, 8.448),
+    "DETR": ("hf:detr", 34.619, 19.040),
+    "ConvNeXT": ("hf:convnext", 10.410, 10.208),
+    "ResNet": ("hf:resnet", 6.531, 4.124),
+    "Mask2former": ("hf:mask2former", 60.188, 49.117),
+    "Maskformer": ("hf:maskformer", 75.764, 59.487),
+    "MobileNet": ("hf:mobilenet_v2", 8.583, 3.974),
+    "ResNet-101": ("resnet101", 36.276, 18.197),
+    "Conditional DETR": ("hf:conditional_detr", 31.219, 17.993),
+}
+"""Model -> our configuration of it, and the slide's eager and compiled milliseconds."""
+QUICK = ("MobileNet",)
+LARGER = 2
+"""Batch size of the second and third shape that recompilations are counted for: 1, LARGER, LARGER + 1."""
+
+
+def run(setup: Setup) -> Iterator[Point]:
+    """Points: times of a model, then what Dynamo makes of it."""
+    for model in setup.chosen(tuple(PUBLISHED), QUICK):
+        yield Point(f"{model} graphs", functools.partial(_graphs, setup, model))
+        yield Point(f"{model} times", functools.partial(_times, setup, model))
+
+
+def _inputs(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return ((), dict(inputs)) if isinstance(inputs, Mapping) else (tuple(inputs), {})
+
+
+def _times(setup: Setup, model: str) -> Iterator[Row]:
+    spec, eager_ms, compiled_ms = PUBLISHED[model]
+    loaded = load_real(spec, torch.device(setup.device), img_size=setup.chosen(None, 64))
+    args, kwargs = _inputs(loaded.inputs)
+    for way, published in (("eager", eager_ms), ("compiled", compiled_ms)):
+        labels = {"model": model, "spec": spec, "way": way}
+        function = loaded.module if way == "eager" else compiled(loaded.module)
+
+        def call(function: Any = function) -> Any:
+            with torch.no_grad():
+                return function(*args, **kwargs)
+
+        first = first_call_s(call, setup.device)
+        if way == "compiled":
+            yield valued(labels, "compile_s", first)
+        yield timed(labels, "latency_ms", wall(call, setup))
+        yield valued(labels, "published_ms", published)
+
+
+def _graphs(setup: Setup, model: str) -> Iterator[Row]:
+    """Graphs, breaks, guards and recompilations, predicted and counted; and predicted latencies."""
+    spec = PUBLISHED[model][0]
+    size = setup.chosen(None, 64)
+    loaded = load(spec, img_size=size)
+    labels = {"model": model, "spec": spec}
+    report = predict(loaded.module, loaded.inputs, hardware=profile_name(setup))
+    yield valued(labels, "predicted_graphs", report.graphs.count)
+    yield valued(labels, "predicted_breaks", len(report.graphs.breaks))
+    for way, mode in (("eager", "eager"), ("compiled", "default")):
+        found = report.modes[mode]
+        yield valued({**labels, "way": way}, "predicted_ms", found.latency_ms, found.low_ms, found.high_ms)
+    real = load_real(spec, torch.device("cpu"), img_size=size)
+    args, kwargs = _inputs(real.inputs)
+    counts = explained(real.module, *args, **kwargs)
+    yield valued(labels, "graphs", counts.graphs)
+    yield valued(labels, "breaks", counts.breaks)
+    yield valued(labels, "guards", counts.guards)
+    try:
+        yield from _recompilations(labels, spec, size, real.module)
+    except (CostmodelError, RuntimeError) as error:  # a model may refuse other batch sizes
+        yield noted(labels, f"recompilations are not counted: {error}")
+
+
+def _recompilations(labels: Row, spec: str, size: int | None, module: torch.nn.Module) -> Iterator[Row]:
+    batches = (1, LARGER, LARGER + 1)
+    calls = [_inputs(load_real(spec, torch.device("cpu"), batch_size=batch, img_size=size).inputs) for batch in batches]
+    made = compilations(module, calls)
+    yield valued(labels, "recompilations", sum(1 for graphs in made[1:] if graphs))
+    shapes = [
+        next(leaf.shape for leaf in (*args, *kwargs.values()) if hasattr(leaf, "shape")) for args, kwargs in calls
+    ]
+    yield valued(
+        labels, "predicted_recompilations", len(recompilations([tuple(shape) for shape in shapes]).variants) - 1
+    )
+
+
+def figure(frame: pd.DataFrame) -> Figure:
+    """Measured latencies, and predicted beside measured speedups."""
+    figure, (left, right) = plots.new_figure(2, 2)
+    plots.bars(left, values(frame, "latency_ms"), "model", "way")
+    plots.finish(left, "batch 1", "model", "latency (ms)")
+    rows = []
+    for name, quantity in (("measured", "latency_ms"), ("predicted", "predicted_ms"), ("slide (A100)", "published_ms")):
+        found = paired(frame, quantity, ["model"], "way", "eager", "compiled")
+        rows.append(found.assign(value=found["speedup"], low=None, high=None, by=name))
+    import pandas as pd
+
+    plots.bars(right, pd.concat([each for each in rows if len(each)]), "model", "by")
+    right.axhline(1.0, color="red", lw=0.8, ls="--")
+    plots.finish(right, "speedup", "model", "eager over compiled")
+    return figure
+
+
+def judge(frame: pd.DataFrame) -> Verdict:
+    """Every model gains from compiling."""
+    measured = paired(frame, "latency_ms", ["model"], "way", "eager", "compiled").set_index("model")["speedup"]
+    predicted = paired(frame, "predicted_ms", ["model"], "way", "eager", "compiled").set_index("model")["speedup"]
+    text = f"{int((measured > 1).sum())} of {len(measured)} models are faster compiled"
+    if len(measured):
+        text += f", geometric mean {geometric_mean(measured):.2f}"
+    both = [abs(predicted[model] / measured[model] - 1) for model in measured.index if model in predicted.index]
+    if both:
+        text += f"; predicted speedups are {sum(both) / len(both):.0%} off on average"
+    agree = _agreement(frame)
+    return Verdict(f"{text}; {agree}", bool((measured > 1).all()) if len(measured) else None)
+
+
+def _agreement(frame: pd.DataFrame) -> str:
+    graphs = frame[frame["quantity"].isin(["graphs", "predicted_graphs", "recompilations", "predicted_recompilations"])]
+    table = graphs.pivot_table("value", "model", "quantity")
+    parts = []
+    for kind in ("graphs", "recompilations"):
+        if {kind, f"predicted_{kind}"} <= set(table):
+            known = table[[kind, f"predicted_{kind}"]].dropna()
+            parts.append(
+                f"{kind} predicted for {int((known[kind] == known[f'predicted_{kind}']).sum())} of {len(known)}"
+            )
+    return ", ".join(parts) or "no graphs counted"
+
+
+EXPERIMENT = Experiment(
+    "twelve-models",
+    "Jain (slides), table at batch 1",
+    "Each of twelve vision models is faster compiled, by a factor of 1.02 to 2.16 on an A100.",
+    run,
+    figure,
+    judge,
+)

@@ -1,0 +1,85 @@
+"""Errors of a plan's outputs, by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from costmodel.capture.inputs import Arguments
+from costmodel.execution.numerics import (
+    FACTOR,
+    FLOOR_FLOAT32,
+    allowed_error,
+    passes,
+    random_like,
+    reference,
+    relative_error,
+    worst_error,
+)
+
+ONE, TWO = torch.ones(4), 2 * torch.ones(4)
+
+
+def test_the_worst_output_counts_and_none_is_no_error():
+    assert worst_error([], []) == 0.0
+    assert worst_error([ONE, ONE], [ONE, TWO]) == 0.5
+    assert worst_error([TWO, ONE], [ONE, ONE]) == 1.0
+    with pytest.raises(ValueError, match="zip"):
+        worst_error([ONE], [ONE, ONE])
+
+
+def test_an_error_is_relative_unless_the_truth_is_zero():
+    assert relative_error(torch.tensor([3.0, 4.5]), torch.tensor([3.0, 4.0])) == pytest.approx(0.1)  # 0.5 of 5
+    assert relative_error(torch.tensor([0.3, 0.4]), torch.zeros(2)) == pytest.approx(0.5)
+    assert relative_error(torch.tensor([math.inf]), torch.ones(1)) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "floor"),
+    [
+        ([], 0.0),
+        ([torch.float32], 1e-4),
+        ([torch.float16], 2e-3),
+        ([torch.bfloat16], 1.6e-2),
+        ([torch.float32, torch.bfloat16, torch.float16], 1.6e-2),
+    ],
+)
+def test_the_coarsest_output_decides_what_is_allowed_at_least(dtypes: list[torch.dtype], floor: float):
+    outputs = [torch.ones(2, dtype=dtype) for dtype in dtypes]
+    assert allowed_error(outputs, 0.0) == floor
+    assert allowed_error(outputs, 1.0) == FACTOR == 4.0
+
+
+def test_a_plan_may_be_as_wrong_as_the_floor_allows():
+    assert FLOOR_FLOAT32 == 1e-4
+    assert passes(lambda: [ONE * (1 + 0.9e-4)], [ONE], None)
+    assert not passes(lambda: [ONE * (1 + 1.1e-4)], [ONE], None)
+
+
+def test_random_tensors_have_the_strides_and_type_of_their_model():
+    turned = torch.zeros(3, 4).t()
+    fresh = random_like(turned, torch.device("cpu"))
+    assert (fresh.shape, fresh.stride(), fresh.dtype) == ((4, 3), (1, 4), torch.float32)
+    assert fresh.std() > 0
+    numbers = torch.tensor([[5, 6]])
+    assert random_like(numbers, torch.device("cpu")).tolist() == [[5, 6]]
+    assert random_like(numbers.to("meta"), torch.device("cpu")).tolist() == [[0, 0]]
+
+
+def test_a_reference_is_computed_in_float64_and_the_module_kept():
+    module, x = nn.Linear(4, 2), torch.randn(3, 4)
+    (found,) = reference(module, Arguments.of((x,)))
+    assert found.dtype is torch.float64
+    assert relative_error(module(x), found) < 1e-6
+    assert module.weight.dtype is torch.float32
+
+
+def test_code_that_names_a_dtype_has_no_reference():
+    class Named(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x @ torch.ones(4, 2, dtype=torch.float32)
+
+    assert reference(Named(), Arguments.of((torch.ones(3, 4),))) is None

@@ -1,0 +1,202 @@
+"""Runs of experiments: resumed, skipped, paused, and on a full disk."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from study import running
+from study import table as tables
+from study.directory import Record, open_record
+from study.experiment import Experiment, Point, Row, Setup, SkippedError, Verdict, valued
+from study.plots import new_figure
+from study.running import Outcome, State, run_points
+from study.summary import results_in, write_readme
+from study.table import Table, read
+
+from costmodel.errors import DatasetError, RequestError
+
+ABOUT = {"device": "cpu", "torch": "x"}
+ENVIRONMENT = {"device": "cpu", "torch": "x", "host_cpu": "y", "cores": "2"}
+
+
+class Lab:
+    """An experiment of three points that counts its measurements."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.measured: list[str] = []
+        self.faults: dict[str, BaseException] = {}
+        self.setup = Setup("cpu", True, directory)
+        self.experiment = Experiment("lab", "Paper, table 1", "One is two.", self.points, self.figure, self.judge)
+
+    def points(self, _setup: Setup) -> Iterable[Point]:
+        if "all" in self.faults:
+            raise self.faults["all"]
+        return [Point(name, lambda name=name: self.measure(name)) for name in ("a", "b", "c")]
+
+    def measure(self, name: str) -> list[Row]:
+        self.measured.append(name)
+        if name in self.faults:
+            raise self.faults[name]
+        return [valued({"case": name}, "time_ms", 1.5, 1.0, 2.0, 3)]
+
+    def figure(self, _frame: pd.DataFrame):
+        return new_figure()[0]
+
+    def judge(self, frame: pd.DataFrame) -> Verdict:
+        return Verdict(f"{len(frame)} of 3", len(frame) == 3)
+
+    def run(self, deadline: float = math.inf) -> Outcome:
+        table = Table(self.directory / "lab.csv", ABOUT)
+        return run_points(self.experiment, self.setup, table, self.directory / ".lab.begun", deadline)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
+
+
+def test_a_run_measures_each_point_once(lab: Lab):
+    assert lab.run() == Outcome(State.DONE)
+    assert lab.run() == Outcome(State.DONE)
+    assert lab.measured == ["a", "b", "c"]
+    frame = read(lab.directory / "lab.csv")
+    assert list(frame["case"]) == ["a", "b", "c"]
+    assert list(frame["device"]) == ["cpu"] * 3
+    assert frame["load"].notna().all()
+
+
+def test_an_interrupted_run_resumes(lab: Lab):
+    lab.faults["b"] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        lab.run()
+    assert not (lab.directory / ".lab.begun").exists()
+    del lab.faults["b"]
+    lab.run()
+    assert lab.measured == ["a", "b", "b", "c"]
+
+
+def test_a_spent_budget_stops_before_the_next_point(lab: Lab):
+    found = lab.run(deadline=time.monotonic() - 1)
+    assert found == Outcome(State.PAUSED, "the budget is spent; 3 points are left")
+    assert not lab.measured
+
+
+def test_an_experiment_that_cannot_run_is_skipped_with_its_reason(lab: Lab):
+    lab.faults["all"] = SkippedError("no GPU")
+    assert lab.run() == Outcome(State.SKIPPED, "no GPU")
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (SkippedError("too little memory"), "too little memory"),
+        (torch.OutOfMemoryError("CUDA"), "out of memory"),
+        (RuntimeError("kernel\nline"), "RuntimeError: kernel line"),
+        (OSError(errno.ENOENT, "no compiler"), "FileNotFoundError: [Errno 2] no compiler"),
+    ],
+)
+def test_a_point_that_fails_is_stored_with_its_reason(lab: Lab, fault: BaseException, reason: str):
+    lab.faults["b"] = fault
+    assert lab.run() == Outcome(State.DONE)
+    frame = read(lab.directory / "lab.csv")
+    assert tables.skipped(frame) == {"b": reason}
+    assert list(frame["case"].dropna()) == ["a", "c"]
+    lab.run()
+    assert lab.measured == ["a", "b", "c"]  # not tried again
+
+
+def test_a_full_disk_loses_one_point(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    write = tables.write_whole
+
+    def full(path: Path, text: str) -> None:
+        if "c," in text:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        write(path, text)
+
+    monkeypatch.setattr(tables, "write_whole", full)
+    found = lab.run()
+    assert found.state is State.FAILED
+    assert "No space left on device; c is not stored" in found.reason
+    assert list(read(lab.directory / "lab.csv")["case"]) == ["a", "b"]
+    monkeypatch.setattr(tables, "write_whole", write)
+    assert lab.run() == Outcome(State.DONE)
+    assert lab.measured == ["a", "b", "c", "c"]
+
+
+def test_a_disk_full_for_a_measurement_ends_the_experiment(lab: Lab):
+    lab.faults["a"] = OSError(errno.ENOSPC, "No space left on device", "/x")
+    assert lab.run() == Outcome(State.FAILED, "cannot write /x: No space left on device; a is not stored")
+
+
+def test_a_damaged_table_is_refused(lab: Lab):
+    (lab.directory / "lab.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(DatasetError, match="no column 'point'"):
+        lab.run()
+
+
+def test_points_begun_are_named_for_the_parent(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    seen: list[str] = []
+    monkeypatch.setattr(
+        running, "measured", lambda point: seen.append((lab.directory / ".lab.begun").read_text()) or []
+    )
+    lab.run()
+    assert seen == ["a", "b", "c"]
+
+
+class TestDirectory:
+    def test_a_record_is_read_again(self, tmp_path: Path):
+        record = Record(ENVIRONMENT, True, {}).having("lab", Outcome(State.PAUSED, "later"))
+        record.write(tmp_path)
+        assert open_record(tmp_path, ENVIRONMENT, quick=True) == record
+
+    def test_results_of_another_environment_are_not_mixed(self, tmp_path: Path):
+        Record(ENVIRONMENT, True, {}).write(tmp_path)
+        with pytest.raises(RequestError, match="torch was x and is z"):
+            open_record(tmp_path, {**ENVIRONMENT, "torch": "z"}, quick=True)
+
+    def test_quick_and_full_results_are_not_mixed(self, tmp_path: Path):
+        Record(ENVIRONMENT, True, {}).write(tmp_path)
+        with pytest.raises(RequestError, match="results of a quick run"):
+            open_record(tmp_path, ENVIRONMENT, quick=False)
+
+    @pytest.mark.parametrize("text", ["", "[]", '{"outcomes": 3}', '{"outcomes": {"a": {"state": "x"}}}'])
+    def test_a_damaged_record_is_refused(self, tmp_path: Path, text: str):
+        (tmp_path / "study.json").write_text(text)
+        with pytest.raises(RequestError, match="is damaged"):
+            open_record(tmp_path, ENVIRONMENT, quick=True)
+
+
+class TestReadme:
+    def test_it_has_claim_result_and_verdict(self, lab: Lab):
+        lab.run()
+        write_readme(lab.directory, [lab.experiment], ENVIRONMENT, {}, quick=True)
+        text = (lab.directory / "README.md").read_text()
+        assert "| lab | Paper, table 1 | One is two. | 3 of 3 | holds | [csv](lab.csv) |" in text
+        assert "A quick run" in text
+        assert "Not measured" not in text
+
+    def test_it_has_what_was_skipped_and_why(self, lab: Lab):
+        lab.faults["b"] = SkippedError("no NVML")
+        lab.run()
+        other = Experiment("other", "Paper", "Claim.", lab.points, lab.figure, lab.judge)
+        outcomes = {"other": Outcome(State.SKIPPED, "no GPU")}
+        write_readme(lab.directory, [lab.experiment, other], ENVIRONMENT, outcomes, quick=False)
+        text = (lab.directory / "README.md").read_text()
+        assert "2 of 3 | does not hold" in text
+        assert "- lab, b: no NVML" in text
+        assert "- other: skipped: no GPU" in text
+
+    def test_rows_that_do_not_suffice_are_not_judged(self, lab: Lab):
+        lab.faults |= dict.fromkeys("abc", SkippedError("no"))
+        lab.run()
+        (result,) = results_in(lab.directory, [lab.experiment])
+        assert result.verdict == Verdict("nothing could be measured", None)
