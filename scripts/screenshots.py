@@ -131,7 +131,7 @@ def terminal_svg() -> str:
         width=TERMINAL_WIDTH, record=True, file=io.StringIO(), color_system="truecolor", force_terminal=True
     )
     console.print(Text.from_ansi(text))
-    own = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    own = re.sub(r"@font-face \{\{.*?\}\}\s*|<!--.*?-->\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     own = own.replace("Fira Code, monospace", FONT)
     return console.export_svg(title=f"costmodel predict {TERMINAL_MODEL}", code_format=own)
 
