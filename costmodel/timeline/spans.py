@@ -67,20 +67,20 @@ def _replayed(timed: TimedTrace, tables: Mapping[str, Costs], gap_us: float) -> 
     found: list[Span] = []
     place = 0
     for section in _sections(timed.trace):
-        entry = entries[place]
-        replays = section.is_compiled and section.is_replayed
-        place += section.is_compiled
-        if not replays:
-            found += entries[place : place + section.kernels]
-            place += section.kernels
-            continue
-        start = entry.device_start_us
-        for index in range(section.kernels):
-            launch = entry.host_us if index == 0 else 0.0
-            found.append(
-                Span(entry.host_start_us if index == 0 else entry.host_start_us + entry.host_us, launch, start)
-            )
-            start += device[len(found) - 1]
+        is_entered = False
+        for run, is_replayed in section.runs():  # in the order of `replay_queue`, whose entries these are
+            if is_replayed or (section.is_compiled and not is_entered):
+                place, is_entered = place + 1, True
+            if not is_replayed:
+                found += entries[place : place + len(run)]
+                place += len(run)
+                continue
+            entry = entries[place - 1]
+            begun, start = entry.host_start_us, entry.device_start_us
+            for index in range(len(run)):
+                host = (begun, entry.host_us) if index == 0 else (begun + entry.host_us, 0.0)
+                found.append(Span(*host, start))
+                start += device[len(found) - 1]
     return tuple(found)
 
 
