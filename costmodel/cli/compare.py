@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from costmodel.cli import options, streams
-from costmodel.cli.output import opened, terminal_width, use_color
+from costmodel.cli.output import form_of, opened, terminal_width, use_color
 from costmodel.cli.run import MISSED
 from costmodel.errors import RequestError
 
@@ -30,7 +30,7 @@ def compare(
     after: After,
     fail_on_regression: FailOnRegression = None,
     layers: options.LayersOption = None,
-    format: options.FormatOption = options.Format.TABLE,  # noqa: A002 - the name of the option
+    format: options.FormatOption = None,  # noqa: A002 - the name of the option
     output: options.Output = None,
     debug: options.Debug = False,  # noqa: ARG001 - main() acts on it
 ) -> None:
@@ -53,7 +53,11 @@ def compare(
         regressions = () if fail_on_regression is None else found.regressions(fail_on_regression)
         chosen, width = layers and layers.value, terminal_width(output)
         color = use_color(width)
-        write(render_comparison(found, format.value, chosen, regressions=regressions, width=width, color=color))
+        write(
+            render_comparison(
+                found, form_of(format, output).value, chosen, regressions=regressions, width=width, color=color
+            )
+        )
     for line in regressions:
         streams.say(f"costmodel: regression: {line}")
     if regressions:

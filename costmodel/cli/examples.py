@@ -6,7 +6,7 @@ EXAMPLES = {
     "predict": (
         "costmodel predict densenet121",
         "costmodel predict resnet50 mobilenet_v2 -b 1 -b 32 --precision float16",
-        "costmodel predict net.py:build --explain --format html -o report.html",
+        "costmodel predict net.py:build --explain -o report.html",
     ),
     "compare": (
         "costmodel compare before.json after.json",

@@ -7,34 +7,34 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from costmodel.cli.cases import Predicted
     from costmodel.ir import Graph
     from costmodel.profiles.profile import Profile
     from costmodel.report import Report
     from costmodel.report.page import PageFacts, ProfileFacts
 
 
-def page_facts(arguments: Sequence[str], found: Sequence[Predicted]) -> PageFacts:
+def page_facts(arguments: Sequence[str], reports: Sequence[Report], drawings: Sequence[str]) -> PageFacts:
     """Facts of a page of predictions.
 
     Args:
         arguments: the command line, without the program's name.
-        found: predictions, in the order of the page.
+        reports: predictions, in the order of the page.
+        drawings: their graphs as SVG, in the same order.
     """
     from costmodel.profiles.profile import load_profile
     from costmodel.report.page import PageFacts
 
-    names = dict.fromkeys(one.report.hardware for one in found)
+    names = dict.fromkeys(report.hardware for report in reports)
     return PageFacts(
         command=shlex.join(["costmodel", *arguments]) if arguments else "",
         versions=_versions(),
         profiles={name: profile_facts(load_profile(name)) for name in names},
-        drawings=[one.drawing for one in found],
+        drawings=drawings,
     )
 
 
 def profile_facts(profile: Profile) -> ProfileFacts:
-    """What a profile measured, how accurate it is, and the device's ceilings."""
+    """Facts of a profile: what was measured, how accurate it is, the device's ceilings."""
     from costmodel.profiles.summary import summary_document
     from costmodel.report.page import Ceilings, ProfileFacts
 

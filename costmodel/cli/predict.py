@@ -88,8 +88,9 @@ def predict(
             outcomes = [outcome for several in followed for outcome in several]
         found = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
         if found:
-            facts = page_facts(context.obj or (), found) if form is options.Format.HTML else NO_FACTS
-            reports = [one.report for one in found]
+            reports, drawings = [one.report for one in found], [one.drawing for one in found]
+            is_page = form is options.Format.HTML
+            facts = page_facts(context.obj or (), reports, drawings) if is_page else NO_FACTS
             tree = {"depth": depth, "sort": sort and sort.value, "top": top}
             _write(write, reports[0] if is_single else reports, form, layers, tree, output, facts)
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]

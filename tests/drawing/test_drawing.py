@@ -43,6 +43,18 @@ def test_colors(speedup: float | None, color: str) -> None:
     assert speedup_color(speedup) == color
 
 
+def test_a_drawing_inside_a_page_brings_no_style_and_names_its_layers(graph_of: Graphs) -> None:
+    graph = graph_of("alexnet")
+    units = find_units(graph)
+    text = to_svg(graph, units, [2.0, None, *[1.0] * (len(units) - 2)], "</svg><b>", embedded=True)
+    root = ElementTree.fromstring(text)
+    assert root.get("aria-label") == "</svg><b>"
+    assert {element.tag for element in root.iter()} == {"svg", "g", "title", "rect", "text", "path"}  # no <style>
+    marks = {(unit.get("data-layer"), unit.get("data-speedup")) for unit in root.iter("g")}
+    assert {(units[0].name, "2"), (units[1].name, ""), (units[2].name, "1")} <= marks
+    assert len(root.findall("g")) == len(units)
+
+
 class TestLayout:
     @staticmethod
     def size(item: object) -> tuple[float, float]:

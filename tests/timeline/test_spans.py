@@ -14,6 +14,7 @@ from costmodel.timeline.queue import Queue, queue_us
 from costmodel.timeline.spans import Span, _queued, spans
 from costmodel.timeline.timed_trace import TimedTrace
 from tests.timeline.test_gpu import PROGRAM, TABLES
+from tests.timeline.test_gpu import timed as timed_pass
 
 us = st.floats(0.0, 100.0)
 
@@ -63,3 +64,28 @@ def test_one_span_a_kernel_in_every_mode() -> None:
     timed = TimedTrace(PROGRAM, [3.0, 4.0], [5.0, 5.0])
     for mode in ("eager", "default", "reduce-overhead"):
         assert len(spans(mode, timed, TABLES)) == 2
+
+
+def replayed(*sections: SectionTrace) -> tuple[Span, ...]:
+    """Spans of two kernels of 100 and 50 us."""
+    return spans("reduce-overhead", timed_pass(100.0, 50.0, replace(PROGRAM, sections=sections)), TABLES)
+
+
+# queues of these sections: `tests/timeline/test_gpu.py`
+@pytest.mark.parametrize(
+    ("sections", "expected"),
+    [
+        ((SectionTrace(2, 10),), (Span(1.0, 45.0, 46.0), Span(46.0, 0.0, 146.0))),
+        ((SectionTrace(2, 10, alone=frozenset({1})),), (Span(1.0, 45.0, 46.0), Span(46.0, 12.0, 146.0))),
+        # entered by the host for 35 us, launched alone for 8, replayed by a launch of 20
+        ((SectionTrace(2, 10, alone=frozenset({0})),), (Span(36.0, 8.0, 44.0), Span(44.0, 20.0, 144.0))),
+        ((SectionTrace(1, 6), SectionTrace(1, 4)), (Span(1.0, 43.0, 44.0), Span(44.0, 22.0, 144.0))),
+    ],
+)
+def test_replayed_spans_by_hand(sections: tuple[SectionTrace, ...], expected: tuple[Span, ...]) -> None:
+    assert replayed(*sections) == expected
+
+
+def test_a_section_without_kernels_comes_last() -> None:
+    sections = SectionTrace(2, 10), SectionTrace(0, 0, is_compiled=False)
+    assert replayed(*sections) == replayed(SectionTrace(2, 10))

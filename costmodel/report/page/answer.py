@@ -24,7 +24,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What to do about a model.
+    """Advice about a model.
 
     Attributes:
         tone: `good`, `plain` or `doubtful`.
@@ -113,7 +113,7 @@ def _tiles(report: Report, eager: ModePrediction, best: ModePrediction) -> tuple
 
 
 def _bound(mode: ModePrediction) -> tuple[str, str]:
-    """What bounds a call, and the share that says so."""
+    """Bound of a call, and the share that says so."""
     busy = min(mode.device_ms / mode.latency_ms, 1.0)
     if is_launch_bound(mode):
         return "CPU launches", f"the GPU works {busy:.0%} of a call"

@@ -13,6 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from costmodel.report.figures import (
+    NEVER,
     calls,
     calls_interval,
     counted,
@@ -32,7 +33,6 @@ from costmodel.report.page.charts import chart_data
 from costmodel.report.page.facts import MOST_DRAWN, Fact, PageFacts, ProfileFacts
 from costmodel.report.page.rows import sizes
 from costmodel.report.page.tables import PlainTable, plain_table
-from costmodel.report.prediction_document import NEVER
 from costmodel.report.types import EAGER, GraphBreak, ModePrediction, Reason, Report
 
 
@@ -238,7 +238,7 @@ def _spaced(interval: str) -> str:
 
 
 def _trust(report: Report) -> list[str]:
-    """What the figures assume, and which of them are extrapolated."""
+    """Assumptions of the figures, and which of them are extrapolated."""
     lines = []
     if report.assumed_host:
         lines.append(f"Host: {report.assumed_host}. --host calibrates.")

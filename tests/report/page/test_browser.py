@@ -15,7 +15,7 @@ from tests.support.page_reports import HOSTILE, SMALL, facts, with_layers
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 DRAWING = (
     '<svg width="300" height="80"><g class="unit" data-layer="stage1.block1.conv2" data-speedup="0.8">'
     '<rect x="10" y="10" width="200" height="40"/><text x="90" y="30">conv2</text></g></svg>'
