@@ -42,7 +42,7 @@ class TestOutputs:
 
     def test_a_command_runs_before_for_its_file(self) -> None:
         before = "<!-- run: costmodel hardware nvidia-h200 --format json -o a.json -->\n"
-        with pytest.raises(DatasetError, match=r"compare a\.json a\.json: exit status 2"):  # the file is there: no report
+        with pytest.raises(DatasetError, match=r"compare a\.json a\.json: exit status 2"):  # no report
             documents.filled(f"{before}<!-- output: costmodel compare a.json a.json -->\n<!-- end of output -->")
         assert documents.filled(before) == before
 
