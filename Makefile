@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 WORKERS ?= auto
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 
-.PHONY: predict test test-fast lint tables tables-check mutation-check clean
+.PHONY: predict test test-fast lint tables tables-check documents mutation-check clean
 .DELETE_ON_ERROR:
 
 predict: $(VENV)/.installed
@@ -33,6 +33,12 @@ tables: $(VENV)/.test
 # Compare the documents with their tables; nothing is written.
 tables-check: $(VENV)/.test
 	$(BIN)/python scripts/tables.py --check
+
+# What README and docs/ show of commands, docstrings and record types.
+documents: $(VENV)/.test
+	$(BIN)/python scripts/documents.py
+	$(BIN)/python scripts/reference.py
+	$(BIN)/python scripts/json_schema.py
 
 # Share of 100 small faults in costmodel/ that the tests notice; takes hours.
 mutation-check: $(VENV)/.mutation

@@ -2,6 +2,8 @@
 
     <!-- output: costmodel hardware -->                 what the command prints
     <!-- output 12: costmodel ir resnet18 -->           its first 12 lines
+    <!-- output -8: costmodel predict a b -->           its last 8 lines
+    <!-- run: costmodel predict resnet18 -o a.json -->  run before, for the files that it writes
     <!-- recorded: resnet50 32 float16 -->              `costmodel validate` as recorded on an NVIDIA H200
 
 python scripts/documents.py            write the outputs into the documents
@@ -39,7 +41,8 @@ COLUMNS = 110
 FILE = re.compile(r"<!-- file: (\S+) -->\n+```\w*\n(.*?)```", re.DOTALL)
 """A file that the commands of a document use, in the document itself."""
 _MARK = re.compile(
-    r"(<!-- (?:output(?: (?P<lines>\d+))?: (?P<command>.+?)|recorded: (?P<recorded>.+?)) -->\n)"
+    r"<!-- run: (?P<before>.+?) -->"
+    r"|(?P<begin><!-- (?:output(?: (?P<lines>-?\d+))?: (?P<command>.+?)|recorded: (?P<recorded>.+?)) -->\n)"
     r"(?:.*?)(?P<end><!-- end of output -->)",
     re.DOTALL,
 )
@@ -68,12 +71,16 @@ def write_files(text: str, directory: Path) -> None:
 
 
 def _filled(mark: re.Match[str]) -> str:
+    if mark["before"]:
+        run(mark["before"])
+        return mark[0]
     command = mark["command"] or f"costmodel validate {_options(*mark['recorded'].split())}"
     output = recorded(*mark["recorded"].split()) if mark["recorded"] else run(command)
     lines = output.splitlines()
-    kept = lines[: int(mark["lines"] or len(lines))]
-    rest = ["..."] if len(kept) < len(lines) else []
-    return "\n".join([f"{mark[1]}```text", f"$ {command}", *kept, *rest, "```", mark["end"]])
+    count = int(mark["lines"] or len(lines))
+    kept = [*lines[:count], "..."] if count >= 0 else ["...", *lines[count:]]
+    shown = kept if abs(count) < len(lines) else lines
+    return "\n".join([f"{mark['begin']}```text", f"$ {command}", *shown, "```", mark["end"]])
 
 
 def _options(model: str, batch_size: str, precision: str) -> str:

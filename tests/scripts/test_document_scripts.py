@@ -34,6 +34,18 @@ class TestOutputs:
             "...",
         ]
 
+    def test_a_negative_number_of_lines_keeps_the_last(self) -> None:
+        text = "<!-- output -1: costmodel hardware -->\n<!-- end of output -->"
+        shown = documents.filled(text).splitlines()[1:-1]
+        assert shown[:3] == ["```text", "$ costmodel hardware", "..."]
+        assert shown[3].startswith("nvidia-h200")
+
+    def test_a_command_runs_before_for_its_file(self) -> None:
+        before = "<!-- run: costmodel hardware nvidia-h200 --format json -o a.json -->\n"
+        with pytest.raises(DatasetError, match=r"compare a\.json a\.json: exit status 2"):  # no report
+            documents.filled(f"{before}<!-- output: costmodel compare a.json a.json -->\n<!-- end of output -->")
+        assert documents.filled(before) == before
+
     def test_a_command_finds_the_files_of_its_document(self) -> None:
         text = "<!-- file: net.py -->\n```python\nx = 1\n```\n"
         assert documents.FILE.findall(text) == [("net.py", "x = 1\n")]
