@@ -116,6 +116,9 @@ def bases(graph) -> list[str]:
         ((2, 3, 5, 8), torch.float32, True),
         ((2, 3, 5, 6), torch.float32, False),  # rows of 24 bytes
         ((2, 3, 5, 6), torch.float16, True),  # flash attention fills up a head's rows
+        ((2, 3, 5, 258), torch.float16, False),  # but none this long, and these begin at multiples of 4 bytes
+        ((2, 3, 5, 264), torch.bfloat16, True),
+        ((2, 3, 5, 8), torch.float64, False),
         ((2, 4, 3, 5, 8), torch.float32, False),  # windows beside the heads
         ((3, 5, 8), torch.float32, False),
     ],
