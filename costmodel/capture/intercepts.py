@@ -192,8 +192,8 @@ def _has_fused_kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tenso
     """Whether a GPU has a fused kernel for attention on these tensors; else it runs matmuls and a softmax.
 
     ATen's `sdp_utils`: at most 32 bits a number, four dimensions, the last one contiguous, also of the mask. In half
-    precision flash attention pads rows; it takes no mask, and one head size of at most 256. Elsewhere rows must begin at
-    multiples of 16 bytes.
+    precision flash attention pads rows; it takes no mask, and one head size of at most 256. Elsewhere rows must begin
+    at multiples of 16 bytes.
     """
     sizes = query.shape[-1], value.shape[-1]
     given = (query, key, value) if mask is None else (query, key, value, mask)

@@ -16,7 +16,7 @@ from costmodel.memory.capacity import eager_bytes, shortage
 from costmodel.prediction.bounds import extrapolated_share
 from costmodel.prediction.layer_predictions import predict_layers
 from costmodel.prediction.modes import predict_modes
-from costmodel.prediction.report_warnings import unmeasured_precisions, unsupported_in, warnings_of
+from costmodel.prediction.report_warnings import unmeasured_kinds, unmeasured_precisions, unsupported_in, warnings_of
 from costmodel.prediction.verdict import LEAVE, verdict_of
 from costmodel.profiles.hosts import describe_host, resolve_host
 from costmodel.profiles.profile import Profile, profile_of
@@ -148,6 +148,7 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
         raise CaptureError(f"{graph.name}: the model has no operator to run, so there is nothing to predict")
     eager_kernels = profile.predictor.predict(eager.kernels, eager.positions)
     compiled_kernels = profile.predictor.predict(compiled.kernels, compiled.positions)
+    kernels = (*eager.kernels, *compiled.kernels)
     unsupported = unsupported_in(graph)
     modes = predict_modes(graph, eager, compiled, eager_kernels, compiled_kernels, profile)
     too_large = shortage(eager_bytes(graph), profile.device.memory_bytes)
@@ -170,7 +171,8 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
         unsupported=unsupported,
         warnings=(
             *([too_large] if too_large else []),
-            *unmeasured_precisions((*eager.kernels, *compiled.kernels), profile),
+            *unmeasured_precisions(kernels, profile),
+            *unmeasured_kinds(kernels),
             *graph_warnings(graph),
             *warnings_of(graph, eager_kernels, compiled_kernels),
         ),

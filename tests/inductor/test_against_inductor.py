@@ -12,7 +12,6 @@ from costmodel.capture.trace import capture
 from costmodel.inductor.pipeline import compiled_kernels
 from tests.support.inductor_for_gpu import kernels_made
 
-
 pytest.importorskip("triton", reason="Inductor plans kernels for a GPU only with Triton installed")
 
 
