@@ -15,8 +15,10 @@ import numpy as np
 from costmodel.predictor.neighbours import STEP
 from costmodel.predictor.network import Array, Steps
 
-LEAST_ALIKE, LEAST_SHARE = 20, 1e-3
-"""Measured kernels that must agree with a kernel in the features of its regime: so many, or that share of few."""
+LEAST_ALIKE = 20
+"""Measured kernels that must agree with a kernel in the features of its regime."""
+ENOUGH = 20_000
+"""Measured kernels of a group from which such gaps are judged: in a smaller sample any regime is thin."""
 UNSUPPORTED_WIDTH = math.log(4.0)
 """Half-width above the prediction of a kernel whose regime was hardly measured, a factor of 4.
 
@@ -41,12 +43,11 @@ def hardly_measured(group: str, names: Sequence[str], scale: Array, x: Array, me
         memory: scaled vectors of the measured kernels in steps of STEP.
     """
     chosen = {names.index(name): reach for name, reach in REGIME.get(group, {}).items() if name in names}
-    if not chosen:
+    if not chosen or len(memory) < ENOUGH:
         return np.zeros(len(x), dtype=bool)
     columns = list(chosen)
     reaches = np.array([reach / scale[column] for column, reach in chosen.items()], dtype=np.float32)
     found, place = np.unique(x[:, columns], axis=0, return_inverse=True)
     measured = memory[:, columns].astype(np.float32) * np.float32(STEP)
     counts = [int((np.abs(measured - one) <= reaches).all(axis=1).sum()) for one in found]
-    least = min(LEAST_ALIKE, math.ceil(LEAST_SHARE * len(memory)))
-    return np.array(counts)[place.reshape(-1)] < least
+    return np.array(counts)[place.reshape(-1)] < LEAST_ALIKE

@@ -66,9 +66,7 @@ def test_kinds_that_were_never_measured_are_named_and_their_interval_is_wide() -
     assert report.extrapolated_share > 0.9
     eager = report.modes["eager"]
     assert eager.device_ms * 1e3 >= 100 * profile_of("nvidia-h200").predictor.roofline.floor_us
-    assert (
-        eager.high_ms / eager.latency_ms > 4**0.25
-    )  # a factor of 4 by nine tenths of the time, correlated by a quarter
+    assert eager.high_ms / eager.latency_ms > 4**0.25  # a factor of 4 in the time of nearly all, a quarter correlated
 
 
 def test_an_operator_that_the_table_lacks_is_called_by_compiled_code() -> None:

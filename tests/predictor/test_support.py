@@ -14,7 +14,7 @@ from costmodel.capture.trace import capture
 from costmodel.kernels.eager_dispatch import eager_kernels
 from costmodel.predictor.neighbours import in_steps
 from costmodel.predictor.predictor import Estimate
-from costmodel.predictor.support import LEAST_ALIKE, UNSUPPORTED_WIDTH, hardly_measured
+from costmodel.predictor.support import ENOUGH, LEAST_ALIKE, UNSUPPORTED_WIDTH, hardly_measured
 from costmodel.profiles.profile import Profile
 
 NAMES = ("log_out_channels", "kernel_size", "log_bound_us")
@@ -41,10 +41,11 @@ def test_so_many_are_needed(alike: int, lonely: bool) -> None:
     assert hardly_measured("conv", NAMES, scale, asked, measured).tolist() == [lonely]
 
 
-def test_of_few_measured_kernels_a_share_is_enough() -> None:
-    measured, scale = memory((1.0, 1.0, 0.0), count=1), np.ones(3, dtype=np.float32)
+@pytest.mark.parametrize(("count", "lonely"), [(ENOUGH - 1, False), (ENOUGH, True)])
+def test_from_few_measured_kernels_nothing_follows(count: int, lonely: bool) -> None:
+    measured, scale = memory((1.0, 1.0, 0.0), count=count), np.ones(3, dtype=np.float32)
     asked = np.array([(1.0, 1.0, 0.0), (3.0, 1.0, 0.0)], dtype=np.float32)
-    assert hardly_measured("conv", NAMES, scale, asked, measured).tolist() == [False, True]
+    assert hardly_measured("conv", NAMES, scale, asked, measured).tolist() == [False, lonely]
 
 
 @pytest.fixture
