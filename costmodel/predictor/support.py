@@ -11,9 +11,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from costmodel.predictor.neighbours import STEP
 from costmodel.predictor.network import Array, Steps
+
+Mask = npt.NDArray[np.bool_]
 
 LEAST_ALIKE = 20
 """Measured kernels that must agree with a kernel in the features of its regime."""
@@ -32,7 +35,7 @@ REGIME: Mapping[str, Mapping[str, float]] = {
 """Features by which libraries choose algorithms, with the largest difference of kernels that agree, by group."""
 
 
-def hardly_measured(group: str, names: Sequence[str], scale: Array, x: Array, memory: Steps) -> Array:
+def hardly_measured(group: str, names: Sequence[str], scale: Array, x: Array, memory: Steps) -> Mask:
     """Whether the regime of each kernel was hardly measured, (rows,).
 
     Args:
@@ -50,4 +53,4 @@ def hardly_measured(group: str, names: Sequence[str], scale: Array, x: Array, me
     found, place = np.unique(x[:, columns], axis=0, return_inverse=True)
     measured = memory[:, columns].astype(np.float32) * np.float32(STEP)
     counts = [int((np.abs(measured - one) <= reaches).all(axis=1).sum()) for one in found]
-    return np.array(counts)[place.reshape(-1)] < LEAST_ALIKE
+    return np.asarray(np.array(counts)[place.reshape(-1)] < LEAST_ALIKE)
