@@ -102,7 +102,7 @@ def _predict_one(
         how = checking(spec, request, check=check or frontend == "dynamo", quiet=quiet)
         if frontend != "run":
             how["is_whole"] = False
-        graph = capture_with_partition(module, loaded.inputs, loaded.name, **how)
+        graph = capture_with_partition(module, loaded.inputs, loaded.name, **how, compiled=loaded.module)
     report = predict_captured(graph, loaded.inputs, hardware=hardware, explain=explain, host=host, shapes=shapes)
     return replace(report, warnings=(*loaded.warnings, *report.warnings))
 

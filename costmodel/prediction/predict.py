@@ -89,11 +89,12 @@ def predict(
 def _captured(module: nn.Module, inputs: Inputs, name: str, frontend: str, check: bool) -> Graph:
     from costmodel.capture.with_partition import capture_with_partition
 
+    captured = module
     if frontend not in ("run", "dynamo"):
         from costmodel.capture.frontends import convert
 
-        module = convert(module, inputs, frontend)
-    return capture_with_partition(module, inputs, name, check=check or frontend == "dynamo")
+        captured = convert(module, inputs, frontend)
+    return capture_with_partition(captured, inputs, name, check=check or frontend == "dynamo", compiled=module)
 
 
 def predict_captured(
