@@ -19,7 +19,9 @@ from costmodel.ir import Graph
 from costmodel.ir.strides import with_pinned_strides
 from costmodel.zoo.placement import wraps_others
 
-_ONE_GRAPH = "a plan is one CUDA graph, which reads no values: plan the submodules around that line, or use torch.compile"
+_ONE_GRAPH = (
+    "a plan is one CUDA graph, which reads no values: plan the submodules around that line, or use torch.compile"
+)
 
 
 @dataclass(frozen=True, slots=True)
