@@ -131,11 +131,12 @@ def _captured(
 
     name = name or type(module).__name__
     training = training_warning(module, AS_IT_IS)
+    captured = module
     if way not in ("run", "dynamo"):
         from costmodel.capture.frontends import convert
 
-        module = convert(module, inputs, way)
-    graph = capture_with_partition(module, inputs, name, check=check or way == "dynamo")
+        captured = convert(module, inputs, way)
+    graph = capture_with_partition(captured, inputs, name, check=check or way == "dynamo", compiled=module)
     return graph, (training,) if training else ()
 
 
