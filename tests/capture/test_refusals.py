@@ -22,7 +22,7 @@ FAILED = RuntimeError("devices differ")
 
 
 def test_values_of_meta_tensors_are_refused_and_of_real_ones_read():
-    with pytest.raises(DataDependentError, match="^net needs the values of a tensor"):
+    with pytest.raises(DataDependentError, match=r"^net needs the values of a tensor"):
         refuse_data_dependence("net", aten._local_scalar_dense.default, (META,))
     refuse_data_dependence("net", aten._local_scalar_dense.default, (REAL,))
     refuse_data_dependence("net", aten.relu.default, (META,))
@@ -98,5 +98,5 @@ def test_only_maps_of_tensors_are_run():
     refuse_impure("net", aten.relu.default, (META,), {})
     refuse_impure("net", aten.relu.default, (), {"self": META})
     for func, args in ((aten.relu.default, ()), (aten.relu_.default, (META,))):
-        with pytest.raises(CaptureError, match="which is not run while a model is captured; call it before$"):
+        with pytest.raises(CaptureError, match=r"which is not run while a model is captured; call it before$"):
             refuse_impure("net", func, args, {})
