@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SIZES = (128, 256, 512, 1000, 2000, 4000, 8000, 12000, 17500)
-AUTOTUNED = (512, 2000, 8000)
-"""Sizes of the modes that time many kernels before they choose one."""
-LONGEST_S = 8.0
+AUTOTUNED = {"cpu": (512,), "cuda": (512, 2000, 8000)}
+"""Sizes of the modes that time many kernels before they choose one; a CPU takes half a minute for each."""
+LONGEST_S = 4.0
 """Longest product that is measured, by its estimated time."""
 LONG_S = 0.5
 """Products longer than this are measured a few times only."""
@@ -35,15 +35,15 @@ def run(setup: Setup) -> Iterator[Point]:
     """Points: a size, a place and a way each."""
     for place in ("cpu", *(("cuda",) if setup.on_cuda else ())):
         for size in setup.chosen(SIZES, SIZES[:3]):
-            ways = [*(("numpy",) if place == "cpu" else ()), "eager", *_modes(setup, size)]
+            ways = [*(("numpy",) if place == "cpu" else ()), "eager", *_modes(setup, place, size)]
             for way in ways:
                 yield Point(f"{place} {size} {way}", functools.partial(_measure, setup, place, size, way))
 
 
-def _modes(setup: Setup, size: int) -> tuple[str, ...]:
-    if setup.quick:
+def _modes(setup: Setup, place: str, size: int) -> tuple[str, ...]:
+    if setup.quick or (place == "cpu" and size not in AUTOTUNED[place]):
         return MODES[:1]
-    return MODES if size in AUTOTUNED else MODES[:2]
+    return MODES if size in AUTOTUNED[place] else MODES[:2]
 
 
 def _measure(setup: Setup, place: str, size: int, way: str) -> Iterator[Row]:

@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -79,6 +79,22 @@ def run_points(
                 begun.unlink(missing_ok=True)
             _clear(setup)
     return Outcome(State.DONE)
+
+
+def rehearse(experiments: Iterable[Experiment], setup: Setup, share: int, shares: int, deadline: float) -> None:
+    """Run every `shares`-th point of the experiments without keeping its rows, to fill the compiler's cache on disk."""
+    number = 0
+    for experiment in experiments:
+        try:
+            points = list(experiment.run(setup))
+        except CostmodelError:
+            continue
+        for point in points:
+            number += 1
+            if number % shares == share and time.monotonic() < deadline:
+                with suppress(OSError):
+                    measured(point)
+                _clear(setup)
 
 
 def measured(point: Point) -> list[Row]:

@@ -107,7 +107,9 @@ def units() -> pd.DataFrame:
         batch, size = 1 + number % 2, 4 + number // 2
         graph = CONVOLUTION.format(batch=batch, size=size)
         common = {"graph": graph, "status": "ok", "device_us_p50": 5.0 + number, "host_us_p25": 20.0}
-        rows.append({**common, "key": f"k{number}", "runner": "aten", "unit": "", "way": "", "position": 0.5, "source": "tv:x"})
+        rows.append(
+            {**common, "key": f"k{number}", "runner": "aten", "unit": "", "way": "", "position": 0.5, "source": "tv:x"}
+        )
         unit = f"conv-{batch}-8-16-{size}-1-1-0-1-1-float32-1-0-1"
         for way, runner in (("eager", "aten"), ("inductor", "inductor")):
             rows.append({**common, "key": unit + way, "runner": runner, "unit": unit, "way": way, "source": "conv"})
@@ -115,7 +117,7 @@ def units() -> pd.DataFrame:
 
 
 def measured_table(experiment: Experiment, directory: Path) -> pd.DataFrame:
-    setup = Setup("cpu", True, directory)
+    setup = Setup("cpu", True, directory, rehearses=True)
     table = Table(directory / f"{experiment.name}.csv", {"device": "cpu", "torch": torch.__version__})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -187,7 +189,11 @@ def test_random_rows_and_shapes_are_split_into_folds():
 
 @pytest.mark.parametrize(
     ("name", "fields"),
-    [("conv-1-3-7-15-1-1-0-1-1-float32-1-0-1", [1, 2, 3, 4, 1, 1, 0, 1, 1, 0]), ("conv-wide-1-3", None), ("matmul-1", None)],
+    [
+        ("conv-1-3-7-15-1-1-0-1-1-float32-1-0-1", [1, 2, 3, 4, 1, 1, 0, 1, 1, 0]),
+        ("conv-wide-1-3", None),
+        ("matmul-1", None),
+    ],
 )
 def test_parameters_in_a_units_name(name: str, fields: list[float] | None):
     assert speedup_network.unit_fields(name) == fields

@@ -33,7 +33,7 @@ def both_ways(case: tuple[object, ...], speedup: float, quantity: str = "latency
 
 
 def test_names_are_unique_and_claims_are_sentences():
-    assert len(BY_NAME) == len(EXPERIMENTS) == 20
+    assert len(BY_NAME) == len(EXPERIMENTS) == 21
     assert all(experiment.claim.endswith(".") and experiment.source for experiment in EXPERIMENTS)
 
 
@@ -45,7 +45,11 @@ def test_no_rows_are_not_judged(experiment):
 
 @pytest.mark.parametrize(("compiled_ms", "holds"), [(2.1, True), (1.0, False)])
 def test_matmul(compiled_ms: float, holds: bool):
-    rows = [("cpu", size, way, "latency_ms", 2.0 if way == "eager" else compiled_ms) for size in (128, 256) for way in ("eager", "default")]
+    rows = [
+        ("cpu", size, way, "latency_ms", 2.0 if way == "eager" else compiled_ms)
+        for size in (128, 256)
+        for way in ("eager", "default")
+    ]
     found = verdict("matmul", table("place size way quantity value", rows))
     assert found.holds is holds
     assert f"compiled {2.0 / compiled_ms:.2f} times as fast as eager on cpu" in found.measured
@@ -54,10 +58,14 @@ def test_matmul(compiled_ms: float, holds: bool):
 def test_matmul_names_the_size_up_to_which_the_cpu_is_faster():
     times = {("cpu", 128): 1.0, ("cuda", 128): 2.0, ("cpu", 256): 8.0, ("cuda", 256): 2.0}
     rows = [(*case, way, "latency_ms", ms) for case, ms in times.items() for way in ("eager", "default")]
-    assert "the CPU is faster up to size 128" in verdict("matmul", table("place size way quantity value", rows)).measured
+    assert (
+        "the CPU is faster up to size 128" in verdict("matmul", table("place size way quantity value", rows)).measured
+    )
 
 
-@pytest.mark.parametrize(("gains", "holds"), [((0.9, 0.5, 0.4), True), ((0.5, 0.9, 0.4), False), ((1.1, 0.5, 0.4), False)])
+@pytest.mark.parametrize(
+    ("gains", "holds"), [((0.9, 0.5, 0.4), True), ((0.5, 0.9, 0.4), False), ((1.1, 0.5, 0.4), False)]
+)
 def test_conv_ablation(gains: tuple[float, ...], holds: bool):
     rows = [row for kernel, gain in zip((1, 3, 5), gains, strict=True) for row in both_ways((kernel, 1, 1), gain)]
     assert verdict("conv-ablation", table("kernel stride padding way quantity value", rows)).holds is holds
@@ -148,16 +156,25 @@ def test_abstraction_calls(calls: int, holds: bool):
 @pytest.mark.parametrize(("second", "holds"), [(1.1, True), (0.9, False)])
 def test_twelve_models(second: float, holds: bool):
     rows = [*both_ways(("a",), 2.0), *both_ways(("b",), second), *both_ways(("a",), 1.0, "predicted_ms")]
-    rows += [("a", None, "graphs", 1.0), ("a", None, "predicted_graphs", 1.0)]
     found = verdict("twelve-models", table("model way quantity value", rows))
     assert found.holds is holds
     assert "predicted speedups are 50% off" in found.measured
-    assert "graphs predicted for 1 of 1" in found.measured
+
+
+@pytest.mark.parametrize(("graphs", "holds"), [(1.0, True), (3.0, False)])
+def test_twelve_graphs(graphs: float, holds: bool):
+    rows = [("a", kind, value) for kind, value in (("graphs", 1.0), ("predicted_graphs", 1.0), ("guards", 7.0))]
+    rows += [("b", kind, value) for kind, value in (("graphs", graphs), ("predicted_graphs", 1.0), ("guards", 9.0))]
+    found = verdict("twelve-graphs", table("model quantity value", rows))
+    assert found.holds is holds
+    assert f"7 to 9 guards, graphs predicted for {2 if holds else 1} of 2" in found.measured
 
 
 @pytest.mark.parametrize(("second_call", "holds"), [(0, True), (1, False)])
 def test_toy_example(second_call: int, holds: bool):
-    rows = [("graph break", None, kind, count) for kind, count in (("graphs", 2), ("breaks", 1), ("predicted_graphs", 2))]
+    rows = [
+        ("graph break", None, kind, count) for kind, count in (("graphs", 2), ("breaks", 1), ("predicted_graphs", 2))
+    ]
     rows += [("retracing", n, "compiled_graphs", count) for n, count in ((2, 1), (3, second_call), (6, 0), (-3, 1))]
     found = verdict("toy-example", table("example call quantity value", rows))
     assert found.holds is holds
@@ -203,7 +220,11 @@ def test_tanh_example(after: float, single: float, holds: bool):
 @pytest.mark.parametrize(("peak", "step", "holds"), [(70.0, 1.2, True), (101.0, 1.2, False), (70.0, 2.0, False)])
 def test_recomputation(peak: float, step: float, holds: bool):
     rows = [("m", "plain", "peak_mib", 100.0), ("m", "recomputed", "peak_mib", peak)]
-    rows += [("m", "plain", "step_ms", 1.0), ("m", "recomputed", "step_ms", step), ("m", None, "predicted_added_ms", 0.1)]
+    rows += [
+        ("m", "plain", "step_ms", 1.0),
+        ("m", "recomputed", "step_ms", step),
+        ("m", None, "predicted_added_ms", 0.1),
+    ]
     assert verdict("recomputation", table("model way quantity value", rows)).holds is holds
 
 

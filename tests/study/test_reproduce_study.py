@@ -43,7 +43,7 @@ def run(script, directory: Path, *arguments: str) -> int:
 def test_all_experiments_are_listed():
     command = [sys.executable, str(DIRECTORY / "reproduce_study.py"), "--list"]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert found.stdout.count("\n") == 22
+    assert found.stdout.count("\n") == 23
     assert "| matmul | Goldfarb 2024, figure 5.1, appendix 1 |" in found.stdout
 
 
@@ -147,6 +147,23 @@ def test_a_spent_budget_resumes_later(script, tmp_path, monkeypatch):
     assert record.outcomes["one"].state == "paused"
     monkeypatch.undo()
     assert not (tmp_path / "one.csv").exists()
+
+
+def test_a_share_is_rehearsed(script, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(script, "rehearse", lambda *arguments: seen.append(arguments))
+    assert script.run(script.parsed(["one", "--device", "cpu", "--share", "2/8"])) == script.DONE
+    ((experiments, setup, share, shares, _),) = seen
+    assert [each.name for each in experiments] == ["one"]
+    assert (share, shares, setup.rehearses, setup.quick) == (2, 8, True, False)
+
+
+def test_the_cache_is_filled_by_processes_with_a_share_each(script, tmp_path, monkeypatch):
+    log = tmp_path / "log"
+    monkeypatch.setattr(script, "__file__", str(tmp_path / "child.py"))
+    (tmp_path / "child.py").write_text(f"import sys\nopen({str(log)!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')\n")
+    assert script.run(script.parsed(["one", "--device", "cpu", "--quick", "--fill-cache", "2"])) == script.DONE
+    assert sorted(log.read_text().splitlines()) == [f"one --device cpu --quick --share {share}/2" for share in (0, 1)]
 
 
 def test_figures_are_drawn_anew_from_tables(script, tmp_path):
