@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -32,6 +33,7 @@ from study.summary import judged
 from study.table import Table, skipped
 from torch import nn
 
+from costmodel.execution.planned_module import apply
 from costmodel.zoo import Loaded
 
 BY_NAME = {experiment.name: experiment for experiment in EXPERIMENTS}
@@ -179,6 +181,8 @@ def test_the_plan_of_the_cudnn_level_fuses_convolutions_with_a_relu():
     plan = levels.cudnn_plan(module, inputs)
     assert [region.backend for region in plan.regions].count("cudnn") == 1
     assert plan.launch == "stream"
+    eager = replace(plan, regions=tuple(replace(region, backend="eager") for region in plan.regions))
+    assert torch.allclose(bound(apply(module, eager, inputs), inputs)(), bound(module, inputs)(), atol=1e-5)
 
 
 def test_random_rows_and_shapes_are_split_into_folds():

@@ -115,6 +115,21 @@ def test_a_point_that_fails_is_stored_with_its_reason(lab: Lab, fault: BaseExcep
     assert lab.measured == ["a", "b", "c"]  # not tried again
 
 
+def test_rows_before_a_fault_stay():
+    def rows():
+        yield valued({"case": "a"}, "time_ms", 1.0)
+        raise SkippedError("too little memory")
+
+    first, second = running.measured(Point("a", rows))
+    assert first["value"] == 1.0
+    assert second["note"] == "skipped: too little memory"
+
+
+def test_reasons_are_listed_once_with_their_points():
+    frame = pd.DataFrame({"point": ["a", "a", "b", "c"], "note": ["skipped: no", "skipped: no", "skipped: no", None]})
+    assert tables.gaps(frame) == {"no": ["a", "b"]}
+
+
 def test_a_full_disk_loses_one_point(lab: Lab, monkeypatch: pytest.MonkeyPatch):
     write = tables.write_whole
 
