@@ -30,6 +30,8 @@ AUTOTUNED = ("alexnet",)
 """Models of the modes that time many kernels for each layer before they choose one."""
 PAPERS = ("alexnet", "resnet50")
 """Models of every device and further modes in a run on a GPU, as in figure 5.11."""
+ALIKE = 1.25
+"""Factor between the sums over layers in two modes up to which the modes count as alike."""
 LIMITS = (0.25, 4.0)
 BINS = np.linspace(-2.0, 2.0, 25)
 
@@ -105,12 +107,14 @@ def judge(frame: pd.DataFrame) -> Verdict:
         shares[str(model)] = float((speedup > 1).mean())
     text = f"share of layers that gain on {place}: " + ", ".join(f"{model} {s:.0%}" for model, s in shares.items())
     totals = values(here, "time_us").groupby(["model", "way"])["value"].sum().unstack()
+    alike = True
     for mode in MODES[1:]:
         if mode in totals and "default" in totals:
             ratio = (totals[mode] / totals["default"]).median()
             if not math.isnan(ratio):
                 text += f"; {mode} takes {ratio:.2f} times as long as default"
-    return Verdict(text, all(0 < share < 1 for share in shares.values()) if shares else None)
+                alike = alike and bool(1 / ALIKE < ratio < ALIKE)
+    return Verdict(text, alike and all(0 < share < 1 for share in shares.values()) if shares else None)
 
 
 EXPERIMENT = Experiment(

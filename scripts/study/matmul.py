@@ -29,6 +29,9 @@ LONGEST_S = 4.0
 LONG_S = 0.5
 """Products longer than this are measured a few times only."""
 PARITY = 1.05
+"""Speedup up to which compiling gains nothing."""
+ALIKE = 1.1
+"""Factor between two modes up to which they count as alike."""
 
 
 def run(setup: Setup) -> Iterator[Point]:
@@ -98,13 +101,22 @@ def figure(frame: pd.DataFrame) -> Figure:
 
 
 def judge(frame: pd.DataFrame) -> Verdict:
-    """Compiled products are not faster, by the geometric mean over sizes, on any device."""
+    """Compiled products are not faster, by the geometric mean over sizes, on any device; the modes are alike."""
     parts, ratios = [], []
     for place, rows in frame.groupby("place", sort=False):
         ratio = geometric_mean(paired(rows, "latency_ms", ["size"], "way", "eager", "default")["speedup"])
         ratios.append(ratio)
         parts.append(f"compiled {ratio:.2f} times as fast as eager on {place}")
-    return Verdict(f"{'; '.join(parts)}{_crossing(frame)}", all(ratio < PARITY for ratio in ratios))
+    differ = mode_differences(frame)
+    parts += [f"{mode} {ratio:.2f} times as fast as default" for mode, ratio in differ.items()]
+    alike = all(1 / ALIKE < ratio < ALIKE for ratio in differ.values())
+    return Verdict(f"{'; '.join(parts)}{_crossing(frame)}", alike and all(ratio < PARITY for ratio in ratios))
+
+
+def mode_differences(frame: pd.DataFrame) -> dict[str, float]:
+    """Speedup of each further mode over the default one, by the geometric mean over sizes and places."""
+    found = {mode: paired(frame, "latency_ms", ["place", "size"], "way", "default", mode) for mode in MODES[1:]}
+    return {mode: geometric_mean(rows["speedup"]) for mode, rows in found.items() if len(rows)}
 
 
 def _crossing(frame: pd.DataFrame) -> str:

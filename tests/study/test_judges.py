@@ -55,6 +55,15 @@ def test_matmul(compiled_ms: float, holds: bool):
     assert f"compiled {2.0 / compiled_ms:.2f} times as fast as eager on cpu" in found.measured
 
 
+@pytest.mark.parametrize(("mode_ms", "holds"), [(2.05, True), (1.0, False)])
+def test_matmul_compares_the_modes(mode_ms: float, holds: bool):
+    times = {"eager": 2.0, "default": 2.0, "reduce-overhead": mode_ms}
+    rows = [("cuda", 128, way, "latency_ms", ms) for way, ms in times.items()]
+    found = verdict("matmul", table("place size way quantity value", rows))
+    assert found.holds is holds
+    assert f"reduce-overhead {2 / mode_ms:.2f} times as fast as default" in found.measured
+
+
 def test_matmul_names_the_size_up_to_which_the_cpu_is_faster():
     times = {("cpu", 128): 1.0, ("cuda", 128): 2.0, ("cpu", 256): 8.0, ("cuda", 256): 2.0}
     rows = [(*case, way, "latency_ms", ms) for case, ms in times.items() for way in ("eager", "default")]
@@ -111,6 +120,16 @@ def test_layer_times(second: float, holds: bool):
     assert f"m {50 if holds else 100}%" in found.measured
 
 
+@pytest.mark.parametrize(("mode_us", "holds"), [(1.1, True), (3.0, False)])
+def test_layer_times_compare_the_modes(mode_us: float, holds: bool):
+    times = {("a", "eager"): 1.0, ("a", "default"): 0.5, ("b", "eager"): 0.4, ("b", "default"): 0.5}
+    times |= {(layer, "max-autotune"): mode_us / 2 for layer in "ab"}
+    rows = [("m", "cpu", way, layer, "time_us", us) for (layer, way), us in times.items()]
+    found = verdict("layer-times", table("model place way layer quantity value", rows))
+    assert found.holds is holds
+    assert f"max-autotune takes {mode_us:.2f} times as long" in found.measured
+
+
 @pytest.mark.parametrize(("custom_ms", "holds"), [(2.0, True), (0.5, False)])
 def test_oracles(custom_ms: float, holds: bool):
     sums = {"all eager": 12.0, "all compiled": 10.5, "theoretical": 10.0}
@@ -140,9 +159,11 @@ def test_abstraction_levels(gains: tuple[float, float], holds: bool):
     for batch, gain in zip((1, 256), gains, strict=True):
         rows += [("eager", batch, 64, "latency_ms", gain), ("TorchScript", batch, 64, "latency_ms", 1.0)]
         rows += [("TorchScript", batch, 64, "output_error", 1e-6)]
+        rows += [("eager", batch, 64, "peak_mb", 100.0), ("TorchScript", batch, 64, "peak_mb", 80.0)]
     found = verdict("abstraction-levels", table("level batch size quantity value", rows))
     assert found.holds is holds
     assert "outputs differ by at most 1.0e-06" in found.measured
+    assert "TorchScript needs 0.80 times the memory" in found.measured
 
 
 @pytest.mark.parametrize(("calls", "holds"), [(1, True), (9, False)])
