@@ -15,6 +15,7 @@ from study import (
     abstraction_levels,
     conv_in_model,
     end_to_end,
+    hardware,
     layer_times,
     levels,
     oracles,
@@ -215,3 +216,13 @@ def test_layers_in_series_are_a_chain_of_costs_without_switching():
         decision = strategy(oracles.chain(2), costs)
         assert decision.cost == 3.0
         assert decision.choices == {0: "compiled", 1: "eager"}
+    found = oracles.oracle_costs(costs.times)
+    assert found == {"all eager": 4.0, "all compiled": 7.0} | dict.fromkeys(oracles.STRATEGIES, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "profile"), [("Intel(R) Xeon(R)", "intel-xeon-16-threads"), ("x", "amd-epyc-2-threads")]
+)
+def test_a_cpu_has_the_profile_of_a_like_one(cpu: str, profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(hardware, "environment", lambda _: {"host_cpu": cpu})
+    assert hardware.profile_name(Setup("cpu", True, tmp_path)) == profile
