@@ -23,6 +23,7 @@ from costmodel.errors import CaptureError, UnknownHardwareError
 from costmodel.ir import Graph
 from costmodel.profiles.card import ProfileSummary
 from costmodel.report import ModePrediction, Report
+from costmodel.report.page import NO_FACTS
 
 ROOT = Path(costmodel.__file__).parent.parent
 Predict = Callable[..., Report]
@@ -54,6 +55,9 @@ def predicting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Predict], None]:
     monkeypatch.setattr(hardware, "list_profiles", lambda: ("nvidia-h200",))
     monkeypatch.setattr(hardware, "resolve_default", lambda: ("nvidia-h200", "no GPU here"))
     monkeypatch.setattr(hardware, "load_profile", load_profile)
+    pages = importlib.import_module("costmodel.cli.predict"), importlib.import_module("costmodel.cli.cases")
+    monkeypatch.setattr(pages[0], "page_facts", lambda *_: NO_FACTS)  # as the drawing, it needs a whole profile
+    monkeypatch.setattr(pages[1], "drawing_of", lambda *_: "")
 
     def install(predict: Predict) -> None:
         monkeypatch.setattr(predict_module, "predict_captured", predict)
