@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from costmodel import checks
 from costmodel.checks import checked
@@ -92,7 +93,7 @@ def render(
     if format == "table":
         from costmodel.report.prediction_terminal import Look, to_terminal
 
-        tree = {"depth": depth, "sort": sort, "top": top}
+        tree: dict[str, Any] = {"depth": depth, "sort": sort, "top": top}
         look = Look(width, color, unicode, **{name: value for name, value in tree.items() if value is not None})
         return to_terminal(several, look, layers)
     documents = [prediction_document(report, layers or LAYERS_BY_FORMAT[format]) for report in several]
