@@ -129,7 +129,7 @@ def test_the_public_function_is_the_same(report_of: Reports):
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"frontend": "guess"}, "frontend"), ({"explain": "yes"}, "explain"), ({"shapes": [(0,)]}, "shapes")],
+    [({"capture": "guess"}, "capture"), ({"explain": "yes"}, "explain"), ({"shapes": [(0,)]}, "shapes")],
 )
 def test_a_wrong_argument_is_refused_by_its_name(options: dict[str, Any], said: str):
     with pytest.raises(CostmodelError, match=said):
