@@ -38,9 +38,7 @@ if TYPE_CHECKING:
     from costmodel.report import ModePrediction as ModePrediction
     from costmodel.report import Report as Report
     from costmodel.report import render as render
-    from costmodel.zoo import load
-
-    load_model = load
+    from costmodel.zoo import load as load_model  # noqa: F401 - public under another name
 
 __version__ = "0.1.0"
 

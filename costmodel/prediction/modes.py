@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from costmodel.errors import ProfileError
 from costmodel.features import is_unruled
@@ -81,11 +82,11 @@ def predict_modes(
         speedup = base.latency_us / timing.latency_us
         speedups = speedup, *speedup_bounds(hosts, mode, speedup_widths[mode] + unsure_speedup)
         compiling = compile_fields(compiled, mode, modes["eager"], speedups, profile)
-        modes[mode] = ModePrediction(*common, *speedups, **compiling, **achieved)
+        modes[mode] = ModePrediction(*common, *speedups, **compiling | achieved)
     return modes
 
 
-def _achieved(latency_us: float, kernels: TimedKernels, work: Work) -> dict[str, float]:
+def _achieved(latency_us: float, kernels: TimedKernels, work: Work) -> dict[str, Any]:
     """Fields of a mode about throughput: beside the roofline of its kernels, images and arithmetic a second."""
     return {
         "roofline_ms": roofline_us(kernels.parts) / 1e3,
