@@ -20,7 +20,6 @@ from costmodel.capture.read_values import READ_FUNCTIONS, ReadValues, chosen_bra
 from costmodel.capture.recorder import Recorder
 from costmodel.capture.refusals import ATTENTION
 from costmodel.concurrency import is_recording
-from costmodel.kernels.composites import WHOLE
 from costmodel.torch_patches import replaced
 from costmodel.zoo.gpu_stand_in import answer, cuda_answers, pretends, redirected
 
@@ -35,8 +34,8 @@ LARGEST_FLASH_HEAD = 256
 _FROM_PYTHON = (torch.tensor, torch.as_tensor)
 _INDEXED = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 _RECURRENT = {name: getattr(torch.ops.aten, name).input for name in RECURRENT}
-_WHOLE = {name: getattr(torch.ops.aten, name).default for name in WHOLE}
-"""Composite operators by the names of torch's functions."""
+_WHOLE = {name: getattr(torch.ops.aten, name).default for name in ("rms_norm", "lstm_cell", "gru_cell")}
+"""Composite operators by the names of torch's functions; `costmodel.kernels.composites` divides them for a device."""
 
 
 class WholeOperators(TorchFunctionMode):

@@ -2,7 +2,7 @@
 
 On a GPU a norm by root mean square is one kernel, a recurrent cell two matmuls and one kernel for its gates, and some
 sampling at a grid a call of cuDNN (ATen's layer_norm.cpp, RNN.cpp and GridSampler.cpp). On a CPU, and on the meta
-tensors of a capture, they are many elementwise operators. Capture records them whole (`WHOLE`).
+tensors of a capture, they are many elementwise operators. Capture records them whole.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from dataclasses import replace
 from costmodel.ir import HALF_PRECISION, Graph, Op, Ref, TensorType
 from costmodel.ir.builder import Rewrite, Site, rewritten
 
-WHOLE = ("rms_norm", "lstm_cell", "gru_cell")
-"""Composite operators that capture records whole."""
 LSTM_GATES, GRU_GATES = 4, 3
 CUDNN_GRID_DTYPES = ("float16", "float32", "float64")
 CUDNN_GRID_CHANNELS = 1024

@@ -72,7 +72,8 @@ def speedup_width(eager: Sequence[KeyedEstimate], compiled: Sequence[KeyedEstima
         eager: keys and estimates of the kernels of the eager pass.
         compiled: those of the compiled pass.
     """
-    widths, shares = {}, {}
+    widths: dict[tuple[str, str], float] = {}
+    shares: dict[tuple[str, str], list[float]] = {}
     for side, kernels in enumerate((eager, compiled)):
         total = _total_us([one for _, one in kernels])
         for key, one in kernels:

@@ -46,7 +46,7 @@ def hardly_measured(group: str, names: Sequence[str], scale: Array, x: Array, me
         memory: scaled vectors of the measured kernels in steps of STEP.
     """
     chosen = {names.index(name): reach for name, reach in REGIME.get(group, {}).items() if name in names}
-    if not chosen or len(memory) < ENOUGH:
+    if not chosen or not len(x) or len(memory) < ENOUGH:
         return np.zeros(len(x), dtype=bool)
     columns = list(chosen)
     reaches = np.array([reach / scale[column] for column, reach in chosen.items()], dtype=np.float32)
