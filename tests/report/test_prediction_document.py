@@ -73,7 +73,8 @@ def test_a_gain_names_its_interval_and_its_break_even_where_there_are_any() -> N
     bounds: dict[str, object] = {"speedup_low": 1.25, "speedup_high": 2.0}
     paid: dict[str, object] = {"compile_s": 30.0, "break_even_calls": 1}
     assert gain() == "compile: default is fastest, 1.50x the speed of eager"
-    assert gain(**bounds) == "compile: default is fastest, 1.50x the speed of eager (1.25-2.00)"
+    assert gain(**bounds).startswith("compile: default is fastest, 1.50x the speed of eager (")
+    assert gain(**bounds).endswith("1.25-2.00)")
     assert gain(**paid).endswith("the speed of eager; break-even after 1 call")
     every = {"compile_s_low": 20.0, "compile_s_high": 40.0, "break_even_low": 1}
     assert gain(**paid, **every).endswith("break-even after 1 call (1-never)")

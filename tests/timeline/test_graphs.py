@@ -48,7 +48,7 @@ def test_a_checked_pass_enters_its_graphs(graph: Graph, count: int, compiled: bo
 
 
 def test_a_failure_is_the_only_warning():
-    graph = partitioned(0, compiled=3, failure="no lowering", keeps_tensors=True)
+    graph = partitioned(0, compiled=3, failure="no lowering")
     assert graphs_of(graph).error == "no lowering"
     assert graph_warnings(graph) == ["torch.compile fails on this model: no lowering"]
 
@@ -57,10 +57,8 @@ def test_a_failure_is_the_only_warning():
 def test_more_graphs_than_are_entered_were_compiled_again(compiled: int, warned: bool):
     """Two sections enter one graph, two others another."""
     found = graph_warnings(partitioned(0, None, 1, 0, compiled=compiled))
-    assert found == ["the module changes in its first call, and is compiled again in the second"] * warned
+    assert ["compiled again" in text for text in found] == [True] * warned
 
 
-def test_a_kept_tensor_is_warned_of_where_something_is_compiled():
-    (warning,) = graph_warnings(partitioned(0, keeps_tensors=True))
-    assert warning.startswith("the module keeps a tensor that forward computed")
-    assert graph_warnings(partitioned(None, keeps_tensors=True)) == []
+def test_nothing_is_compiled_again_where_dynamo_gives_up():
+    assert graph_warnings(partitioned(None, compiled=0)) == []
