@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from costmodel.features import group_of
+from costmodel.features import UNMEASURED, group_of
 from costmodel.ir import Graph, operators
 from costmodel.ir.op_table import Role
 from costmodel.kernels.kernel import Kernel
@@ -105,7 +105,10 @@ def _fallbacks(compiled: IssueTrace, estimates: Sequence[Estimate]) -> list[Reas
     found: dict[str, list[float]] = {}
     is_compiled = [section.is_compiled for section in compiled.sections for _ in range(section.kernels)]
     for kernel, estimate in itertools.compress(zip(compiled.kernels, estimates, strict=True), is_compiled):
-        if group_of(kernel) == "aten" and operators.lookup(kernel.anchor).role is not Role.VIEW:
+        if (
+            group_of(kernel) in ("aten", "rare_aten", UNMEASURED)
+            and operators.lookup(kernel.anchor).role is not Role.VIEW
+        ):
             found.setdefault(kernel.anchor.base, []).append(estimate.us)
     return [
         Reason("fall-back", name, f"Inductor calls ATen {len(times)} times, {sum(times):.0f} us; nothing fuses with it")
