@@ -18,7 +18,11 @@ _FORMS = (
 )
 """Forms of guards, and what fails them."""
 _COMPUTED = re.compile(r"^___stack\d+$")
-_SCOPES = ((re.compile(r"L\['(\w+)'\]"), r"\1"), (re.compile(r"G\['(\w+)'\]"), r"the global \1"))
+_SCOPES = (
+    (re.compile(r"\._(?:modules|buffers|parameters)\['(\w+)'\]"), r".\1"),
+    (re.compile(r"L\['(\w+)'\]"), r"\1"),
+    (re.compile(r"G\['(\w+)'\]"), r"the global \1"),
+)
 _MOST_LETTERS = 80
 
 

@@ -72,6 +72,8 @@ def predict_modes(
             continue
         if mode == "reduce-overhead" and graph.partition is None and graph.breaks:
             continue  # how many CUDA graphs there are is not known
+        if mode == "reduce-overhead" and graph.partition is not None and graph.partition.reads_kept:
+            continue  # it raises an error
         unsure = kernel_width(eager_kernels if mode == "eager" else compiled_kernels) + extra
         low, high = (us / 1e3 for us in latency_bounds(hosts, mode, latency_widths[mode] + unsure))
         common = (timing.latency_us / 1e3, low, high, timing.host_us / 1e3, timing.device_us / 1e3)

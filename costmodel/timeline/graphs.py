@@ -32,8 +32,8 @@ def graph_warnings(graph: Graph) -> list[str]:
             found.append(f"compiled again in a later call: {why}")
         if partition.reads_kept:
             found.append(
-                "forward reads a tensor that it computed in an earlier call; reduce-overhead raises an error there, "
-                "because a replay overwrites results of the one before: copy it into a buffer (copy_)"
+                "forward reads a tensor that it computed in an earlier call; reduce-overhead is left out, because it "
+                "raises an error: a replay overwrites results of the one before; copy the tensor into a buffer (copy_)"
             )
     copies = copied_each_call(graph) if is_compiled(graph) else ()
     found += [

@@ -16,6 +16,7 @@ PLACE = "    # self.calls += 1  # model.py:12 in forward (HINT: ...)\nUser stack
         ("L['self'].calls == 7", "self.calls changes"),
         ("0/0: self.kept is None", "self.kept changes"),
         ("0/0: G['COUNT'] == 0", "the global COUNT changes"),
+        ("0/0: self._modules['head']._buffers['mean'].kept == 1", "self.head.mean.kept changes"),
         ("0/1: len(self.history) == 1", "the length of self.history changes"),
         ("0/0: not self.history", "the length of self.history changes"),
         ("1/0: ___stack0 == 1652.27081912", "a value from before a graph break changes"),

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 WIDTH = 8
@@ -120,12 +121,14 @@ HOST_ONLY = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.detach.d
 class Counting(TorchDispatchMode):
     """Counts of ATen operators by name, without those of HOST_ONLY."""
 
+    supports_higher_order_operators = True
+
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in HOST_ONLY:
+        if func in HOST_ONLY or isinstance(func, HigherOrderOperator):
             return func(*args, **(kwargs or {}))
         self.counts[func._schema.name.removeprefix("aten::").replace("::", "_").removesuffix("_")] += 1
         return func(*args, **(kwargs or {}))

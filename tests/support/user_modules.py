@@ -54,7 +54,7 @@ class Result:
     second: torch.Tensor
 
 
-Pair = collections.namedtuple("Pair", "first second")  # noqa: PYI024 - as users write it
+Pair = collections.namedtuple("Pair", "first second")
 
 
 class Square(torch.autograd.Function):
@@ -84,6 +84,13 @@ def generator(module: Any, x: torch.Tensor) -> Any:
             yield module.one(x) * factor
 
     return sum(parts())
+
+
+def closed(module: Any, x: torch.Tensor) -> Any:
+    def shifted(y: torch.Tensor) -> torch.Tensor:
+        return y * module.two(x) + x
+
+    return shifted(module.one(x))
 
 
 def caught(module: Any, x: torch.Tensor) -> Any:
@@ -184,7 +191,7 @@ PASSES: dict[str, Callable[[Any, torch.Tensor], Any]] = {
     "hook that changes": lambda module, x: module.two(module.doubled(x)),
     "weight norm": lambda module, x: module.two(module.normed(x)),
     "partial": lambda module, x: module.activation(module.one(x)),
-    "closure": lambda module, x: (lambda y: y * module.two(x) + x)(module.one(x)),
+    "closure": closed,
     "weak reference": lambda module, x: module.two(module.reference()(x)),
     "TorchScript": lambda module, x: module.two(module.scripted(module.one(x))),
     "FX": lambda module, x: module.two(module.symbolic(module.one(x))),
@@ -197,7 +204,7 @@ PASSES: dict[str, Callable[[Any, torch.Tensor], Any]] = {
     "mask": lambda module, x: module.two(module.one(x)[x[:, 0] > -100]),
     "sizes in a buffer": lambda module, x: torch.cat(torch.split(module.one(x), module.sizes.tolist())),
     "random": lambda module, x: module.two(module.one(x) * random.random()),
-    "random of NumPy": lambda module, x: module.two(module.one(x) * float(np.random.rand())),  # noqa: NPY002
+    "random of NumPy": lambda module, x: module.two(module.one(x) * float(np.random.rand())),
     "seed": lambda module, x: (torch.manual_seed(0), module.two(module.one(x)))[1],
     "unique": lambda module, x: module.two(x) + torch.unique((module.one(x) * 2).long()).numel(),
     "bincount": lambda module, x: module.two(x) + torch.bincount(module.one(x).argmax(-1), minlength=8),
