@@ -1,7 +1,8 @@
 """Rerun experiments of five papers on this machine: tables, figures, and whether each conclusion holds here.
 
 python scripts/reproduce_study.py --list
-python scripts/reproduce_study.py --device cuda -o results --budget 9m     again and again, until all are done
+python scripts/reproduce_study.py --device cuda --fill-cache 8 --budget 9m  compile beside each other, measure nothing
+python scripts/reproduce_study.py --device cuda -o results --budget 9m      again and again, until all are done
 python scripts/reproduce_study.py matmul end-to-end --device cpu -o results --quick
 
 Writes for each experiment a tidy CSV and a figure (PNG, SVG), and README.md with the paper's claim, the measured result
@@ -16,6 +17,7 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,7 +27,7 @@ from markdown_tables import markdown_table
 from study.catalog import EXPERIMENTS
 from study.directory import Record, open_record
 from study.experiment import Experiment, Setup, noted
-from study.running import Outcome, State, begun_file, disk_fault, run_points
+from study.running import Outcome, State, begun_file, disk_fault, rehearse, run_points
 from study.summary import results_in, write_readme
 from study.table import SKIPPED, Table
 
@@ -38,6 +40,8 @@ from costmodel.measurement.cpu_determinism import make_cpu_deterministic
 
 HANG_SECONDS = 400.0
 """Time after which a point counts as hanging, and its process is killed."""
+GRACE_SECONDS = 20.0
+"""Time that a process has to end its point after the budget is spent."""
 CRASHES = 3
 """Most processes that one experiment may lose."""
 IN_ROWS = ("device", "torch")
@@ -55,6 +59,14 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--budget", default="", metavar="TIME", help="stop between points after so long: 90s, 9m, 1h")
     parser.add_argument("--list", action="store_true", help="list the experiments, and measure nothing")
     parser.add_argument("--only-readme", action="store_true", help="write figures and README.md anew from the tables")
+    parser.add_argument(
+        "--fill-cache",
+        type=int,
+        default=0,
+        metavar="N",
+        help="first compile everything in N processes, and measure nothing",
+    )
+    parser.add_argument("--share", default="", help=argparse.SUPPRESS)
     parser.add_argument("--in-process", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
@@ -94,6 +106,36 @@ def run_here(experiment: Experiment, setup: Setup, directory: Path, deadline: fl
         return Outcome(State.FAILED, str(error))
     outcome = run_points(experiment, setup, table, begun_file(directory, experiment.name), deadline, say)
     return draw(experiment, directory) if outcome.state is State.DONE else outcome
+
+
+def fill_cache(args: argparse.Namespace, experiments: Sequence[Experiment], device: str, deadline: float) -> None:
+    """Run all points in processes beside each other, so that later runs find their compiled kernels on disk."""
+    left = deadline - time.monotonic()
+    options = ["--device", device, *(["--quick"] if args.quick else [])]
+    options += ["--budget", f"{max(left, 1.0):.1f}s"] if math.isfinite(left) else []
+    names = [experiment.name for experiment in experiments]
+    commands = [
+        [sys.executable, str(Path(__file__).resolve()), *names, *options, "--share", f"{share}/{args.fill_cache}"]
+        for share in range(args.fill_cache)
+    ]
+    processes = [subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL) for command in commands]
+    try:
+        for number, process in enumerate(processes, 1):
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(None if math.isinf(left) else max(1.0, deadline - time.monotonic() + GRACE_SECONDS))
+            say(f"filling the cache: {number} of {len(processes)} processes are done")
+    finally:
+        for process in processes:
+            kill_group(process)
+
+
+def rehearse_share(text: str, experiments: Sequence[Experiment], device: str, deadline: float, *, quick: bool) -> None:
+    """Run one share of the points, written `2/8`, in this process."""
+    share, shares = map(int, text.split("/"))
+    make_cpu_deterministic(device)
+    share_cache()
+    with tempfile.TemporaryDirectory() as directory:
+        rehearse(experiments, Setup(device, quick, Path(directory), rehearses=True), share, shares, deadline)
 
 
 def draw(experiment: Experiment, directory: Path) -> Outcome:
@@ -163,6 +205,12 @@ def run(args: argparse.Namespace) -> int:
     experiments = chosen(args.experiments)
     device = check_device(args.device)
     deadline = time.monotonic() + parse_duration(args.budget) if args.budget else math.inf
+    if args.share:
+        rehearse_share(args.share, experiments, device, deadline, quick=args.quick)
+        return DONE
+    if args.fill_cache:
+        fill_cache(args, experiments, device, deadline)
+        return DONE
     try:
         args.output.mkdir(parents=True, exist_ok=True)
     except OSError as error:

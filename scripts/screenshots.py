@@ -1,6 +1,7 @@
 """Pictures of docs/images/: the page of a prediction, wide, dark and narrow, and the terminal's text as SVG.
 
-python scripts/screenshots.py -o docs/images
+python scripts/screenshots.py                   every picture
+python scripts/screenshots.py report_narrow     one of them
 
 Needs Chromium, on the path or named by the variable CHROMIUM, and playwright (extra `test`).
 """
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-TERMINAL_MODEL, TERMINAL_WIDTH = "densenet121", 110
+TERMINAL, TERMINAL_MODEL, TERMINAL_WIDTH = "terminal", "densenet121", 110
 FONT = "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
 
@@ -67,19 +68,22 @@ def main() -> None:
     """Make every picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", dest="folder", type=Path, default=Path("docs/images"))
-    folder = parser.parse_args().folder
+    parser.add_argument("names", nargs="*", metavar="NAME", help="pictures to make; default: all")
+    arguments = parser.parse_args()
+    folder, wanted = arguments.folder, arguments.names or [*(shot.name for shot in SHOTS), TERMINAL]
     folder.mkdir(parents=True, exist_ok=True)
     path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
         sys.exit("screenshots.py: no Chromium is found; install one, or name it by CHROMIUM=PATH")
     with tempfile.TemporaryDirectory() as pages, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--hide-scrollbars"])
-        for shot in SHOTS:
+        for shot in (shot for shot in SHOTS if shot.name in wanted):
             picture = taken(browser, shot, page_of(shot.model, Path(pages)))
             (folder / f"{shot.name}.png").write_bytes(picture)
             print(f"{shot.name}.png: {len(picture) / 1e3:.0f} kB")
         browser.close()
-    (folder / "terminal.svg").write_text(terminal_svg(), encoding="utf-8")
+    if TERMINAL in wanted:
+        (folder / f"{TERMINAL}.svg").write_text(terminal_svg(), encoding="utf-8")
 
 
 def page_of(model: str, folder: Path) -> Path:

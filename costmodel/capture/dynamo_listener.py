@@ -174,7 +174,8 @@ class Listener(TorchDispatchMode):
         self._kept.read((args, kwargs))
         if isinstance(func, HigherOrderOperator):
             return self._higher_order(func, args, kwargs or {})
-        self._sections[-1][1].append(base_name(func))
+        if func.namespace != "prim":  # a question, such as for the device of a fake tensor
+            self._sections[-1][1].append(base_name(func))
         return func(*args, **(kwargs or {}))
 
     def _higher_order(self, func: HigherOrderOperator, args: Any, kwargs: Any) -> Any:

@@ -14,10 +14,14 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from costmodel.capture.inputs import Inputs
 from costmodel.capture.tensor_values import CONSTANT
 from costmodel.capture.trace import lower, tensors_in, trace
-from costmodel.errors import PlanError
+from costmodel.errors import DataDependentError, PlanError
 from costmodel.ir import Graph
 from costmodel.ir.strides import with_pinned_strides
 from costmodel.zoo.placement import wraps_others
+
+_ONE_GRAPH = (
+    "a plan is one CUDA graph, which reads no values: plan the submodules around that line, or use torch.compile"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +55,17 @@ def capture_exactly(module: nn.Module, inputs: Inputs, name: str) -> Exact:
 
     Raises:
         CaptureError: the pass cannot be captured.
+        DataDependentError: it reads values of tensors, which a CUDA graph cannot do.
         PlanError: the pass writes into inputs or state, uses its own random generator, has tensors that wrap others, or
             returns a structure that cannot be rebuilt.
     """
     for key, tensor in (*module.named_parameters(), *module.named_buffers()):
         if wraps_others(tensor):
             raise PlanError(f"{name} has {key}, a {type(tensor).__name__} tensor, which a plan does not support")
-    traced = trace(module, inputs, exact=True)
+    try:
+        traced = trace(module, inputs, exact=True)
+    except DataDependentError as error:
+        raise DataDependentError(f"{error}; {_ONE_GRAPH}") from error
     for node in traced.nodes:
         if node.kwargs.get("generator") is not None:
             raise PlanError(f"{name} draws random numbers from its own torch.Generator, which a plan does not support")

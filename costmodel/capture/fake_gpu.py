@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import _disable_current_modes
 
 from costmodel.zoo.gpu_stand_in import GPU
 
@@ -39,7 +40,8 @@ def as_fake(tensor: torch.Tensor) -> torch.Tensor:
     mode = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
     if mode is None or isinstance(tensor, FakeTensor):
         return tensor
-    fake: torch.Tensor = mode.from_tensor(tensor)
+    with _disable_current_modes():  # no operator of the model
+        fake: torch.Tensor = mode.from_tensor(tensor)
     return fake
 
 

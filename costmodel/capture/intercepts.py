@@ -29,6 +29,9 @@ _PYTHON_DROPOUT = torch.nn.functional.dropout
 _ATTENTION = (_PYTHON_ATTENTION, ATTENTION)
 """Attention called by modules, and by exported programs."""
 
+_FUSED = (torch.float32, torch.float16, torch.bfloat16)
+"""Precisions in which a GPU has fused attention."""
+LARGEST_FLASH_HEAD = 256
 _FROM_PYTHON = (torch.tensor, torch.as_tensor)
 _INDEXED = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 _RECURRENT = {name: getattr(torch.ops.aten, name).input for name in RECURRENT}
@@ -189,12 +192,16 @@ def _patched(
 def _has_fused_kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:
     """Whether a GPU has a fused kernel for attention on these tensors; else it runs matmuls and a softmax.
 
-    ATen's `sdp_utils`: four dimensions, the last one contiguous, also of the mask; in float32 rows must begin at
-    multiples of 16 bytes.
+    ATen's `sdp_utils`: at most 32 bits a number, four dimensions, the last one contiguous, also of the mask. In half
+    precision flash attention pads rows; it takes no mask, and one head size of at most 256. Elsewhere rows must begin
+    at multiples of 16 bytes.
     """
-    aligned = query.dtype != torch.float32 or query.shape[-1] % 4 == value.shape[-1] % 4 == 0
+    sizes = query.shape[-1], value.shape[-1]
     given = (query, key, value) if mask is None else (query, key, value, mask)
-    return query.dim() == 4 and aligned and all(tensor.stride(-1) == 1 for tensor in given)
+    if query.dtype not in _FUSED or query.dim() != 4 or any(tensor.stride(-1) != 1 for tensor in given):
+        return False
+    flash = query.dtype != torch.float32 and mask is None and sizes[0] == sizes[1] <= LARGEST_FLASH_HEAD
+    return flash or all(size * query.element_size() % 16 == 0 for size in sizes)
 
 
 _MULTI_HEAD = nn.MultiheadAttention.forward

@@ -31,6 +31,7 @@ def capture_with_partition(
     check: bool = True,
     is_whole: bool = False,
     fast_path: bool = True,
+    compiled: nn.Module | None = None,
 ) -> Graph:
     """Capture a forward pass, and have Dynamo divide it.
 
@@ -46,6 +47,8 @@ def capture_with_partition(
         check: whether Dynamo divides the pass; else `Graph.partition` is None.
         is_whole: whether the pass is known to be one graph, so that Dynamo is not needed.
         fast_path: whether multi-head attention may be one operator, its fast path.
+        compiled: the module that is compiled, where `module` was converted from it and lost its breaks; None if it is
+            `module` itself.
 
     Raises:
         CaptureError: the forward pass failed.
@@ -60,7 +63,7 @@ def capture_with_partition(
         graph = _captured_again(graph, module, inputs, values, fast_path)
     if check and is_whole and not graph.breaks:
         return replace(graph, partition=Partition((0,), 1))
-    return _divided(graph, module, inputs, real, values is not None) if check else graph
+    return _divided(graph, compiled or module, inputs, real, values is not None) if check else graph
 
 
 def capture_whole(

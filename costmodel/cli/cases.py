@@ -103,7 +103,7 @@ def predict_case(case: Case, settings: Settings) -> list[Predicted | Failure]:
         how = checking(case.model, request, check=is_checked, quiet=settings.quiet)
         if settings.frontend != "run":
             how["is_whole"] = False
-        graph = capture_with_partition(module, loaded.inputs, loaded.name, **how)
+        graph = capture_with_partition(module, loaded.inputs, loaded.name, **how, compiled=loaded.module)
 
     def predicted(hardware: str) -> Predicted:
         options: dict[str, Any] = {"explain": settings.explain, "host": settings.host, "shapes": settings.shapes}

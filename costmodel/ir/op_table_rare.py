@@ -119,6 +119,8 @@ RARE_ROWS: tuple[Row, ...] = (
     function("hypot", work=4, saves="self other #0"),
     function("erfc", work=6, saves="self"),
     function("erfinv", work=12, saves="#0"),
+    function("rad2deg", saves=""),
+    function("deg2rad", saves=""),
     function("exp2", work=3, saves="#0"),
     function("tan", work=6, saves="#0"),
     function("asin", work=6, saves="self"),

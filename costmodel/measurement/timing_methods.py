@@ -70,7 +70,11 @@ class Subject:
         return self._warm(torch.compile(prefix, dynamic=False, mode=self.mode) if self.compiled else prefix)
 
     def _warm(self, module: Callable[..., Any]) -> Callable[[], Any]:
+        replays = self.device == "cuda" and (self.compiled or self.only is not None) and self.mode != "default"
+
         def call() -> Any:
+            if replays:  # layers with a CUDA graph each belong to one pass, whose results stay valid together
+                torch.compiler.cudagraph_mark_step_begin()
             with torch.no_grad():
                 return module(*self.inputs)
 

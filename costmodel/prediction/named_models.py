@@ -40,7 +40,8 @@ def capture_named(
     real = None if spec.endswith(".pt2") else _real(spec, request)  # without the code that made it
     is_whole = way == "run" and is_known(spec)
     how: dict[str, Any] = {"real": real, "check": check or way == "dynamo", "is_whole": is_whole}
-    return capture_with_partition(module, loaded.inputs, loaded.name, **how), loaded.inputs, loaded.warnings
+    graph = capture_with_partition(module, loaded.inputs, loaded.name, **how, compiled=loaded.module)
+    return graph, loaded.inputs, loaded.warnings
 
 
 def _real(spec: str, request: dict[str, Any]) -> Callable[[], tuple[Any, Any]]:

@@ -19,7 +19,7 @@ from costmodel.prediction.layer_groups import layers_of
 from costmodel.prediction.layer_predictions import layer_flops, predict_layers
 from costmodel.prediction.modes import Work, predict_modes
 from costmodel.prediction.named_models import WAYS, capture_named
-from costmodel.prediction.report_warnings import unmeasured_precisions, unsupported_in, warnings_of
+from costmodel.prediction.report_warnings import unmeasured_kinds, unmeasured_precisions, unsupported_in, warnings_of
 from costmodel.prediction.timed_kernels import timed_kernels
 from costmodel.prediction.verdict import LEAVE, verdict_of
 from costmodel.profiles.hosts import describe_host, resolve_host
@@ -131,11 +131,12 @@ def _captured(
 
     name = name or type(module).__name__
     training = training_warning(module, AS_IT_IS)
+    captured = module
     if way not in ("run", "dynamo"):
         from costmodel.capture.frontends import convert
 
-        module = convert(module, inputs, way)
-    graph = capture_with_partition(module, inputs, name, check=check or way == "dynamo")
+        captured = convert(module, inputs, way)
+    graph = capture_with_partition(captured, inputs, name, check=check or way == "dynamo", compiled=module)
     return graph, (training,) if training else ()
 
 
@@ -192,6 +193,7 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
     layers = layers_of(graph)
     before, after = timed_kernels(graph, layers, (eager, compiled), profile)
     eager_kernels, compiled_kernels = before.estimates, after.estimates
+    kernels = (*eager.kernels, *compiled.kernels)
     unsupported = unsupported_in(graph)
     main = main_input(graph)
     images = batch_size or (main.shape[0] if main.shape else 1)
@@ -217,7 +219,8 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
         unsupported=unsupported,
         warnings=(
             *([too_large] if too_large else []),
-            *unmeasured_precisions((*eager.kernels, *compiled.kernels), profile),
+            *unmeasured_precisions(kernels, profile),
+            *unmeasured_kinds(kernels),
             *graph_warnings(graph),
             *warnings_of(graph, eager_kernels, compiled_kernels),
         ),

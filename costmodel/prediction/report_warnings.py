@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from costmodel.features import UNMEASURED, group_of
 from costmodel.ir import Break, Graph, operators
 from costmodel.kernels.kernel import Kernel
 from costmodel.prediction.bounds import extrapolated_share
@@ -37,6 +38,13 @@ def unmeasured_precisions(kernels: Sequence[Kernel], profile: Profile) -> tuple[
     share = "every figure is" if len(unknown) == len(kernels) else f"{len(unknown)} of {len(kernels)} kernels are"
     text = f"{names} was not measured on {profile.name}: {share} extrapolated from other precisions"
     return (text,) if unknown else ()
+
+
+def unmeasured_kinds(kernels: Sequence[Kernel]) -> tuple[str, ...]:
+    """A warning for kinds of kernels that no profile has measurements of."""
+    names = sorted({kernel.kind for kernel in kernels if group_of(kernel) == UNMEASURED})
+    text = f"never measured, so predicted by traffic, arithmetic and launches: {', '.join(names)}"
+    return (text,) if names else ()
 
 
 def warnings_of(graph: Graph, *passes: Sequence[Estimate]) -> tuple[str, ...]:

@@ -11,12 +11,17 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from costmodel.predictor.neighbours import STEP
 from costmodel.predictor.network import Array, Steps
 
-LEAST_ALIKE, LEAST_SHARE = 20, 1e-3
-"""Measured kernels that must agree with a kernel in the features of its regime: so many, or that share of few."""
+Mask = npt.NDArray[np.bool_]
+
+LEAST_ALIKE = 20
+"""Measured kernels that must agree with a kernel in the features of its regime."""
+ENOUGH = 20_000
+"""Measured kernels of a group from which such gaps are judged: in a smaller sample any regime is thin."""
 UNSUPPORTED_WIDTH = math.log(4.0)
 """Half-width above the prediction of a kernel whose regime was hardly measured, a factor of 4.
 
@@ -30,7 +35,7 @@ REGIME: Mapping[str, Mapping[str, float]] = {
 """Features by which libraries choose algorithms, with the largest difference of kernels that agree, by group."""
 
 
-def hardly_measured(group: str, names: Sequence[str], scale: Array, x: Array, memory: Steps) -> Array:
+def hardly_measured(group: str, names: Sequence[str], scale: Array, x: Array, memory: Steps) -> Mask:
     """Whether the regime of each kernel was hardly measured, (rows,).
 
     Args:
@@ -41,12 +46,11 @@ def hardly_measured(group: str, names: Sequence[str], scale: Array, x: Array, me
         memory: scaled vectors of the measured kernels in steps of STEP.
     """
     chosen = {names.index(name): reach for name, reach in REGIME.get(group, {}).items() if name in names}
-    if not chosen:
+    if not chosen or len(memory) < ENOUGH:
         return np.zeros(len(x), dtype=bool)
     columns = list(chosen)
     reaches = np.array([reach / scale[column] for column, reach in chosen.items()], dtype=np.float32)
     found, place = np.unique(x[:, columns], axis=0, return_inverse=True)
     measured = memory[:, columns].astype(np.float32) * np.float32(STEP)
     counts = [int((np.abs(measured - one) <= reaches).all(axis=1).sum()) for one in found]
-    least = min(LEAST_ALIKE, math.ceil(LEAST_SHARE * len(memory)))
-    return np.array(counts)[place.reshape(-1)] < least
+    return np.asarray(np.array(counts)[place.reshape(-1)] < LEAST_ALIKE)

@@ -102,9 +102,9 @@ def render(
     several = (reports,) if isinstance(reports, Report) else tuple(reports)
     if format == "table":
         from costmodel.report.prediction_terminal import Look, to_terminal
+        from costmodel.report.tree_rows import ROWS
 
-        tree = {"depth": depth, "sort": sort, "top": top}
-        look = Look(width, color, unicode, **{name: value for name, value in tree.items() if value is not None})
+        look = Look(width, color, unicode, depth, sort, ROWS if top is None else top)
         text = to_terminal(several, look, layers)
         if len(several) == 1:
             return text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 Costs = Mapping[str, float]
@@ -21,15 +21,17 @@ class Timing:
         return Timing(self.latency_us * factor, self.host_us * factor, self.device_us * factor)
 
 
-def queue_us(
+def call_times(
     host_us: Sequence[float],
     device_us: Sequence[float],
     prologue_us: float = 0.0,
     gap_us: float = 0.0,
     waits: Collection[int] = (),
     parts: Sequence[int] = (),
-) -> tuple[float, float]:
-    """Times at which the host has launched everything and the device has finished, from the host's start; microseconds.
+) -> Iterator[tuple[float, float, float, float]]:
+    """Times of each call: its launch and its device work begin, the host goes on, the device has finished.
+
+    Microseconds from the host's start. A call that launches nothing on the device begins there when the host goes on.
 
     Args:
         host_us: host time of each call, in order.
@@ -42,13 +44,28 @@ def queue_us(
     issued = finished = prologue_us
     for index, (host, device) in enumerate(zip(host_us, device_us, strict=True)):
         count = parts[index] if parts else 1
-        first = issued + host / count
-        issued += host
+        begun, first = issued, issued + host / count
+        start = issued = issued + host
         if device:  # it is busy from the first launch on, or ends one part after the last
-            finished = max(max(finished + gap_us, first) + device, issued + device / count)
+            start = max(finished + gap_us, first)
+            finished = max(start + device, issued + device / count)
         if index in waits:
             issued = max(issued, finished)
-    return issued, finished
+        yield begun, start, issued, finished
+
+
+def queue_us(
+    host_us: Sequence[float],
+    device_us: Sequence[float],
+    prologue_us: float = 0.0,
+    gap_us: float = 0.0,
+    waits: Collection[int] = (),
+    parts: Sequence[int] = (),
+) -> tuple[float, float]:
+    """Times at which the host has launched everything and the device has finished; arguments as of `call_times`."""
+    times = [(prologue_us, prologue_us)]
+    times += [call[2:] for call in call_times(host_us, device_us, prologue_us, gap_us, waits, parts)]
+    return times[-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from costmodel.timeline.cpu import SERIAL_MODES
 from costmodel.timeline.gpu import default_queue, device_times, eager_queue, replay_queue
 from costmodel.timeline.issue_trace import IssueTrace, SectionTrace
-from costmodel.timeline.queue import Costs, Queue
+from costmodel.timeline.queue import Costs, Queue, call_times
 from costmodel.timeline.timed_trace import TimedTrace
 
 
@@ -46,18 +46,9 @@ def spans(mode: str, timed: TimedTrace, tables: Mapping[str, Costs]) -> tuple[Sp
 
 
 def _queued(queue: Queue, gap_us: float) -> list[Span]:
-    """Spans of a queue's calls; the rules are those of `queue.queue_us`."""
-    issued = finished = queue.prologue_us
-    found = []
-    for index, (host, device) in enumerate(zip(queue.host_us, queue.device_us, strict=True)):
-        begun = issued
-        issued += host
-        start = max(finished + gap_us, issued) if device else issued
-        finished = start + device if device else finished
-        found.append(Span(begun, host, start))
-        if index in queue.waits:
-            issued = max(issued, finished)
-    return found
+    """Spans of a queue's calls."""
+    times = call_times(queue.host_us, queue.device_us, queue.prologue_us, gap_us, queue.waits, queue.parts)
+    return [Span(begun, host, start) for host, (begun, start, _, _) in zip(queue.host_us, times, strict=True)]
 
 
 def _replayed(timed: TimedTrace, tables: Mapping[str, Costs], gap_us: float) -> tuple[Span, ...]:

@@ -121,6 +121,10 @@ def judge(frame: pd.DataFrame) -> Verdict:
     ]
     worst = values(frame, "output_error")["value"].max()
     text = f"speedup over eager: {'; '.join(parts)}; outputs differ by at most {worst:.1e}"
+    for level in gains:
+        memory = paired(frame, "peak_mb", ["batch", "size"], "level", level, "eager")
+        if len(memory):
+            text += f"; {level} needs {geometric_mean(memory['speedup']):.2f} times the memory"
     copies = paired(frame, "copy_ms", ["batch", "size"], "level", "copy, pageable", "copy, pinned")
     if len(copies):
         text += f"; copies from pinned memory {geometric_mean(copies['speedup']):.2f} times as fast"

@@ -38,6 +38,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     abstraction_levels.EXPERIMENT,
     abstraction_calls.EXPERIMENT,
     twelve_models.EXPERIMENT,
+    twelve_models.GRAPHS,
     toy_example.EXPERIMENT,
     captures.EXPERIMENT,
     training_batches.MEMORY,

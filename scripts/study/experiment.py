@@ -32,11 +32,13 @@ class Setup:
         device: `cpu`, `cuda` or `cuda:N`.
         quick: whether to measure small cases only, few times.
         drawings: directory for drawings that an experiment makes beside its figure.
+        rehearses: whether points run only to fill the compiler's cache on disk, so that their times do not matter.
     """
 
     device: str
     quick: bool
     drawings: Path
+    rehearses: bool = False
 
     @property
     def on_cuda(self) -> bool:
@@ -46,12 +48,12 @@ class Setup:
     @property
     def seconds(self) -> float:
         """Duration of measuring one quantity."""
-        return 0.05 if self.quick else 0.2
+        return 0.0 if self.rehearses else self.chosen(0.2, 0.05)
 
     @property
     def least(self) -> int:
         """Least number of samples of a quantity."""
-        return 3 if self.quick else 10
+        return 1 if self.rehearses else self.chosen(10, 3)
 
     def chosen(self, full: T, quick: T) -> T:
         """Cases of a full or of a quick run."""

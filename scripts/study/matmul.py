@@ -22,28 +22,31 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SIZES = (128, 256, 512, 1000, 2000, 4000, 8000, 12000, 17500)
-AUTOTUNED = (512, 2000, 8000)
-"""Sizes of the modes that time many kernels before they choose one."""
-LONGEST_S = 8.0
+AUTOTUNED = {"cpu": (512,), "cuda": (512, 2000, 8000)}
+"""Sizes of the modes that time many kernels before they choose one; a CPU takes half a minute for each."""
+LONGEST_S = 4.0
 """Longest product that is measured, by its estimated time."""
 LONG_S = 0.5
 """Products longer than this are measured a few times only."""
 PARITY = 1.05
+"""Speedup up to which compiling gains nothing."""
+ALIKE = 1.1
+"""Factor between two modes up to which they count as alike."""
 
 
 def run(setup: Setup) -> Iterator[Point]:
     """Points: a size, a place and a way each."""
     for place in ("cpu", *(("cuda",) if setup.on_cuda else ())):
         for size in setup.chosen(SIZES, SIZES[:3]):
-            ways = [*(("numpy",) if place == "cpu" else ()), "eager", *_modes(setup, size)]
+            ways = [*(("numpy",) if place == "cpu" else ()), "eager", *_modes(setup, place, size)]
             for way in ways:
                 yield Point(f"{place} {size} {way}", functools.partial(_measure, setup, place, size, way))
 
 
-def _modes(setup: Setup, size: int) -> tuple[str, ...]:
-    if setup.quick:
+def _modes(setup: Setup, place: str, size: int) -> tuple[str, ...]:
+    if setup.quick or (place == "cpu" and size not in AUTOTUNED[place]):
         return MODES[:1]
-    return MODES if size in AUTOTUNED else MODES[:2]
+    return MODES if size in AUTOTUNED[place] else MODES[:2]
 
 
 def _measure(setup: Setup, place: str, size: int, way: str) -> Iterator[Row]:
@@ -98,13 +101,22 @@ def figure(frame: pd.DataFrame) -> Figure:
 
 
 def judge(frame: pd.DataFrame) -> Verdict:
-    """Compiled products are not faster, by the geometric mean over sizes, on any device."""
+    """Compiled products are not faster, by the geometric mean over sizes, on any device; the modes are alike."""
     parts, ratios = [], []
     for place, rows in frame.groupby("place", sort=False):
         ratio = geometric_mean(paired(rows, "latency_ms", ["size"], "way", "eager", "default")["speedup"])
         ratios.append(ratio)
         parts.append(f"compiled {ratio:.2f} times as fast as eager on {place}")
-    return Verdict(f"{'; '.join(parts)}{_crossing(frame)}", all(ratio < PARITY for ratio in ratios))
+    differ = mode_differences(frame)
+    parts += [f"{mode} {ratio:.2f} times as fast as default" for mode, ratio in differ.items()]
+    alike = all(1 / ALIKE < ratio < ALIKE for ratio in differ.values())
+    return Verdict(f"{'; '.join(parts)}{_crossing(frame)}", alike and all(ratio < PARITY for ratio in ratios))
+
+
+def mode_differences(frame: pd.DataFrame) -> dict[str, float]:
+    """Speedup of each further mode over the default one, by the geometric mean over sizes and places."""
+    found = {mode: paired(frame, "latency_ms", ["place", "size"], "way", "default", mode) for mode in MODES[1:]}
+    return {mode: geometric_mean(rows["speedup"]) for mode, rows in found.items() if len(rows)}
 
 
 def _crossing(frame: pd.DataFrame) -> str:

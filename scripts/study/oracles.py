@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 WAYS = ("eager", "compiled")
 SUBTRACTED = ("alexnet", "squeezenet1_1")
 """Models by layer subtraction, which compiles a model anew for each of its layers."""
-PUBLISHED = (1.02, 1.05)
-"""Range of the theoretical speedups over the better of two whole runs in table 5.1."""
+PLANNED = ("googlenet", "resnet50", "squeezenet1_1")
+"""Models that this project plans, which compiles further parts of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,47 +66,47 @@ def chain(count: int) -> BlockPipeline:
 
 
 def run(setup: Setup) -> Iterator[Point]:
-    """Points: a model and a timing method each; then times by the profiler, and this project's plan."""
+    """Points: a model and a timing method each; then this project's plan; last the profiler, which slows launches."""
     for model in setup.chosen(SIX, QUICK):
         yield Point(f"{model} layer timing", functools.partial(_oracles, setup, model, LayerTimers(setup.least)))
     for model in setup.chosen(SUBTRACTED, ()):
         method = LayerSubtraction(3, setup.seconds / 4)
         yield Point(f"{model} layer subtraction", functools.partial(_oracles, setup, model, method))
+    for model in setup.chosen(PLANNED, QUICK):
+        yield Point(f"{model} plan", functools.partial(_planned, setup, model))
     for model in setup.chosen(SIX, QUICK):
         yield Point(f"{model} profiler", functools.partial(_by_profiler, setup, model))
-        yield Point(f"{model} plan", functools.partial(_planned, setup, model))
 
 
 def _oracles(setup: Setup, model: str, method: TimingMethod) -> Iterator[Row]:
+    """Times of all layers by a method, what each oracle makes of them, and the choice applied."""
     module, inputs = load_model(model, setup)
     layers = Layers(module, "block")
     eager = Subject(layers, inputs)
-    full = replace(eager, compiled=True)
-    if setup.quick:  # compile the first layers only
-        full = replace(eager, only=frozenset(layers.names[:2]))
-    found = {way: method.measure(subject).layers for way, subject in zip(WAYS, (eager, full), strict=True)}
-    times = [{way: found[way][name].median_us for way in WAYS} for name in layers.names]
+    full = replace(eager, only=frozenset(layers.names[:2])) if setup.quick else replace(eager, compiled=True)
+    subjects = dict(zip(WAYS, (eager, full), strict=True))
+    found = {way: method.measure(subject).layers for way, subject in subjects.items()}
+    labels = {"model": model, "method": method.name}
     for number, name in enumerate(layers.names):
         for way in WAYS:
-            labels = {"model": model, "method": method.name, "way": way, "number": number, "layer": name}
-            yield timed(labels, "layer_us", found[way][name], scale=1.0)
+            yield timed(
+                {**labels, "way": way, "number": number, "layer": name}, "layer_us", found[way][name], scale=1.0
+            )
+    times = [{way: found[way][name].median_us for way in WAYS} for name in layers.names]
+    for oracle, cost in oracle_costs(times).items():
+        yield valued({**labels, "oracle": oracle}, "sum_us", cost)
+    chosen = frozenset(name for name, us in zip(layers.names, times, strict=True) if us["compiled"] < us["eager"])
+    applied = {"eager": eager, "custom": replace(eager, only=chosen)} | ({} if setup.quick else {"compiled": full})
+    for name, subject in applied.items():
+        total = EndToEnd(setup.seconds, setup.least).measure(subject).total
+        yield timed({**labels, "applied": name}, "latency_ms", total)
+
+
+def oracle_costs(times: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Cost of each oracle's choice, and of running all layers one way, microseconds."""
     tree, costs = chain(len(times)), LayerCosts(times)
-    for way in WAYS:
-        yield valued(
-            {"model": model, "method": method.name, "oracle": f"all {way}"}, "sum_us", sum(t[way] for t in times)
-        )
-    for name, strategy in STRATEGIES.items():
-        decision = strategy(tree, costs)
-        labels = {"model": model, "method": method.name, "oracle": name}
-        yield valued(labels, "sum_us", decision.cost)
-    chosen = frozenset(name for place, name in enumerate(layers.names) if decision.choices[place] == "compiled")
-    end_to_end = EndToEnd(setup.seconds, setup.least)
-    for name, subject in (("eager", eager), ("custom", replace(eager, only=chosen))):
-        labels = {"model": model, "method": method.name, "applied": name}
-        yield timed(labels, "latency_ms", end_to_end.measure(subject).total)
-    if not setup.quick:
-        labels = {"model": model, "method": method.name, "applied": "compiled"}
-        yield timed(labels, "latency_ms", end_to_end.measure(full).total)
+    whole = {f"all {way}": sum(layer[way] for layer in times) for way in WAYS}
+    return whole | {name: strategy(tree, costs).cost for name, strategy in STRATEGIES.items()}
 
 
 def _by_profiler(setup: Setup, model: str) -> Iterator[Row]:

@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from costmodel.errors import CostmodelError, first_line, own_words
+from costmodel.errors import CostmodelError, own_words
 from costmodel.files import write_whole
 from study.experiment import Experiment, Point, Row, Setup, SkippedError, noted
 from study.table import SKIPPED, Table
@@ -81,20 +81,42 @@ def run_points(
     return Outcome(State.DONE)
 
 
+def rehearse(experiments: Iterable[Experiment], setup: Setup, share: int, shares: int, deadline: float) -> None:
+    """Run every `shares`-th point of the experiments without keeping its rows, to fill the compiler's cache on disk."""
+    number = 0
+    for experiment in experiments:
+        try:
+            points = list(experiment.run(setup))
+        except CostmodelError:
+            continue
+        for point in points:
+            number += 1
+            if number % shares == share and time.monotonic() < deadline:
+                with suppress(OSError):
+                    measured(point)
+                _clear(setup)
+
+
 def measured(point: Point) -> list[Row]:
-    """Rows of a point; a single row with the reason if it cannot be measured."""
+    """Rows of a point; a last one with the reason if it cannot be measured to its end."""
+    rows: list[Row] = []
     try:
-        return list(point.measure())
+        rows.extend(point.measure())  # rows before an error stay
     except OSError as error:
         if error.errno in _FULL:
             raise
-        return [noted({}, SKIPPED + own_words(error))]
+        rows.append(noted({}, SKIPPED + own_words(error)))
     except torch.OutOfMemoryError:
-        return [noted({}, f"{SKIPPED}out of memory")]
+        rows.append(noted({}, f"{SKIPPED}out of memory"))
     except CostmodelError as error:
-        return [noted({}, f"{SKIPPED}{error}")]
+        rows.append(noted({}, f"{SKIPPED}{error}"))
     except Exception as error:  # noqa: BLE001 - compilers and libraries may raise anything; the other points go on
-        return [noted({}, SKIPPED + first_line(own_words(error))[:300])]
+        rows.append(noted({}, SKIPPED + own_words(error)[:MOST_CHARACTERS]))
+    return rows
+
+
+MOST_CHARACTERS = 300
+"""Length to which the reason of a library's error is cut."""
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)

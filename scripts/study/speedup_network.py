@@ -26,6 +26,7 @@ from study.experiment import Experiment, Point, Row, Setup, SkippedError, Verdic
 from study.table import values
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 TARGETS = ("speedup", "time")
@@ -123,9 +124,9 @@ def figure(frame: pd.DataFrame) -> Figure:
     """Share within 5 %, by way to split and fit, a panel for each target."""
     rows = values(frame, "within_5_share")
 
-    def draw(panel: object, found: pd.DataFrame, target: str) -> None:
-        plots.bars(panel, found.assign(low=None, high=None), "split", "fit", 100.0)  # type: ignore[arg-type]  # axes
-        plots.finish(panel, f"{target} of convolutions", "test rows", "predicted within 5 % (%)")  # type: ignore[arg-type]
+    def draw(panel: Axes, found: pd.DataFrame, target: str) -> None:
+        plots.bars(panel, found.assign(low=None, high=None), "split", "fit", 100.0)
+        plots.finish(panel, f"{target} of convolutions", "test rows", "predicted within 5 % (%)")
 
     return plots.panels(rows, "target", draw, 2)
 

@@ -19,6 +19,7 @@ from study.table import values
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 LAYERS = ((1024, 512, 256), (1024, 4096, 1024))
@@ -89,10 +90,10 @@ def _in_place(
 def figure(frame: pd.DataFrame) -> Figure:
     """Time over workers for each number of pieces, a panel for each layer."""
 
-    def draw(panel: object, rows: pd.DataFrame, layer: str) -> None:
+    def draw(panel: Axes, rows: pd.DataFrame, layer: str) -> None:
         named = rows.assign(by=rows["pieces"].astype(int).astype(str) + " pieces, " + rows["result"])
-        plots.lines(panel, named, "workers", "by")  # type: ignore[arg-type]  # axes
-        plots.finish(panel, f"linear layer {layer}", "workers", "time (µs)", log_x=True, log_y=True)  # type: ignore[arg-type]
+        plots.lines(panel, named, "workers", "by")
+        plots.finish(panel, f"linear layer {layer}", "workers", "time (µs)", log_x=True, log_y=True)
 
     return plots.panels(values(frame, "latency_us"), "layer", draw, 2)
 

@@ -13,7 +13,7 @@ from costmodel.errors import own_words
 from costmodel.files import write_whole
 from study.experiment import Experiment, Verdict
 from study.running import Outcome, State
-from study.table import read, skipped
+from study.table import gaps, read
 
 HEAD = ("experiment", "source", "claim", "measured here", "verdict", "files")
 DISTURBED = 1.2
@@ -106,6 +106,15 @@ def _row(result: Result, directory: Path) -> list[str]:
     return [cell.replace("|", "\\|").replace("\n", " ") for cell in cells]
 
 
+SHOWN = 3
+"""Points that are named for one reason; more are counted."""
+
+
+def _named(points: Sequence[str]) -> str:
+    more = f" and {len(points) - SHOWN} more" if len(points) > SHOWN else ""
+    return f"{', '.join(points[:SHOWN])}{more}"
+
+
 def _missing(found: Sequence[Result], outcomes: Mapping[str, Outcome]) -> list[str]:
     """Experiments and points that were not measured, with reasons."""
     lines = []
@@ -117,5 +126,5 @@ def _missing(found: Sequence[Result], outcomes: Mapping[str, Outcome]) -> list[s
         elif result.frame is None:
             lines.append(f"- {name}: not run yet")
         if result.frame is not None:
-            lines += [f"- {name}, {point}: {reason}" for point, reason in skipped(result.frame).items()]
+            lines += [f"- {name}, {_named(points)}: {reason}" for reason, points in gaps(result.frame).items()]
     return ["", "## Not measured", "", *lines] if lines else []

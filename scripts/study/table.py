@@ -91,13 +91,24 @@ def values(frame: pd.DataFrame, quantity: str) -> pd.DataFrame:
 
 
 def skipped(frame: pd.DataFrame) -> dict[str, str]:
-    """Points that could not be measured, with their reasons."""
-    if "note" not in frame:
-        return {}
-    notes = frame[frame["note"].fillna("").str.startswith(SKIPPED)]
-    return {
-        str(point): str(note).removeprefix(SKIPPED) for point, note in zip(notes[POINT], notes["note"], strict=True)
-    }
+    """Points that could not be measured to their end, with their reasons."""
+    return {point: note.removeprefix(SKIPPED) for point, note in _notes(frame) if note.startswith(SKIPPED)}
+
+
+def gaps(frame: pd.DataFrame) -> dict[str, list[str]]:
+    """Reasons of cases without a value, with the points that they concern."""
+    found: dict[str, list[str]] = {}
+    for point, note in _notes(frame):
+        points = found.setdefault(note.removeprefix(SKIPPED), [])
+        if point not in points:
+            points.append(point)
+    return found
+
+
+def _notes(frame: pd.DataFrame) -> list[tuple[str, str]]:
+    """Points with their notes."""
+    rows = frame[frame["note"].notna()]
+    return [(str(point), str(note)) for point, note in zip(rows[POINT], rows["note"], strict=True)]
 
 
 def _frame(rows: Iterable[Row]) -> pd.DataFrame:

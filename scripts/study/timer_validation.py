@@ -36,36 +36,37 @@ LITTLE, TWOFOLD = 1.1, 1.5
 
 
 def run(setup: Setup) -> Iterator[Point]:
-    """Points: a model, eager or compiled, and a variant of its code each; then layer subtraction."""
-    for model in setup.chosen(SIX, QUICK):
-        for way in ("eager", "compiled"):
-            for code in CODE:
-                if setup.quick and way == "compiled" and code != "pure":
-                    continue  # each layer would be compiled by itself
-                yield Point(f"{model} {way} {code}", functools.partial(_measure, setup, model, way, code))
-    for model in setup.chosen(SUBTRACTED, QUICK):
-        yield Point(f"{model} eager subtraction", functools.partial(_subtract, setup, model))
-
-
-def methods(setup: Setup, code: str) -> Iterator[tuple[TimingMethod, bool]]:
-    """Methods for a variant of the code, and whether torch's profiler is active; unprofiled ones come first.
+    """Points: a model, eager or compiled, and a variant of its code each; those with the profiler come last.
 
     On a GPU the profiler stays attached to a process and slows its launches.
     """
-    timers, waits = CODE[code]
-    passes = setup.least
+    for model in setup.chosen(SUBTRACTED, QUICK):
+        yield Point(f"{model} eager subtraction", functools.partial(_subtract, setup, model))
     for profiled in (False, True):
-        yield EndToEnd(setup.seconds, passes, timers, waits, profiled), profiled
-        if timers:
-            yield LayerTimers(passes, waits, profiled), profiled
-    for quantity in PROFILED:
-        yield ProfilerSum(quantity, setup.chosen(5, 2), timers, waits), True
+        for model in setup.chosen(SIX, QUICK):
+            for way in ("eager", "compiled"):
+                for code in CODE:
+                    if setup.quick and way == "compiled" and code != "pure":
+                        continue  # each layer would be compiled by itself
+                    name = f"{model} {way} {code}{', profiled' if profiled else ''}"
+                    yield Point(name, functools.partial(_measure, setup, model, way, code, profiled))
 
 
-def _measure(setup: Setup, model: str, way: str, code: str) -> Iterator[Row]:
+def methods(setup: Setup, code: str, *, profiled: bool) -> Iterator[TimingMethod]:
+    """Methods for a variant of the code, without torch's profiler or with it."""
+    timers, waits = CODE[code]
+    yield EndToEnd(setup.seconds, setup.least, timers, waits, profiled)
+    if timers:
+        yield LayerTimers(setup.least, waits, profiled)
+    if profiled:
+        for quantity in PROFILED:
+            yield ProfilerSum(quantity, setup.chosen(5, 2), timers, waits)
+
+
+def _measure(setup: Setup, model: str, way: str, code: str, profiled: bool) -> Iterator[Row]:
     module, inputs = load_model(model, setup)
     subject = Subject(Layers(module, "block"), inputs, compiled=way == "compiled")
-    for method, profiled in methods(setup, code):
+    for method in methods(setup, code, profiled=profiled):
         labels = {"model": model, "way": way, "code": code, "method": method.name, "profiled": profiled}
         try:
             found = method.measure(subject)

@@ -21,6 +21,7 @@ from study.table import values
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MODELS, BATCHES = ("resnet50", "vit_b_16"), (1, 2, 4, 8, 16, 32, 64, 128)
@@ -96,9 +97,9 @@ def memory_figure(frame: pd.DataFrame) -> Figure:
     kinds = ["peak_mib", "predicted_peak_mib", "saved_mib", "predicted_saved_mib"]
     rows = frame[frame["quantity"].isin(kinds)]
 
-    def draw(panel: object, found: pd.DataFrame, model: str) -> None:
-        plots.lines(panel, found, "batch", "quantity")  # type: ignore[arg-type]  # axes
-        plots.finish(panel, model, "batch size (images)", "memory (MiB)", log_x=True, log_y=True)  # type: ignore[arg-type]
+    def draw(panel: Axes, found: pd.DataFrame, model: str) -> None:
+        plots.lines(panel, found, "batch", "quantity")
+        plots.finish(panel, model, "batch size (images)", "memory (MiB)", log_x=True, log_y=True)
 
     return plots.panels(rows, "model", draw, 2)
 

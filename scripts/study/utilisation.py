@@ -1,36 +1,53 @@
-"""GPU utilisation while a call runs again and again, by NVML (the optional package nvidia-ml-py)."""
+"""GPU utilisation while a call runs again and again, by NVML: the package nvidia-ml-py, or else `nvidia-smi`."""
 
 from __future__ import annotations
 
-import statistics
+import subprocess
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
 from study.experiment import SkippedError
 from study.models import Call
 
-SECONDS = 1.0
 INTERVAL_S = 0.05
 
 
-def gpu_utilisation(call: Call, seconds: float = SECONDS) -> list[float]:
-    """Samples of the share of time in which the GPU runs a kernel, percent, while calls are queued.
+def gpu_utilisation(call: Call, seconds: float) -> list[float]:
+    """Samples of the share of time in which the GPU runs a kernel, percent, while calls run one after another.
+
+    NVML averages over up to a second, so the first half of the samples is left out.
 
     Raises:
-        SkippedError: NVML cannot be used here.
+        SkippedError: neither the package nor the program is there.
     """
+    with _watching() as samples:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            call()
+            torch.cuda.synchronize()
+    later = samples[len(samples) // 2 :]
+    if not later:
+        raise SkippedError("NVML gave no GPU utilisation in that time")
+    return later
+
+
+@contextmanager
+def _watching() -> Iterator[list[float]]:
+    """Samples that are complete at the end of the block."""
+    uuid = f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
     try:
         import pynvml
-
-        pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
     except ImportError:
-        raise SkippedError("GPU utilisation needs NVML: pip install nvidia-ml-py") from None
-    except Exception as error:  # pynvml raises its own errors, and torch others
-        raise SkippedError(f"GPU utilisation needs NVML, which fails here: {error}") from error
-    samples: list[float] = []
+        with _by_program(uuid) as samples:
+            yield samples
+        return
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+    samples = []
     done = threading.Event()
 
     def watch() -> None:
@@ -38,15 +55,27 @@ def gpu_utilisation(call: Call, seconds: float = SECONDS) -> list[float]:
             samples.append(float(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu))
 
     watcher = threading.Thread(target=watch, daemon=True)
-    end = time.monotonic() + seconds
     watcher.start()
     try:
-        while time.monotonic() < end:
-            call()
-            torch.cuda.synchronize()
+        yield samples
     finally:
         done.set()
         watcher.join()
         pynvml.nvmlShutdown()
-    later = samples[len(samples) // 2 :]  # NVML averages over up to a second
-    return later or [statistics.fmean(samples or [0.0])]
+
+
+@contextmanager
+def _by_program(uuid: str) -> Iterator[list[float]]:
+    samples: list[float] = []
+    options = ["--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", f"-lms={round(1e3 * INTERVAL_S)}"]
+    command = ["nvidia-smi", "-i", uuid, *options]  # found through PATH
+    try:
+        program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    except OSError:
+        raise SkippedError("GPU utilisation needs NVML: pip install nvidia-ml-py") from None
+    try:
+        yield samples
+    finally:
+        program.terminate()
+        written, _ = program.communicate()
+        samples += [float(line) for line in written.split() if line.isdigit()]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats  # noqa: F401 - `host_range` imports it when called, in the time of a test
 
 from costmodel.calibration import make_profile as module
 from costmodel.calibration.host_range import host_range

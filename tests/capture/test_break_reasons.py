@@ -61,7 +61,10 @@ def message(title: str, context: str = "", explanation: str = "Dynamo does not d
         (message("Attempted to wrap RNN, GRU, or LSTM", "LSTM(8, 8)"), "nn.LSTM, nn.GRU and nn.RNN"),
         (message("Attempted to copy.deepcopy a tensor", "copy.deepcopy(x)"), "copy.deepcopy() of a tensor"),
         (message("torch.jit.script/freeze modules unsupported", "RecursiveScriptModule("), "a TorchScript module"),
-        (message("Attempted to inline function marked as skipped", "qualname: _CachedForward.__get__, name"), "TorchSc"),
+        (
+            message("Attempted to inline function marked as skipped", "qualname: _CachedForward.__get__, name"),
+            "TorchSc",
+        ),
         (message("Attempted to inline function marked as skipped", "qualname: tqdm.__iter__, name"), "tqdm.__iter__()"),
         (
             message(
@@ -69,7 +72,10 @@ def message(title: str, context: str = "", explanation: str = "Dynamo does not d
             ),
             "an argument of class Generator",
         ),
-        (message("Unresolved GetAttrVariable comparison", "", "Cannot compare LoggingLoggerVariable()"), "a logging call"),
+        (
+            message("Unresolved GetAttrVariable comparison", "", "Cannot compare LoggingLoggerVariable()"),
+            "a logging call",
+        ),
         (
             message("Attempted to call function marked as skipped", "module: tqdm.std, qualname: tqdm.__new__, skip"),
             "tqdm.std.tqdm()",

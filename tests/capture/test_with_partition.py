@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from costmodel.capture.frontends import convert
 from costmodel.capture.with_partition import capture_with_partition
 from costmodel.ir import Graph, operators
 from costmodel.ir.partition import Partition
-from tests.support.broken_modules import BREAKS, LAYERS, NO_BREAKS, build, entered_by_torch
+from tests.support.broken_modules import BREAKS, LAYERS, NO_BREAKS, build, entered_by_torch, run_by_torch
 
 steps = st.lists(st.sampled_from([*BREAKS, *NO_BREAKS, *map(str, range(len(LAYERS)))]), min_size=1, max_size=7).map(
     lambda middle: ["1", *middle, "1"]
@@ -32,11 +33,11 @@ def captured(module: nn.Module, *inputs: torch.Tensor, check: bool = True) -> Gr
 
 
 def by_section(graph: Graph) -> list[Counter[str]]:
-    """Operators of each compiled section; without those that only stand for values that Python reads."""
+    """Operators of each compiled section; without aliases, and those that only stand for values that Python reads."""
     assert graph.partition is not None
     found: list[Counter[str]] = [Counter() for _ in graph.partition.sections]
     for op in graph.ops:
-        if not operators.lookup(op).reads:
+        if not operators.lookup(op).reads and op.base != "detach":
             found[op.section][op.base] += 1
     return [found[index] for index, number in enumerate(graph.partition.sections) if number is not None]
 
@@ -255,3 +256,72 @@ def test_real_tensors_decide_where_meta_tensors_break():
     assert graph.partition is not None
     assert graph.partition.is_whole
     assert [op.base for op in graph.ops] == ["sigmoid"]
+
+
+class Counts(nn.Module):
+    """A module that counts its calls, in an attribute, a list or a buffer."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way, self.calls = way, 0
+        self.history: list[torch.Tensor] = []
+        self.register_buffer("seen", torch.zeros(()))
+        self.register_buffer("mean", torch.zeros(8))
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = self.linear(x)
+        if self.way == "attribute":
+            self.calls += 1
+        elif self.way == "list":
+            self.history.append(y.detach())
+        elif self.way == "buffer":
+            self.seen += 1
+            self.mean.mul_(0.9).add_(y.mean(0), alpha=0.1)
+        elif self.way == "replaced":
+            self.mean = 0.9 * self.mean + 0.1 * y.mean(0)
+        return y + self.mean
+
+
+@pytest.mark.parametrize(
+    ("way", "compiled", "entered", "reason", "reads_kept"),
+    [
+        ("none", 1, 1, "", False),
+        ("attribute", 8, 0, "self.calls changes in each call", False),
+        ("list", 8, 0, "the length of self.history changes in each call", False),
+        ("buffer", 1, 1, "", False),  # written in place, at one address
+        ("replaced", 1, 1, "", True),
+    ],
+)
+def test_modules_that_change_in_each_call(way: str, compiled: int, entered: int, reason: str, reads_kept: bool):
+    module = Counts(way).eval()
+    expected, all_compiled = run_by_torch(Counts(way).eval(), IMAGE)
+    assert (len(expected), all_compiled) == (entered, compiled)
+    graph = captured(module, IMAGE)
+    assert graph.partition is not None
+    assert (graph.partition.entered, graph.partition.compiled) == (entered, compiled)
+    assert graph.partition.reads_kept == reads_kept
+    assert [item.op.partition(":")[0] for item in graph.breaks] == [reason] * bool(reason)
+    assert all("test_with_partition.py:" in item.source for item in graph.breaks)
+    assert (module.calls, module.history, module.mean.sum()) == (0, [], 0)
+
+
+@torch.compiler.disable
+def apart(x):
+    return x.tanh()
+
+
+class CallsDisabled(nn.Module):
+    """A call that FX and torch.export trace into, and Dynamo does not."""
+
+    def forward(self, x):
+        return apart(x * 2) + 1
+
+
+@pytest.mark.parametrize("way", ["fx", "export"])
+def test_breaks_are_those_of_the_module_that_is_compiled(way: str):
+    module, x = CallsDisabled().eval(), torch.ones(3)
+    graph = capture_with_partition(convert(module, (x,), way), (x,), "m", compiled=module)
+    assert graph.partition is not None
+    assert graph.partition.sections == (0, None, 1)
+    assert [item.op for item in graph.breaks] == ["torch.compiler.disable on apart"]

@@ -1,4 +1,4 @@
-"""What `costmodel collect` says at its end, and the workloads that it takes."""
+"""Last lines of `costmodel collect`, and the workloads that it takes."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from costmodel.errors import CaptureError, UnknownHardwareError
 from costmodel.ir import Graph
 from costmodel.profiles.card import ProfileSummary
 from costmodel.report import ModePrediction, Report
+from costmodel.report.page import NO_FACTS
 
 ROOT = Path(costmodel.__file__).parent.parent
 Predict = Callable[..., Report]
@@ -54,6 +55,9 @@ def predicting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Predict], None]:
     monkeypatch.setattr(hardware, "list_profiles", lambda: ("nvidia-h200",))
     monkeypatch.setattr(hardware, "resolve_default", lambda: ("nvidia-h200", "no GPU here"))
     monkeypatch.setattr(hardware, "load_profile", load_profile)
+    pages = importlib.import_module("costmodel.cli.predict"), importlib.import_module("costmodel.cli.cases")
+    monkeypatch.setattr(pages[0], "page_facts", lambda *_: NO_FACTS)  # as the drawing, it needs a whole profile
+    monkeypatch.setattr(pages[1], "drawing_of", lambda *_: "")
 
     def install(predict: Predict) -> None:
         monkeypatch.setattr(predict_module, "predict_captured", predict)
@@ -82,7 +86,7 @@ class TestPredict:
     def test_results_on_stdout_and_the_rest_on_stderr(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["predict", "alexnet"]) == 0
         out, err = capsys.readouterr()
-        assert out.startswith("alexnet on nvidia-h200: input 1x3x224x224, float32, nchw, graph breaks not checked\n")
+        assert "\nalexnet on nvidia-h200: input 1x3x224x224, float32, nchw, graph breaks not checked\n" in out
         assert err == "costmodel: hardware nvidia-h200 (no GPU here)\n"
 
     @pytest.mark.parametrize("options", [["-q"], ["--quiet"], ["--hardware", "nvidia-h200"]])
@@ -338,12 +342,10 @@ def test_what_a_model_prints_is_no_result(command: str, tmp_path: Path, capsys: 
 def test_ir_draws_units_in_the_colors_of_their_predicted_speedups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def faster(graph: Graph, profile: object) -> object:
-        from costmodel.prediction.layers import find_units
+    def faster(_graph: Graph, units: Sequence[object], _profile: object) -> list[float]:
+        return [4.0] * len(units)
 
-        return SimpleNamespace(layers=[SimpleNamespace(speedup=4.0) for _ in find_units(graph)])
-
-    monkeypatch.setattr(importlib.import_module("costmodel.prediction.predict"), "predict_graph", faster)
+    monkeypatch.setattr(importlib.import_module("costmodel.prediction.unit_speedups"), "unit_speedups", faster)
     assert main(["ir", "alexnet", "--as", "svg", "--hardware", "nvidia-h200", "-o", str(tmp_path / "a.svg")]) == 0
     text = (tmp_path / "a.svg").read_text()
     assert "alexnet: predicted speedup of each unit on nvidia-h200" in text

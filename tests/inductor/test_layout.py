@@ -12,11 +12,11 @@ def convolution(name: str, outputs: int, inputs: int, kernel: int = 3, groups: i
     """A value, a weight and a convolution of them that keeps the size."""
     pad = kernel // 2
     geometry = f"stride=[1, 1], padding=[{pad}, {pad}], dilation=[1, 1], transposed=False, output_padding=[0, 0]"
+    operands = f"input=%x{name}, weight=%w{name}, bias=None"
     return [
         f"input %x{name}: float32[1,{inputs * groups},{image},{image}]",
         f"param %w{name}: float32[{outputs},{inputs},{kernel},{kernel}]",
-        f"%c{name} = convolution(input=%x{name}, weight=%w{name}, bias=None, {geometry}, groups={groups}) : "
-        f"float32[1,{outputs},{image},{image}]",
+        f"%c{name} = convolution({operands}, {geometry}, groups={groups}) : float32[1,{outputs},{image},{image}]",
     ]
 
 

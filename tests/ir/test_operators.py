@@ -66,6 +66,17 @@ class TestFlops:
         # 2 x 7 steps x 2 directions x 4 gates of 5 x (6 inputs + 5 states)
         assert operators.flops(graph, op) == 2 * 14 * 2 * 20 * 11
 
+    @pytest.mark.parametrize(("batch_first", "steps"), [(True, 7), (False, 2)])
+    def test_recurrent_layers_launch_step_by_step(self, batch_first: bool, steps: int) -> None:
+        lstm = nn.LSTM(6, 5, num_layers=3, batch_first=batch_first, bidirectional=True).eval()
+        graph = capture(lstm, (torch.empty(2, 7, 6, device="meta"),))
+        (op,) = [op for op in graph.ops if op.base == "lstm"]
+        row = operators.lookup(op)
+        assert row.launches is not None
+        assert row.launches(graph, op) == 2 * steps * 3 * 2  # matmul and gates, each layer and direction
+        assert row.scratch is not None
+        assert row.scratch(graph, op) == (steps - 1) * 6 * (20 * 5 * 4)  # six float32 matrices of 4 gates of 5 x 5
+
     def test_suppression_compares_every_pair_of_boxes(self) -> None:
         graph, op = only_op("torchvision_nms", {"dets": (5, 4), "scores": (5,)}, (5,), iou_threshold=0.5)
         assert operators.flops(graph, op) == 10 * 19  # 5 x 4 / 2 pairs

@@ -17,6 +17,7 @@ from costmodel.measurement.layer_timing import (
     _device_us,
     calls_of,
     compiled_calls,
+    divided,
     match,
     measure_regions,
     profiled,
@@ -191,3 +192,14 @@ class TestCompiled:
         assert all(took > 0 for took in us)
         assert [layer.name for layer in found.compiled_layers] == ["large", "small"]
         assert all(layer.measured_us > 0 for layer in found.compiled_layers)
+
+
+class TestDivided:
+    def test_times_follow_the_predicted_shares(self):
+        """8 us of kernel 0 are the first layer's; of kernel 1's 4 us, a quarter is."""
+        shares = ({0: 1.0}, {0: 0.25, 1: 0.75})
+        assert divided(shares, [(0,), (0, 1)], {(0,): 8.0, (0, 1): 4.0}) == {0: 9.0, 1: 3.0}
+
+    def test_a_layer_with_an_unknown_time_is_left_out(self):
+        shares = ({0: 1.0}, {0: 0.25, 1: 0.75}, {2: 1.0})
+        assert divided(shares, [(0,), (0, 1), (2,)], {(0,): 8.0, (0, 1): None, (2,): 1.0}) == {2: 1.0}

@@ -22,7 +22,8 @@ from costmodel.measurement.timing_methods import (
     differences,
 )
 
-now_ns = 0
+CLOCK = SimpleNamespace(ns=0)
+"""Clock that only layers advance."""
 
 
 class Takes(nn.Module):
@@ -33,14 +34,13 @@ class Takes(nn.Module):
         self.us = us
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        global now_ns
-        now_ns += 1000 * self.us
+        CLOCK.ns += 1000 * self.us
         return x
 
 
 @pytest.fixture
 def subject(monkeypatch: pytest.MonkeyPatch) -> Subject:
-    fake = SimpleNamespace(perf_counter_ns=lambda: now_ns, perf_counter=time.perf_counter)
+    fake = SimpleNamespace(perf_counter_ns=lambda: CLOCK.ns, perf_counter=time.perf_counter)
     monkeypatch.setattr(timing_methods, "time", fake)
     monkeypatch.setattr(timers, "time", fake)
     return Subject(Layers(nn.Sequential(Takes(5), Takes(7), Takes(30)), "block"), (torch.zeros(1),))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costmodel.ir import Graph, Op, Ref, TensorType, Value, parse
@@ -34,6 +34,7 @@ def paths_of(graph: Graph) -> Paths:
     return Paths(graph, saved_activations(graph, saved_tensors(graph, {"w"})))
 
 
+@settings(max_examples=30)
 @given(graphs(), st.data())
 def test_choosing_and_giving_up_count_as_the_definition_does(graph: Graph, data: st.DataObject) -> None:
     paths = paths_of(graph)
@@ -54,6 +55,7 @@ def test_choosing_and_giving_up_count_as_the_definition_does(graph: Graph, data:
     assert selection.nbytes == sum(paths.activations.values())
 
 
+@settings(max_examples=50)
 @given(graphs())
 def test_no_chosen_activation_could_be_saved_for_less(graph: Graph) -> None:
     paths = paths_of(graph)
@@ -63,6 +65,7 @@ def test_no_chosen_activation_could_be_saved_for_less(graph: Graph) -> None:
     assert not any(paths.fixed(ref) for ref in chosen)
 
 
+@settings(max_examples=50)
 @given(graphs())
 def test_what_runs_again_is_light_and_in_order(graph: Graph) -> None:
     found = recompute(graph, saved_tensors(graph, {"w"}), lambda op: 3.0)

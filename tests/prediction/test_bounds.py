@@ -6,7 +6,14 @@ import math
 
 import pytest
 
-from costmodel.prediction.bounds import CORRELATION, extrapolated_share, kernel_width, latency_bounds, speedup_bounds
+from costmodel.prediction.bounds import (
+    CORRELATION,
+    extrapolated_share,
+    kernel_width,
+    latency_bounds,
+    speedup_bounds,
+    speedup_width,
+)
 from costmodel.predictor.predictor import Estimate
 from costmodel.timeline.queue import Timing
 
@@ -45,6 +52,24 @@ def test_one_small_kernel_of_two_hundred_hardly_counts():
     known = [kernel(10.0, 1.2, in_range=True)] * 199
     more = kernel_width([*known, kernel(10.0, 8.0, in_range=False)]) - kernel_width(known)
     assert 0 < more < CORRELATION * math.log(8.0) / 200
+
+
+def test_a_kernel_that_runs_in_both_passes_moves_both():
+    """Of 4/5 of the eager pass and all of the compiled one, 1/5 is left; what runs on one side only counts whole."""
+    same, other = (("aten", "lstm"), kernel(80.0, math.e, in_range=False)), ("aten", "relu")
+    eager = [same, (other, kernel(20.0, 1.0, in_range=True))]
+    assert speedup_width(eager, [same]) == pytest.approx(CORRELATION * 0.2)
+    assert speedup_width([same], [same]) == 0.0
+    apart = [(("aten", "gru"), kernel(80.0, math.e, in_range=False))]
+    assert speedup_width(eager, apart) == pytest.approx(CORRELATION)
+    assert speedup_width(apart, eager) == pytest.approx(CORRELATION)
+    assert speedup_width([], []) == 0.0
+
+
+def test_equal_kernels_of_a_pass_count_together():
+    twice = [(("aten", "conv"), kernel(10.0, math.e, in_range=True))] * 2
+    once = [twice[0], (("aten", "relu"), kernel(10.0, 1.0, in_range=True))]
+    assert speedup_width(twice, once) == pytest.approx(CORRELATION * 0.5)
 
 
 def test_no_kernel_widens_nothing():

@@ -58,6 +58,17 @@ def test_convolutions_are_named_by_what_they_are(layer: nn.Module, shape: tuple[
     assert [one.kind for one in report.layers] == [kind]
 
 
+def test_kinds_that_were_never_measured_are_named_and_their_interval_is_wide() -> None:
+    """Of a GRU of 50 steps: 100 launches in a row, each at least as long as the smallest kernel."""
+    report = costmodel.predict(nn.GRU(32, 32).eval(), (torch.empty(50, 4, 32, device="meta"),), hardware="nvidia-h200")
+    assert "never measured, so predicted by traffic, arithmetic and launches: gru" in report.warnings
+    assert report.unsupported == ()
+    assert report.extrapolated_share > 0.9
+    eager = report.modes["eager"]
+    assert eager.device_ms * 1e3 >= 100 * profile_of("nvidia-h200").predictor.roofline.floor_us
+    assert eager.high_ms / eager.latency_ms > 4**0.25  # a factor of 4 in the time of nearly all, a quarter correlated
+
+
 def test_an_operator_that_the_table_lacks_is_called_by_compiled_code() -> None:
     row = operators.lookup(Op("0", "no_such_operator", (), ()))
     assert (row.role, row.supported) == (operators.Role.EXTERN, False)

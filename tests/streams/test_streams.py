@@ -151,7 +151,7 @@ class TestDecomposition:
         shuffled = [[names.index(source) for source in before[name]] for name in names]
         assert shape(stream_tree(names, shuffled)) == shape(stream_tree(range(len(before)), before))
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(dags())
     def test_branches_and_children_come_in_the_order_of_their_first_items(self, before: Before) -> None:
         """An empty branch is the last."""

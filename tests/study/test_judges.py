@@ -33,7 +33,7 @@ def both_ways(case: tuple[object, ...], speedup: float, quantity: str = "latency
 
 
 def test_names_are_unique_and_claims_are_sentences():
-    assert len(BY_NAME) == len(EXPERIMENTS) == 20
+    assert len(BY_NAME) == len(EXPERIMENTS) == 21
     assert all(experiment.claim.endswith(".") and experiment.source for experiment in EXPERIMENTS)
 
 
@@ -45,19 +45,36 @@ def test_no_rows_are_not_judged(experiment):
 
 @pytest.mark.parametrize(("compiled_ms", "holds"), [(2.1, True), (1.0, False)])
 def test_matmul(compiled_ms: float, holds: bool):
-    rows = [("cpu", size, way, "latency_ms", 2.0 if way == "eager" else compiled_ms) for size in (128, 256) for way in ("eager", "default")]
+    rows = [
+        ("cpu", size, way, "latency_ms", 2.0 if way == "eager" else compiled_ms)
+        for size in (128, 256)
+        for way in ("eager", "default")
+    ]
     found = verdict("matmul", table("place size way quantity value", rows))
     assert found.holds is holds
     assert f"compiled {2.0 / compiled_ms:.2f} times as fast as eager on cpu" in found.measured
 
 
+@pytest.mark.parametrize(("mode_ms", "holds"), [(2.05, True), (1.0, False)])
+def test_matmul_compares_the_modes(mode_ms: float, holds: bool):
+    times = {"eager": 2.0, "default": 2.0, "reduce-overhead": mode_ms}
+    rows = [("cuda", 128, way, "latency_ms", ms) for way, ms in times.items()]
+    found = verdict("matmul", table("place size way quantity value", rows))
+    assert found.holds is holds
+    assert f"reduce-overhead {2 / mode_ms:.2f} times as fast as default" in found.measured
+
+
 def test_matmul_names_the_size_up_to_which_the_cpu_is_faster():
     times = {("cpu", 128): 1.0, ("cuda", 128): 2.0, ("cpu", 256): 8.0, ("cuda", 256): 2.0}
     rows = [(*case, way, "latency_ms", ms) for case, ms in times.items() for way in ("eager", "default")]
-    assert "the CPU is faster up to size 128" in verdict("matmul", table("place size way quantity value", rows)).measured
+    assert (
+        "the CPU is faster up to size 128" in verdict("matmul", table("place size way quantity value", rows)).measured
+    )
 
 
-@pytest.mark.parametrize(("gains", "holds"), [((0.9, 0.5, 0.4), True), ((0.5, 0.9, 0.4), False), ((1.1, 0.5, 0.4), False)])
+@pytest.mark.parametrize(
+    ("gains", "holds"), [((0.9, 0.5, 0.4), True), ((0.5, 0.9, 0.4), False), ((1.1, 0.5, 0.4), False)]
+)
 def test_conv_ablation(gains: tuple[float, ...], holds: bool):
     rows = [row for kernel, gain in zip((1, 3, 5), gains, strict=True) for row in both_ways((kernel, 1, 1), gain)]
     assert verdict("conv-ablation", table("kernel stride padding way quantity value", rows)).holds is holds
@@ -103,6 +120,16 @@ def test_layer_times(second: float, holds: bool):
     assert f"m {50 if holds else 100}%" in found.measured
 
 
+@pytest.mark.parametrize(("mode_us", "holds"), [(1.1, True), (3.0, False)])
+def test_layer_times_compare_the_modes(mode_us: float, holds: bool):
+    times = {("a", "eager"): 1.0, ("a", "default"): 0.5, ("b", "eager"): 0.4, ("b", "default"): 0.5}
+    times |= {(layer, "max-autotune"): mode_us / 2 for layer in "ab"}
+    rows = [("m", "cpu", way, layer, "time_us", us) for (layer, way), us in times.items()]
+    found = verdict("layer-times", table("model place way layer quantity value", rows))
+    assert found.holds is holds
+    assert f"max-autotune takes {mode_us:.2f} times as long" in found.measured
+
+
 @pytest.mark.parametrize(("custom_ms", "holds"), [(2.0, True), (0.5, False)])
 def test_oracles(custom_ms: float, holds: bool):
     sums = {"all eager": 12.0, "all compiled": 10.5, "theoretical": 10.0}
@@ -132,9 +159,11 @@ def test_abstraction_levels(gains: tuple[float, float], holds: bool):
     for batch, gain in zip((1, 256), gains, strict=True):
         rows += [("eager", batch, 64, "latency_ms", gain), ("TorchScript", batch, 64, "latency_ms", 1.0)]
         rows += [("TorchScript", batch, 64, "output_error", 1e-6)]
+        rows += [("eager", batch, 64, "peak_mb", 100.0), ("TorchScript", batch, 64, "peak_mb", 80.0)]
     found = verdict("abstraction-levels", table("level batch size quantity value", rows))
     assert found.holds is holds
     assert "outputs differ by at most 1.0e-06" in found.measured
+    assert "TorchScript needs 0.80 times the memory" in found.measured
 
 
 @pytest.mark.parametrize(("calls", "holds"), [(1, True), (9, False)])
@@ -148,16 +177,25 @@ def test_abstraction_calls(calls: int, holds: bool):
 @pytest.mark.parametrize(("second", "holds"), [(1.1, True), (0.9, False)])
 def test_twelve_models(second: float, holds: bool):
     rows = [*both_ways(("a",), 2.0), *both_ways(("b",), second), *both_ways(("a",), 1.0, "predicted_ms")]
-    rows += [("a", None, "graphs", 1.0), ("a", None, "predicted_graphs", 1.0)]
     found = verdict("twelve-models", table("model way quantity value", rows))
     assert found.holds is holds
     assert "predicted speedups are 50% off" in found.measured
-    assert "graphs predicted for 1 of 1" in found.measured
+
+
+@pytest.mark.parametrize(("graphs", "holds"), [(1.0, True), (3.0, False)])
+def test_twelve_graphs(graphs: float, holds: bool):
+    rows = [("a", kind, value) for kind, value in (("graphs", 1.0), ("predicted_graphs", 1.0), ("guards", 7.0))]
+    rows += [("b", kind, value) for kind, value in (("graphs", graphs), ("predicted_graphs", 1.0), ("guards", 9.0))]
+    found = verdict("twelve-graphs", table("model quantity value", rows))
+    assert found.holds is holds
+    assert f"7 to 9 guards, graphs predicted for {2 if holds else 1} of 2" in found.measured
 
 
 @pytest.mark.parametrize(("second_call", "holds"), [(0, True), (1, False)])
 def test_toy_example(second_call: int, holds: bool):
-    rows = [("graph break", None, kind, count) for kind, count in (("graphs", 2), ("breaks", 1), ("predicted_graphs", 2))]
+    rows = [
+        ("graph break", None, kind, count) for kind, count in (("graphs", 2), ("breaks", 1), ("predicted_graphs", 2))
+    ]
     rows += [("retracing", n, "compiled_graphs", count) for n, count in ((2, 1), (3, second_call), (6, 0), (-3, 1))]
     found = verdict("toy-example", table("example call quantity value", rows))
     assert found.holds is holds
@@ -203,7 +241,11 @@ def test_tanh_example(after: float, single: float, holds: bool):
 @pytest.mark.parametrize(("peak", "step", "holds"), [(70.0, 1.2, True), (101.0, 1.2, False), (70.0, 2.0, False)])
 def test_recomputation(peak: float, step: float, holds: bool):
     rows = [("m", "plain", "peak_mib", 100.0), ("m", "recomputed", "peak_mib", peak)]
-    rows += [("m", "plain", "step_ms", 1.0), ("m", "recomputed", "step_ms", step), ("m", None, "predicted_added_ms", 0.1)]
+    rows += [
+        ("m", "plain", "step_ms", 1.0),
+        ("m", "recomputed", "step_ms", step),
+        ("m", None, "predicted_added_ms", 0.1),
+    ]
     assert verdict("recomputation", table("model way quantity value", rows)).holds is holds
 
 

@@ -60,7 +60,8 @@ class Lab:
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Lab:
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    monkeypatch.setattr(running.gc, "collect", int)  # of all that other tests have left
     return Lab(tmp_path)
 
 
@@ -114,6 +115,21 @@ def test_a_point_that_fails_is_stored_with_its_reason(lab: Lab, fault: BaseExcep
     assert lab.measured == ["a", "b", "c"]  # not tried again
 
 
+def test_rows_before_a_fault_stay():
+    def rows():
+        yield valued({"case": "a"}, "time_ms", 1.0)
+        raise SkippedError("too little memory")
+
+    first, second = running.measured(Point("a", rows))
+    assert first["value"] == 1.0
+    assert second["note"] == "skipped: too little memory"
+
+
+def test_reasons_are_listed_once_with_their_points():
+    frame = pd.DataFrame({"point": ["a", "a", "b", "c"], "note": ["skipped: no", "skipped: no", "skipped: no", None]})
+    assert tables.gaps(frame) == {"no": ["a", "b"]}
+
+
 def test_a_full_disk_loses_one_point(lab: Lab, monkeypatch: pytest.MonkeyPatch):
     write = tables.write_whole
 
@@ -150,6 +166,19 @@ def test_points_begun_are_named_for_the_parent(lab: Lab, monkeypatch: pytest.Mon
     )
     lab.run()
     assert seen == ["a", "b", "c"]
+
+
+def test_a_rehearsal_runs_each_point_in_one_share_and_keeps_nothing(lab: Lab):
+    lab.faults["b"] = RuntimeError("no")
+    for share in (0, 1):
+        running.rehearse([lab.experiment, lab.experiment], lab.setup, share, 2, math.inf)
+    assert sorted(lab.measured) == ["a", "a", "b", "b", "c", "c"]
+    assert not list(lab.directory.iterdir())
+
+
+def test_a_rehearsal_takes_no_time_to_measure(tmp_path: Path):
+    setup = Setup("cpu", False, tmp_path, rehearses=True)
+    assert (setup.seconds, setup.least, setup.chosen("full", "quick")) == (0.0, 1, "full")
 
 
 class TestDirectory:

@@ -105,6 +105,21 @@ def test_waiting_takes_no_less_time_and_at_most_the_sum(calls: list[tuple[float,
     assert waiting <= sum(host) + sum(device) + gap * len(calls) + 1e-9
 
 
+@pytest.mark.parametrize(
+    ("host", "device", "end"),
+    [
+        (40.0, 4.0, 12 + 40 + 1),  # the last of four launches, and its part
+        (4.0, 40.0, 12 + 1 + 40),  # the device from the first launch on
+        (8.0, 8.0, 12 + 8 + 2),
+    ],
+)
+def test_a_call_of_many_launches_keeps_the_device_busy_from_the_first(host: float, device: float, end: float):
+    assert queue_us([host], [device], 12.0, parts=[4]) == (12 + host, end)
+    assert queue_us([host], [device], 12.0) == (12 + host, 12 + host + device)
+    before = queue_us([5.0, host], [30.0, device], 0.0, 0.0, (), [1, 4])
+    assert before[1] == max(35 + device, 5 + host + device / 4)
+
+
 def test_a_pass_ends_with_its_last_kernel():
     assert Queue(12.0, [1.0, 1.0], [10.0, 10.0]).timing({"gap": 1.0}) == queue_module.Timing(13 + 10 + 1 + 10, 14, 20)
     assert Queue(12.0, [20.0], [1.0]).timing({"gap": 1.0}).latency_us == 12 + 20 + 1

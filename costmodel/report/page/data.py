@@ -65,20 +65,23 @@ class CaseData:
     Attributes:
         id: prefix of its anchors.
         title: model and hardware.
-        about: input, precision, layout, host, graphs.
-        answer: what to do.
+        model, hardware: the same apart.
+        about: input, precision, layout, size, host, graphs.
+        answer: advice with key figures.
         modes: a row a mode.
-        warnings: lines under the answer: what figures do not cover.
+        warnings: lines under the answer, about what figures do not cover.
         breaks: graph breaks.
         graphs: number of graphs in words.
         skipped: graphs that are no CUDA graph.
         reasons: reasons behind the prediction.
-        trust: what is assumed and extrapolated, in sentences.
+        trust: assumptions and extrapolated shares, in sentences.
         profile: facts of the profile.
         drawing: SVG of the graph; empty for none.
         drawing_note: why the drawing is left out; empty otherwise.
-        layers: number of layers.
         script: data of the charts; empty without a module tree.
+        best: the fastest mode's row; None where nothing is predicted.
+        verdict: verdict in a word or two.
+        extrapolated: share of the device time that is extrapolated.
     """
 
     id: str
@@ -97,7 +100,6 @@ class CaseData:
     profile: ProfileFacts
     drawing: str
     drawing_note: str
-    layers: int
     script: Mapping[str, Any]
     best: ModeRow | None
     verdict: str
@@ -156,7 +158,6 @@ def case_data(report: Report, index: int, facts: PageFacts, layers: str = "all")
         profile=profile,
         drawing=drawing,
         drawing_note=_too_large(len(report.layers)) if is_too_large and not drawing else "",
-        layers=len(report.layers),
         script=chart_data(report, profile.ceilings) if report.layers and layers != "none" else {},
         best=next((row for row in modes if row.is_best), None),
         verdict=_verdict(report),

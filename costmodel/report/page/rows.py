@@ -118,7 +118,7 @@ def sizes(shape: Sequence[int]) -> str:
 
 def short(value: float | None, digits: int = DIGITS) -> float | int | None:
     """A number with few digits; None where it is none that JSON has."""
-    if value is None or not math.isfinite(value):
+    rounded = math.nan if value is None else float(f"{value:.{digits}g}")
+    if not math.isfinite(rounded):
         return None
-    rounded = float(f"{value:.{digits}g}")
     return int(rounded) if rounded.is_integer() else rounded

@@ -15,7 +15,7 @@ from tests.support.page_reports import HOSTILE, SMALL, facts, with_layers
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 DRAWING = (
     '<svg width="300" height="80"><g class="unit" data-layer="stage1.block1.conv2" data-speedup="0.8">'
     '<rect x="10" y="10" width="200" height="40"/><text x="90" y="30">conv2</text></g></svg>'
@@ -210,15 +210,19 @@ def test_nothing_overflows(browser: Browser, tmp_path: Path, width: int) -> None
             assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_dark_and_light_follow_the_system(browser: Browser, tmp_path: Path) -> None:
+def test_dark_and_light_follow_the_system_but_paper_is_white(browser: Browser, tmp_path: Path) -> None:
     brightness = {}
-    for scheme in ("dark", "light"):
-        with opened(browser, render(with_layers(SMALL), "html"), tmp_path, color_scheme=scheme) as page:
+    for scheme in ("dark", "light", "paper"):
+        setting = "dark" if scheme == "paper" else scheme
+        with opened(browser, render(with_layers(SMALL), "html"), tmp_path, color_scheme=setting) as page:
+            if scheme == "paper":
+                page.emulate_media(media="print", color_scheme="dark")
             style = "getComputedStyle(document.body)"
             colors = [page.evaluate(f"{style}.{name}") for name in ("backgroundColor", "color")]
             brightness[scheme] = [sum(map(int, color.removeprefix("rgb(").rstrip(")").split(","))) for color in colors]
     assert brightness["dark"][0] < 200 < brightness["dark"][1]
     assert brightness["light"][1] < 200 < brightness["light"][0]
+    assert brightness["paper"] == [3 * 255, brightness["light"][1]]
 
 
 def test_on_paper_everything_is_open_and_nothing_is_a_button(page: Page) -> None:

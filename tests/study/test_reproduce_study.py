@@ -1,0 +1,174 @@
+"""The command: its requests, its processes, its output."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from study.experiment import Experiment, Point, Setup, SkippedError, Verdict, valued
+from study.table import Table, read, skipped
+
+from costmodel.errors import RequestError
+from tests.support.scripts import load_script
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch):
+    module = load_script("reproduce_study")
+    monkeypatch.setattr(module, "EXPERIMENTS", (experiment("one"), experiment("gpu"), experiment("two")))
+    monkeypatch.setattr(module, "make_cpu_deterministic", lambda _: None)  # of this process, which tests other things
+    return module
+
+
+def experiment(name: str) -> Experiment:
+    def points(_setup: Setup):
+        if name == "gpu":
+            raise SkippedError("needs a GPU")
+        return [Point(case, lambda case=case: [valued({"case": case}, "time_ms", 1.0)]) for case in ("a", "b")]
+
+    def judge(frame: pd.DataFrame) -> Verdict:
+        return Verdict(f"{len(frame)} cases", True)
+
+    return Experiment(name, "Paper", f"Claim of {name}.", points, lambda _: Figure(figsize=(1, 1)), judge)
+
+
+def run(script, directory: Path, *arguments: str) -> int:
+    return script.run(script.parsed([*arguments, "--device", "cpu", "-o", str(directory), "--quick", "--in-process"]))
+
+
+def test_all_experiments_are_listed(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["reproduce_study.py", "--list"])
+    assert load_script("reproduce_study").main() == 0
+    listed = capsys.readouterr().out
+    assert listed.count("\n") == 23
+    assert "| matmul | Goldfarb 2024, figure 5.1, appendix 1 |" in listed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["three"], "unknown experiment 'three'; there are one, gpu, two"),
+        (["--budget", "9"], "impossible budget '9'"),
+        (["--device", "tpu"], "unknown device 'tpu'"),
+        (["-o", "/proc/x/y"], "cannot use /proc/x/y"),
+    ],
+)
+def test_wrong_requests_are_one_line(script, tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["reproduce_study.py", *arguments])
+    assert script.main() == script.WRONG
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_skipped_experiment_does_not_stop_the_others(script, tmp_path, capsys):
+    assert run(script, tmp_path) == script.DONE
+    assert "one: point 2 of 2: b" in capsys.readouterr().err
+    script._recorded(script.open_record(tmp_path, script.environment("cpu"), quick=True), tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    assert "| one | Paper | Claim of one. | 2 cases | holds | [csv](one.csv), [png](one.png), [svg](one.svg) |" in text
+    assert "- gpu: skipped: needs a GPU" in text
+    assert (tmp_path / "two.svg").exists()
+    assert not (tmp_path / "gpu.csv").exists()
+
+
+def test_experiments_are_chosen_by_name_in_the_order_of_the_catalog(script):
+    assert [each.name for each in script.chosen(["two", "one"])] == ["one", "two"]
+    assert len(script.chosen([])) == 3
+    with pytest.raises(RequestError):
+        script.chosen([""])
+
+
+@pytest.mark.parametrize(("end", "fault"), [(-11, "killed by SIGSEGV"), (None, "took too long")])
+def test_a_point_that_ends_its_process_is_left_out(script, tmp_path, monkeypatch, end, fault):
+    """The first process dies in point a; the second does the rest."""
+    begun = script.begun_file(tmp_path, "one")
+    seen = []
+
+    def waited(command, _begun):
+        seen.append(command)
+        if len(seen) == 1:
+            begun.write_text("a")
+            return end
+        return run(script, tmp_path, "one")
+
+    monkeypatch.setattr(script, "_waited", waited)
+    args = script.parsed(["one", "--device", "cpu", "-o", str(tmp_path), "--quick"])
+    assert script.run(args) == script.DONE
+    frame = read(tmp_path / "one.csv")
+    assert skipped(frame) == {"a": f"the process ended: {fault}"}
+    assert list(frame["point"]) == ["a", "b"]
+    assert not begun.exists()
+    assert seen[0][-1] == "--in-process"
+
+
+def test_an_experiment_that_keeps_crashing_fails(script, tmp_path, monkeypatch):
+    monkeypatch.setattr(script, "_waited", lambda _command, begun: begun.write_text("a") and -9)
+    args = script.parsed(["one", "--device", "cpu", "-o", str(tmp_path), "--quick"])
+    assert script.run(args) == script.FAILED
+    assert "3 processes ended early" in (tmp_path / "README.md").read_text()
+
+
+def test_a_process_that_hangs_in_a_point_is_killed(script, tmp_path, monkeypatch):
+    begun = tmp_path / ".one.begun"
+    begun.write_text("a")
+    monkeypatch.setattr(script, "HANG_SECONDS", -1.0)
+    assert script._waited([sys.executable, "-c", "import time; time.sleep(60)"], begun) is None
+    assert script._waited([sys.executable, "-c", "raise SystemExit(3)"], begun) in (3, None)
+
+
+def test_a_full_disk_fails_and_the_rest_goes_on(script, tmp_path, monkeypatch):
+    import study.table
+
+    write = study.table.write_whole
+
+    def full(path: Path, text: str) -> None:
+        if path.name == "one.csv":
+            raise OSError(28, "No space left on device", str(path))
+        write(path, text)
+
+    monkeypatch.setattr(study.table, "write_whole", full)
+    assert run(script, tmp_path) == script.FAILED
+    assert len(read(tmp_path / "two.csv")) == 2
+    record = script.open_record(tmp_path, script.environment("cpu"), quick=True)
+    assert record.outcomes["one"].reason.endswith("No space left on device; a is not stored")
+
+
+def test_a_spent_budget_resumes_later(script, tmp_path, monkeypatch):
+    args = script.parsed(["one", "--device", "cpu", "-o", str(tmp_path), "--quick", "--budget", "1s"])
+    monkeypatch.setattr(script.time, "monotonic", iter([0.0, *[5.0] * 10]).__next__)
+    assert script.run(args) == script.DONE
+    record = script.open_record(tmp_path, script.environment("cpu"), quick=True)
+    assert record.outcomes["one"].state == "paused"
+    monkeypatch.undo()
+    assert not (tmp_path / "one.csv").exists()
+
+
+def test_a_share_is_rehearsed(script, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(script, "rehearse", lambda *arguments: seen.append(arguments))
+    assert script.run(script.parsed(["one", "--device", "cpu", "--share", "2/8"])) == script.DONE
+    ((experiments, setup, share, shares, _),) = seen
+    assert [each.name for each in experiments] == ["one"]
+    assert (share, shares, setup.rehearses, setup.quick) == (2, 8, True, False)
+
+
+def test_the_cache_is_filled_by_processes_with_a_share_each(script, tmp_path, monkeypatch):
+    log = tmp_path / "log"
+    monkeypatch.setattr(script, "__file__", str(tmp_path / "child.py"))
+    (tmp_path / "child.py").write_text(f"import sys\nopen({str(log)!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')\n")
+    assert script.run(script.parsed(["one", "--device", "cpu", "--quick", "--fill-cache", "2"])) == script.DONE
+    assert sorted(log.read_text().splitlines()) == [f"one --device cpu --quick --share {share}/2" for share in (0, 1)]
+
+
+def test_figures_are_drawn_anew_from_tables(script, tmp_path):
+    Table(tmp_path / "one.csv", {}).add("a", [valued({"case": "a"}, "time_ms", 1.0)])
+    args = script.parsed(["one", "--device", "cpu", "-o", str(tmp_path), "--quick", "--only-readme"])
+    assert script.run(args) == script.DONE
+    assert (tmp_path / "one.png").exists()
+    assert "1 cases" in (tmp_path / "README.md").read_text()
