@@ -1,13 +1,14 @@
 """Rerun experiments of five papers on this machine: tables, figures, and whether each conclusion holds here.
 
 python scripts/reproduce_study.py --list
-python scripts/reproduce_study.py --device cuda --fill-cache 8 --budget 9m  compile beside each other, measure nothing
-python scripts/reproduce_study.py --device cuda -o results --budget 9m      again and again, until all are done
+python scripts/reproduce_study.py --device cuda --fill-cache 8 --budget 8m  compile beside each other, measure nothing
+python scripts/reproduce_study.py --device cuda -o results --budget 8m      again and again, until all are done
 python scripts/reproduce_study.py matmul end-to-end --device cpu -o results --quick
 
 Writes for each experiment a tidy CSV and a figure (PNG, SVG), and README.md with the paper's claim, the measured result
-and the verdict. What is in the directory is not measured again. Each experiment runs in a process of its own. Exit
-status: 0 done, or the budget is spent; 1 an experiment failed; 2 the request was wrong; 130 interrupted.
+and the verdict. What is in the directory is not measured again; remove a table to repeat its experiment. Each
+experiment runs in a process of its own. Exit status: 0 done, or the budget is spent; 1 an experiment failed; 2 the
+request was wrong; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -205,6 +206,12 @@ def _waited(command: Sequence[str], begun: Path, longest_s: float) -> int | None
         kill_group(process)
 
 
+def is_done(experiment: Experiment, record: Record, directory: Path) -> bool:
+    """Whether an earlier run has measured all points, and its table is still there."""
+    known = record.outcomes.get(experiment.name)
+    return known is not None and known.state is State.DONE and (directory / f"{experiment.name}.csv").exists()
+
+
 def run(args: argparse.Namespace) -> int:
     """Run the chosen experiments, and write the README; exit status."""
     experiments = chosen(args.experiments)
@@ -227,6 +234,8 @@ def run(args: argparse.Namespace) -> int:
         if args.only_readme:
             draw(experiment, args.output)
             continue
+        if not args.in_process and is_done(experiment, record, args.output):
+            continue  # without starting a process
         outcome = run_one(experiment, args, device, deadline)
         failed |= outcome.state is State.FAILED
         if not args.in_process:

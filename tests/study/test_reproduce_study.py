@@ -157,6 +157,19 @@ def test_a_spent_budget_resumes_later(script, tmp_path, monkeypatch):
     assert not (tmp_path / "one.csv").exists()
 
 
+def test_a_finished_experiment_starts_no_process_until_its_table_is_removed(script, tmp_path, monkeypatch):
+    run(script, tmp_path, "one")
+    started = []
+    monkeypatch.setattr(script, "_waited", lambda *_: started.append(1) or run(script, tmp_path, "one"))
+    args = script.parsed(["one", "--device", "cpu", "-o", str(tmp_path), "--quick"])
+    assert script.run(args) == script.DONE
+    assert not started
+    (tmp_path / "one.csv").unlink()
+    assert script.run(args) == script.DONE
+    assert started
+    assert len(read(tmp_path / "one.csv")) == 2
+
+
 def test_a_share_is_rehearsed(script, tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(script, "rehearse", lambda *arguments: seen.append(arguments))
