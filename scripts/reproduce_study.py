@@ -1,13 +1,14 @@
 """Rerun experiments of five papers on this machine: tables, figures, and whether each conclusion holds here.
 
 python scripts/reproduce_study.py --list
-python scripts/reproduce_study.py --device cuda --fill-cache 8 --budget 9m  compile beside each other, measure nothing
-python scripts/reproduce_study.py --device cuda -o results --budget 9m      again and again, until all are done
+python scripts/reproduce_study.py --device cuda --fill-cache 8 --budget 8m  compile beside each other, measure nothing
+python scripts/reproduce_study.py --device cuda -o results --budget 8m      again and again, until all are done
 python scripts/reproduce_study.py matmul end-to-end --device cpu -o results --quick
 
 Writes for each experiment a tidy CSV and a figure (PNG, SVG), and README.md with the paper's claim, the measured result
-and the verdict. What is in the directory is not measured again. Each experiment runs in a process of its own. Exit
-status: 0 done, or the budget is spent; 1 an experiment failed; 2 the request was wrong; 130 interrupted.
+and the verdict. What is in the directory is not measured again; remove a table to repeat its experiment. Each
+experiment runs in a process of its own. Exit status: 0 done, or the budget is spent; 1 an experiment failed; 2 the
+request was wrong; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ from markdown_tables import markdown_table
 from study.catalog import EXPERIMENTS
 from study.directory import Record, open_record
 from study.experiment import Experiment, Setup, noted
-from study.running import Outcome, State, begun_file, disk_fault, rehearse, run_points
+from study.running import RESTART, Outcome, State, begun_file, disk_fault, rehearse, run_points
 from study.summary import results_in, write_readme
 from study.table import SKIPPED, Table
 
 from collectors.processes.environment import environment
 from collectors.processes.process import describe_exit, die_with_parent, kill_group
 from costmodel.cli.collect_checks import check_device, parse_duration
-from costmodel.errors import CostmodelError, DatasetError, RequestError
+from costmodel.errors import CostmodelError, DatasetError, RequestError, own_words
 from costmodel.execution.inductor_compile import share_cache
 from costmodel.measurement.cpu_determinism import make_cpu_deterministic
 
-HANG_SECONDS = 400.0
-"""Time after which a point counts as hanging, and its process is killed."""
+HANG_SECONDS = {"cuda": 400.0, "cpu": 3600.0}
+"""Time after which a point counts as hanging, and its process is killed: a CPU may compile a model for minutes."""
 GRACE_SECONDS = 20.0
 """Time that a process has to end its point after the budget is spent."""
-CRASHES = 3
+CRASHES = 5
 """Most processes that one experiment may lose."""
 IN_ROWS = ("device", "torch")
 """Facts of the environment in each row; all are in study.json."""
@@ -141,12 +142,14 @@ def rehearse_share(text: str, experiments: Sequence[Experiment], device: str, de
 def draw(experiment: Experiment, directory: Path) -> Outcome:
     """Draw the figure of an experiment from its table."""
     (result,) = results_in(directory, [experiment])
-    if result.frame is None:
+    if result.frame is None or not len(rows := result.frame[result.frame["value"].notna()]):
         return Outcome(State.DONE)
     try:
         from study.plots import save
 
-        save(experiment.figure(result.frame[result.frame["value"].notna()]), directory, experiment.name)
+        save(experiment.figure(rows), directory, experiment.name)
+    except (KeyError, IndexError, ValueError) as error:
+        return Outcome(State.DONE, f"no figure, for too little was measured: {own_words(error)}")
     except ImportError:
         return Outcome(State.DONE, "no figure: pip install 'costmodel[plot]'")
     except OSError as error:
@@ -164,10 +167,13 @@ def run_apart(experiment: Experiment, args: argparse.Namespace, device: str, dea
         budget = ["--budget", f"{left:.1f}s"] if math.isfinite(left) else []
         quick = ["--quick"] if args.quick else []
         own = [experiment.name, "--device", device, "-o", str(args.output), *quick, *budget, "--in-process"]
-        end = _waited([sys.executable, str(Path(__file__).resolve()), *own], begun)
+        longest_s = HANG_SECONDS[device.partition(":")[0]]
+        end = _waited([sys.executable, str(Path(__file__).resolve()), *own], begun, longest_s)
         if end in _ENDS:
             outcomes = open_record(args.output, environment(device), quick=args.quick).outcomes
             return outcomes.get(experiment.name, Outcome(State.FAILED, "its end could not be recorded"))
+        if end == RESTART:
+            continue
         fault = "took too long" if end is None else describe_exit(end)
         try:
             point = begun.read_text(encoding="utf-8")
@@ -185,8 +191,8 @@ _ENDS = (DONE, FAILED)
 """Exit statuses of a process that has recorded how its experiment ended."""
 
 
-def _waited(command: Sequence[str], begun: Path) -> int | None:
-    """Exit status of a process; None if it was killed because one point took longer than HANG_SECONDS."""
+def _waited(command: Sequence[str], begun: Path, longest_s: float) -> int | None:
+    """Exit status of a process; None if it was killed because one point took longer than `longest_s`."""
     parent = os.getpid()
     process = subprocess.Popen(command, start_new_session=True, preexec_fn=lambda: die_with_parent(parent))  # noqa: PLW1509 - no threads run here
     try:
@@ -194,10 +200,16 @@ def _waited(command: Sequence[str], begun: Path) -> int | None:
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(timeout=1.0)
             with suppress(OSError):
-                if time.time() - begun.stat().st_mtime > HANG_SECONDS:
+                if time.time() - begun.stat().st_mtime > longest_s:
                     return None
     finally:
         kill_group(process)
+
+
+def is_done(experiment: Experiment, record: Record, directory: Path) -> bool:
+    """Whether an earlier run has measured all points, and its table is still there."""
+    known = record.outcomes.get(experiment.name)
+    return known is not None and known.state is State.DONE and (directory / f"{experiment.name}.csv").exists()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -222,6 +234,8 @@ def run(args: argparse.Namespace) -> int:
         if args.only_readme:
             draw(experiment, args.output)
             continue
+        if not args.in_process and is_done(experiment, record, args.output):
+            continue  # without starting a process
         outcome = run_one(experiment, args, device, deadline)
         failed |= outcome.state is State.FAILED
         if not args.in_process:

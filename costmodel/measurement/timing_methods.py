@@ -10,12 +10,13 @@ a compiled graph, a synchronisation ends the overlap of host and device, and the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
+from torch.autograd import DeviceType  # type: ignore[attr-defined]  # torch has it there, and does not list it
 from torch.profiler import ProfilerActivity, profile
 
 from costmodel.errors import MeasurementError
@@ -282,7 +283,12 @@ class ProfilerSum:
         with _profiling(device) as recorded:
             call()
             Clock(device).wait()
-        return float(sum(getattr(event, PROFILED[self.quantity]) for event in recorded.key_averages()))
+        return operator_sum(recorded.key_averages(), PROFILED[self.quantity])
+
+
+def operator_sum(events: Iterable[Any], attribute: str) -> float:
+    """Sum of an attribute over the operators of a profile; events of the kernels themselves would count twice."""
+    return float(sum(getattr(event, attribute) for event in events if event.device_type == DeviceType.CPU))
 
 
 def default_methods(passes: int = 10) -> tuple[TimingMethod, ...]:

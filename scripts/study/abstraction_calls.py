@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from torch.autograd import DeviceType  # type: ignore[attr-defined]  # torch has it there, and does not list it
 from torch.profiler import ProfilerActivity, profile
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from study import plots
 from study.experiment import Experiment, Point, Row, Setup, Verdict, valued
@@ -57,34 +57,33 @@ def _measure(setup: Setup, level: str) -> Iterator[Row]:
 
 
 def python_calls(call: Made) -> int:
-    """Python functions between `Conv2d.forward` and the dispatcher, that one included.
+    """Python functions from `Conv2d.forward` to the call of the convolution, the first included.
 
-    Without it among the callers they are counted from the call; 0 where no Python function calls the operator.
+    Without it among the callers they are counted from the level's call; 0 where Python calls no convolution.
     """
     counts: list[int] = []
 
-    class Count(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if "conv" in str(func):
-                counts.append(_callers(call))
-            return func(*args, **(kwargs or {}))
+    def watch(frame: FrameType, event: str, function: Any) -> None:
+        if event == "c_call" and "conv" in getattr(function, "__name__", ""):
+            counts.append(_callers(frame, call))
 
+    before = sys.getprofile()
+    sys.setprofile(watch)
     try:
-        with Count():
-            call()
-    except Exception:  # noqa: BLE001 - a program that does not run under a mode calls nothing through Python
-        return 0
+        call()
+    finally:
+        sys.setprofile(before)
     return counts[0] if counts else 0
 
 
-def _callers(call: Made) -> int:
-    """Frames from the caller of the dispatch handler to `Conv2d.forward`, or else to the call."""
-    frame, count = sys._getframe(2), 0
+def _callers(frame: FrameType | None, call: Made) -> int:
+    """Frames up to that of `Conv2d.forward`, or else up to the call."""
+    count = 0
     while frame is not None and frame.f_code is not call.__code__:
         count += 1
         if frame.f_code is nn.Conv2d.forward.__code__:
             return count
-        frame = frame.f_back  # type: ignore[assignment]  # None at the bottom
+        frame = frame.f_back
     return count
 
 

@@ -145,4 +145,5 @@ EXPERIMENT = Experiment(
     run,
     figure,
     judge,
+    compiles=False,
 )

@@ -102,6 +102,7 @@ class Experiment:
         run: settings -> points, in order; raises `SkippedError` if the device cannot run it.
         figure: rows -> figure.
         judge: rows -> verdict.
+        compiles: whether points compile something that a cache on disk keeps.
     """
 
     name: str
@@ -110,6 +111,7 @@ class Experiment:
     run: Callable[[Setup], Iterable[Point]]
     figure: Callable[[pd.DataFrame], Figure]
     judge: Callable[[pd.DataFrame], Verdict]
+    compiles: bool = True
 
 
 def timed(labels: Mapping[str, object], quantity: str, found: Measurement, scale: float = 1e-3) -> Row:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DOTS_PER_INCH = 80
-COLORS = 32
+COLORS = 128
 FORMATS = ("png", "svg")
 
 
@@ -42,6 +42,7 @@ def finish(axes: Axes, title: str, x: str, y: str, *, log_x: bool = False, log_y
         axes.set_xscale("log", base=2)
     if log_y and has_data:
         axes.set_yscale("log")
+    axes.set_axisbelow(True)
     axes.grid(visible=True, linewidth=0.3)
     if axes.get_legend_handles_labels()[1]:
         axes.legend(fontsize=7)
@@ -70,7 +71,8 @@ def bars(axes: Axes, frame: pd.DataFrame, x: str, by: str, scale: float = 1.0) -
     for number, kind in enumerate(kinds):
         rows = frame[frame[by].astype(str) == kind].drop_duplicates(x)
         at = np.array([places.index(str(name)) for name in rows[x]]) + (number - (len(kinds) - 1) / 2) * width
-        axes.bar(at, rows["value"] * scale, width, yerr=quartiles(rows, scale), label=kind, capsize=2)
+        spread = quartiles(rows, scale)
+        axes.bar(at, rows["value"] * scale, width, yerr=spread if spread.any() else None, label=kind, capsize=2)
     axes.set_xticks(range(len(places)), places, rotation=30, ha="right", fontsize=7)
 
 

@@ -91,4 +91,5 @@ EXPERIMENT = Experiment(
     run,
     figure,
     judge,
+    compiles=False,
 )

@@ -17,6 +17,7 @@ import torch
 
 from costmodel.errors import CostmodelError, own_words
 from costmodel.files import write_whole
+from costmodel.measurement.timers import release_memory
 from study.experiment import Experiment, Point, Row, Setup, SkippedError, noted
 from study.table import SKIPPED, Table
 
@@ -71,7 +72,10 @@ def run_points(
         say(f"{experiment.name}: point {number} of {len(points)}: {point.name}")
         try:
             write_whole(begun, point.name)
-            table.add(point.name, measured(point))
+            rows = measured(point)
+            table.add(point.name, rows)
+            if is_broken(setup, rows):
+                raise SystemExit(RESTART)
         except OSError as error:
             return Outcome(State.FAILED, f"{disk_fault(error)}; {point.name} is not stored")
         finally:
@@ -85,6 +89,8 @@ def rehearse(experiments: Iterable[Experiment], setup: Setup, share: int, shares
     """Run every `shares`-th point of the experiments without keeping its rows, to fill the compiler's cache on disk."""
     number = 0
     for experiment in experiments:
+        if not experiment.compiles:
+            continue
         try:
             points = list(experiment.run(setup))
         except CostmodelError:
@@ -127,10 +133,27 @@ def disk_fault(error: OSError) -> str:
     return f"cannot write {error.filename or 'the results'}: {error.strerror or os.strerror(error.errno or 0)}"
 
 
+RESTART = 70
+"""Exit status of a process whose device is of no more use; another one can go on."""
+
+
+def is_broken(setup: Setup, rows: Iterable[Row]) -> bool:
+    """Whether a fault has left this process without a usable GPU: after an illegal access, or in a failed capture."""
+    if not setup.on_cuda or all(row.get("quantity") for row in rows):
+        return False
+    try:
+        torch.rand(1, device=setup.device)
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
+
+
 def _clear(setup: Setup) -> None:
     """Free the compiled code and the memory of a point, so that the next one starts alike."""
     if "torch._dynamo" in sys.modules:
         torch._dynamo.reset()
     gc.collect()
     if setup.on_cuda:
-        torch.cuda.empty_cache()
+        with suppress(RuntimeError):  # on a device that a fault has broken
+            release_memory()

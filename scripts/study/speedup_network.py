@@ -152,4 +152,5 @@ EXPERIMENT = Experiment(
     run,
     figure,
     judge,
+    compiles=False,
 )

@@ -119,4 +119,5 @@ EXPERIMENT = Experiment(
     run,
     figure,
     judge,
+    compiles=False,
 )

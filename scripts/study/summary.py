@@ -12,7 +12,7 @@ from markdown_tables import markdown_table
 from costmodel.errors import own_words
 from costmodel.files import write_whole
 from study.experiment import Experiment, Verdict
-from study.running import Outcome, State
+from study.running import Outcome
 from study.table import gaps, read
 
 HEAD = ("experiment", "source", "claim", "measured here", "verdict", "files")
@@ -121,7 +121,7 @@ def _missing(found: Sequence[Result], outcomes: Mapping[str, Outcome]) -> list[s
     for result in found:
         name = result.experiment.name
         outcome = outcomes.get(name)
-        if outcome is not None and outcome.state is not State.DONE:
+        if outcome is not None and outcome.reason:
             lines.append(f"- {name}: {outcome.state}: {outcome.reason}")
         elif result.frame is None:
             lines.append(f"- {name}: not run yet")

@@ -74,7 +74,8 @@ def judge(frame: pd.DataFrame) -> Verdict:
     calls = frame[frame["example"] == "retracing"]
     made = values(calls, "compiled_graphs").set_index("call")["value"]
     text = (
-        f"the toy example makes {toy['graphs']:.0f} graphs ({toy['predicted_graphs']:.0f} predicted); "
+        f"the toy example makes {toy['graphs']:.0f} graphs ({toy['predicted_graphs']:.0f} predicted, and "
+        f"{toy.get('breaks_explained', 0):.0f} break named by --explain); "
         f"graphs compiled by n = " + ", ".join(f"{int(n)}: {int(count)}" for n, count in made.items())
     )
     if made.get(3, 0):
@@ -90,4 +91,5 @@ EXPERIMENT = Experiment(
     run,
     figure,
     judge,
+    compiles=False,
 )

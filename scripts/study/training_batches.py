@@ -141,6 +141,7 @@ MEMORY = Experiment(
     memory_points,
     memory_figure,
     judge_memory,
+    compiles=False,
 )
 THROUGHPUT = Experiment(
     "training-throughput",
@@ -149,4 +150,5 @@ THROUGHPUT = Experiment(
     throughput_points,
     throughput_figure,
     judge_throughput,
+    compiles=False,
 )

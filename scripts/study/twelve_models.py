@@ -185,4 +185,5 @@ GRAPHS = Experiment(
     graph_points,
     graphs_figure,
     judge_graphs,
+    compiles=False,
 )

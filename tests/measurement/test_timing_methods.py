@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
+from torch.autograd import DeviceType
 
 from costmodel.errors import MeasurementError
 from costmodel.measurement import timers, timing_methods
@@ -20,6 +21,7 @@ from costmodel.measurement.timing_methods import (
     Subject,
     default_methods,
     differences,
+    operator_sum,
 )
 
 CLOCK = SimpleNamespace(ns=0)
@@ -74,6 +76,12 @@ def test_the_profiler_sums_host_times():
     assert len(found.total.samples_us) == 2
     assert found.total.median_us > 0
     assert not found.layers
+
+
+def test_kernels_are_not_counted_beside_their_operators():
+    kinds = (DeviceType.CPU, DeviceType.CUDA, DeviceType.CPU)
+    events = [SimpleNamespace(device_type=kind, us=us) for kind, us in zip(kinds, (3.0, 3.0, 4.0), strict=True)]
+    assert operator_sum(events, "us") == 7.0
 
 
 def test_device_times_of_a_cpu_are_refused(subject: Subject):

@@ -186,6 +186,13 @@ def test_the_plan_of_the_cudnn_level_fuses_convolutions_with_a_relu():
     assert torch.allclose(bound(apply(module, eager, inputs), inputs)(), bound(module, inputs)(), atol=1e-5)
 
 
+def test_python_calls_are_counted_from_the_convolution_module():
+    module = abstraction_calls.Convolution().eval()
+    image = torch.randn(1, abstraction_calls.CHANNELS, 8, 8)
+    assert abstraction_calls.python_calls(bound(module, (image,))) == 2  # forward and _conv_forward
+    assert abstraction_calls.python_calls(bound(torch.relu, (image,))) == 0
+
+
 def test_random_rows_and_shapes_are_split_into_folds():
     folds = speedup_network.random_rows(10)
     assert sorted(folds.tests.tolist()).count(0) in (2, 3)

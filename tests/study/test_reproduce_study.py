@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
-from study.experiment import Experiment, Point, Setup, SkippedError, Verdict, valued
+from study.experiment import Experiment, Point, Setup, SkippedError, Verdict, noted, valued
+from study.running import Outcome, State
 from study.table import Table, read, skipped
 
 from costmodel.errors import RequestError
@@ -90,7 +92,7 @@ def test_a_point_that_ends_its_process_is_left_out(script, tmp_path, monkeypatch
     begun = script.begun_file(tmp_path, "one")
     seen = []
 
-    def waited(command, _begun):
+    def waited(command, _begun, _longest_s):
         seen.append(command)
         if len(seen) == 1:
             begun.write_text("a")
@@ -107,19 +109,25 @@ def test_a_point_that_ends_its_process_is_left_out(script, tmp_path, monkeypatch
     assert seen[0][-1] == "--in-process"
 
 
+def test_a_process_without_a_usable_device_is_replaced(script, tmp_path, monkeypatch):
+    ends = iter([script.RESTART, script.RESTART])
+    monkeypatch.setattr(script, "_waited", lambda *_: next(ends, None) or run(script, tmp_path, "one"))
+    assert script.run(script.parsed(["one", "--device", "cpu", "-o", str(tmp_path), "--quick"])) == script.DONE
+    assert not skipped(read(tmp_path / "one.csv"))
+
+
 def test_an_experiment_that_keeps_crashing_fails(script, tmp_path, monkeypatch):
-    monkeypatch.setattr(script, "_waited", lambda _command, begun: begun.write_text("a") and -9)
+    monkeypatch.setattr(script, "_waited", lambda _command, begun, _: begun.write_text("a") and -9)
     args = script.parsed(["one", "--device", "cpu", "-o", str(tmp_path), "--quick"])
     assert script.run(args) == script.FAILED
-    assert "3 processes ended early" in (tmp_path / "README.md").read_text()
+    assert "5 processes ended early" in (tmp_path / "README.md").read_text()
 
 
 def test_a_process_that_hangs_in_a_point_is_killed(script, tmp_path, monkeypatch):
     begun = tmp_path / ".one.begun"
     begun.write_text("a")
-    monkeypatch.setattr(script, "HANG_SECONDS", -1.0)
-    assert script._waited([sys.executable, "-c", "import time; time.sleep(60)"], begun) is None
-    assert script._waited([sys.executable, "-c", "raise SystemExit(3)"], begun) in (3, None)
+    assert script._waited([sys.executable, "-c", "import time; time.sleep(60)"], begun, -1.0) is None
+    assert script._waited([sys.executable, "-c", "raise SystemExit(3)"], begun, 60.0) == 3
 
 
 def test_a_full_disk_fails_and_the_rest_goes_on(script, tmp_path, monkeypatch):
@@ -149,6 +157,19 @@ def test_a_spent_budget_resumes_later(script, tmp_path, monkeypatch):
     assert not (tmp_path / "one.csv").exists()
 
 
+def test_a_finished_experiment_starts_no_process_until_its_table_is_removed(script, tmp_path, monkeypatch):
+    run(script, tmp_path, "one")
+    started = []
+    monkeypatch.setattr(script, "_waited", lambda *_: started.append(1) or run(script, tmp_path, "one"))
+    args = script.parsed(["one", "--device", "cpu", "-o", str(tmp_path), "--quick"])
+    assert script.run(args) == script.DONE
+    assert not started
+    (tmp_path / "one.csv").unlink()
+    assert script.run(args) == script.DONE
+    assert started
+    assert len(read(tmp_path / "one.csv")) == 2
+
+
 def test_a_share_is_rehearsed(script, tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(script, "rehearse", lambda *arguments: seen.append(arguments))
@@ -164,6 +185,20 @@ def test_the_cache_is_filled_by_processes_with_a_share_each(script, tmp_path, mo
     (tmp_path / "child.py").write_text(f"import sys\nopen({str(log)!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')\n")
     assert script.run(script.parsed(["one", "--device", "cpu", "--quick", "--fill-cache", "2"])) == script.DONE
     assert sorted(log.read_text().splitlines()) == [f"one --device cpu --quick --share {share}/2" for share in (0, 1)]
+
+
+def test_tables_without_values_have_no_figure(script, tmp_path):
+    Table(tmp_path / "one.csv", {}).add("a", [noted({}, "skipped: no")])
+    assert script.draw(experiment("one"), tmp_path) == Outcome(State.DONE)
+    assert not (tmp_path / "one.png").exists()
+
+
+def test_tables_that_lack_a_column_have_no_figure(script, tmp_path):
+    Table(tmp_path / "one.csv", {}).add("a", [valued({}, "time_ms", 1.0)])
+    lacking = replace(experiment("one"), figure=lambda frame: frame["model"])
+    assert script.draw(lacking, tmp_path) == Outcome(
+        State.DONE, "no figure, for too little was measured: KeyError: 'model'"
+    )
 
 
 def test_figures_are_drawn_anew_from_tables(script, tmp_path):

@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -125,6 +126,36 @@ def test_rows_before_a_fault_stay():
     assert second["note"] == "skipped: too little memory"
 
 
+class TestBrokenDevice:
+    ON_CUDA = Setup("cuda", True, Path())
+    FAULT = ({"quantity": "", "note": "skipped: CUDA error"},)
+
+    def test_a_cpu_does_not_break(self, lab: Lab):
+        assert not running.is_broken(lab.setup, self.FAULT)
+
+    def test_it_is_looked_at_after_a_fault_only(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(torch, "rand", lambda *_, **__: pytest.fail("not asked"))
+        assert not running.is_broken(self.ON_CUDA, [valued({}, "time_ms", 1.0)])
+
+    @pytest.mark.parametrize("fault", [None, RuntimeError("illegal memory access")])
+    def test_a_device_that_gives_no_numbers_is_broken(self, monkeypatch: pytest.MonkeyPatch, fault: Exception | None):
+        def synchronize() -> None:
+            if fault:
+                raise fault
+
+        monkeypatch.setattr(torch, "rand", lambda *_, **__: None)
+        monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+        assert running.is_broken(self.ON_CUDA, self.FAULT) == bool(fault)
+
+    def test_the_point_is_stored_before_the_process_ends(self, lab: Lab, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(running, "is_broken", lambda *_: True)
+        with pytest.raises(SystemExit) as ended:
+            lab.run()
+        assert ended.value.code == running.RESTART
+        assert list(read(lab.directory / "lab.csv")["case"]) == ["a"]
+        assert not (lab.directory / ".lab.begun").exists()
+
+
 def test_reasons_are_listed_once_with_their_points():
     frame = pd.DataFrame({"point": ["a", "a", "b", "c"], "note": ["skipped: no", "skipped: no", "skipped: no", None]})
     assert tables.gaps(frame) == {"no": ["a", "b"]}
@@ -174,6 +205,11 @@ def test_a_rehearsal_runs_each_point_in_one_share_and_keeps_nothing(lab: Lab):
         running.rehearse([lab.experiment, lab.experiment], lab.setup, share, 2, math.inf)
     assert sorted(lab.measured) == ["a", "a", "b", "b", "c", "c"]
     assert not list(lab.directory.iterdir())
+
+
+def test_a_rehearsal_leaves_out_what_compiles_nothing(lab: Lab):
+    running.rehearse([replace(lab.experiment, compiles=False)], lab.setup, 0, 1, math.inf)
+    assert not lab.measured
 
 
 def test_a_rehearsal_takes_no_time_to_measure(tmp_path: Path):
