@@ -34,7 +34,9 @@ from study.summary import judged
 from study.table import Table, skipped
 from torch import nn
 
+from costmodel import zoo
 from costmodel.execution.planned_module import apply
+from costmodel.measurement.layer_sequence import Layers
 from costmodel.zoo import Loaded
 
 BY_NAME = {experiment.name: experiment for experiment in EXPERIMENTS}
@@ -233,3 +235,18 @@ def test_layers_in_series_are_a_chain_of_costs_without_switching():
 def test_a_cpu_has_the_profile_of_a_like_one(cpu: str, profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(hardware, "environment", lambda _: {"host_cpu": cpu})
     assert hardware.profile_name(Setup("cpu", True, tmp_path)) == profile
+
+
+@pytest.mark.parametrize(
+    ("model", "blocks"),
+    [
+        ("alexnet", 13 + 2 + 7),  # features, pooling and flattening, classifier
+        ("densenet121", 4 + 7 + 1 + 4),  # stem, dense blocks with transitions, norm, head
+        ("googlenet", 5 + 2 + 1 + 5 + 1 + 2 + 4),  # stem, inceptions with pools, head
+        ("mobilenet_v2", 19 + 4),  # features, head
+        ("resnet50", 4 + 16 + 3),  # stem, blocks, head
+        ("squeezenet1_1", 13 + 5),  # features, head
+    ],
+)
+def test_each_model_of_the_study_is_a_sequence_of_blocks(model: str, blocks: int):
+    assert len(Layers(zoo.load(model).module, "block").names) == blocks
