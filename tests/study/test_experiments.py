@@ -7,6 +7,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -199,6 +200,15 @@ def test_random_rows_and_shapes_are_split_into_folds():
     folds = speedup_network.random_rows(10)
     assert sorted(folds.tests.tolist()).count(0) in (2, 3)
     assert (folds.learns.sum(0) == speedup_network.FOLDS - 1).all()
+
+
+def test_shapes_are_drawn_with_all_their_rows():
+    shape = np.array([3, 1, 2, 3, 1, 3])
+    for rows in (1, 2, 3, 4, 6):
+        mask = speedup_network.whole_shapes(shape, rows)
+        assert mask.sum() >= rows
+        assert not set(shape[mask]) & set(shape[~mask])
+    assert speedup_network.whole_shapes(shape, 100).all()
 
 
 @pytest.mark.parametrize(
