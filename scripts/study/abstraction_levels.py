@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from statistics import geometric_mean
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +17,7 @@ from study import plots
 from study.experiment import Experiment, Point, Row, Setup, SkippedError, Verdict, noted, timed, valued
 from study.levels import LEVELS
 from study.models import bound, wall
-from study.ratios import geometric_mean, paired
+from study.ratios import paired
 from study.table import values
 from study.utilisation import gpu_utilisation
 

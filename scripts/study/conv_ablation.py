@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator
+from statistics import geometric_mean
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,7 +14,7 @@ from torch import nn
 from study import plots
 from study.experiment import Experiment, Point, Row, Setup, Verdict, timed, valued
 from study.models import bound, compiled, first_call_s, wall, without_host
-from study.ratios import geometric_mean, paired
+from study.ratios import paired
 from study.table import values
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,7 +15,7 @@ from costmodel.measurement.timers import host_time
 from study import plots
 from study.experiment import Experiment, Point, Row, Setup, SkippedError, Verdict, timed, valued
 from study.models import bound, compiled, first_call_s, load_model, wall, without_host
-from study.ratios import geometric_mean, paired
+from study.ratios import paired
 from study.table import values
 
 if TYPE_CHECKING:

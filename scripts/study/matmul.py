@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from statistics import geometric_mean
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from costmodel.measurement.validation import MODES
 from study import plots
 from study.experiment import Experiment, Point, Row, Setup, SkippedError, Verdict, timed, valued
 from study.models import Call, bound, compiled, first_call_s
-from study.ratios import geometric_mean, paired
+from study.ratios import paired
 from study.table import values
 
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -29,15 +28,3 @@ def paired(frame: pd.DataFrame, quantity: str, cases: Sequence[str], by: str, ba
     both = sides[0].merge(sides[1], on=list(cases), suffixes=("_base", "_other"))
     both = both.rename(columns={"value_base": "base", "value_other": "other"})
     return both.assign(speedup=both["base"] / both["other"])
-
-
-def geometric_mean(found: Iterable[float]) -> float:
-    """Geometric mean of positive numbers.
-
-    Raises:
-        ValueError: there are none.
-    """
-    logs = [math.log(value) for value in found]
-    if not logs:
-        raise ValueError("no case was measured both ways")
-    return math.exp(sum(logs) / len(logs))

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from costmodel.predictor.network import scaled
@@ -115,9 +116,20 @@ def time_table(rows: int) -> Table:
     found = frame[
         frame["graph"].str.contains("= convolution") & (frame["runner"] == "aten") & frame["position"].notna()
     ]
-    found = found.sample(min(rows, len(found)), random_state=SEED).reset_index(drop=True)
+    found = found[whole_shapes(found["graph"].map(shape_group).to_numpy(), rows)].reset_index(drop=True)
     kernels = [kernel_of(graph, runner) for graph, runner in zip(found["graph"], found["runner"], strict=True)]
     return tabulate(kernels, found, profile.predictor.roofline, profile.device.multiprocessors)["conv"]
+
+
+def whole_shapes(shape: npt.NDArray[np.int64], rows: int) -> npt.NDArray[np.bool_]:
+    """Mask of at least so many rows: random shapes, each with all its batch sizes, precisions and layouts.
+
+    Random rows would be of many shapes with few copies each, and so hide what a random split gains by copies.
+    """
+    unique, counts = np.unique(shape, return_counts=True)
+    order = np.random.default_rng(SEED).permutation(len(unique))
+    enough = int(np.searchsorted(counts[order].cumsum(), rows)) + 1
+    return np.isin(shape, unique[order[:enough]])
 
 
 def figure(frame: pd.DataFrame) -> Figure:

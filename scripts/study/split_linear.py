@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from statistics import geometric_mean
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,7 +15,6 @@ from torch.nn import functional
 from study import plots
 from study.experiment import Experiment, Point, Row, Setup, Verdict, timed
 from study.models import Call, bound, wall
-from study.ratios import geometric_mean
 from study.table import values
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +18,7 @@ from study.dynamo_counts import compilations, explained
 from study.experiment import Experiment, Point, Row, Setup, Verdict, noted, timed, valued
 from study.hardware import profile_name
 from study.models import compiled, first_call_s, wall
-from study.ratios import geometric_mean, paired
+from study.ratios import paired
 from study.table import values
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -34,7 +35,9 @@ from study.summary import judged
 from study.table import Table, skipped
 from torch import nn
 
+from costmodel import zoo
 from costmodel.execution.planned_module import apply
+from costmodel.measurement.layer_sequence import Layers
 from costmodel.zoo import Loaded
 
 BY_NAME = {experiment.name: experiment for experiment in EXPERIMENTS}
@@ -199,6 +202,15 @@ def test_random_rows_and_shapes_are_split_into_folds():
     assert (folds.learns.sum(0) == speedup_network.FOLDS - 1).all()
 
 
+def test_shapes_are_drawn_with_all_their_rows():
+    shape = np.array([3, 1, 2, 3, 1, 3])
+    for rows in (1, 2, 3, 4, 6):
+        mask = speedup_network.whole_shapes(shape, rows)
+        assert mask.sum() >= rows
+        assert not set(shape[mask]) & set(shape[~mask])
+    assert speedup_network.whole_shapes(shape, 100).all()
+
+
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
@@ -233,3 +245,18 @@ def test_layers_in_series_are_a_chain_of_costs_without_switching():
 def test_a_cpu_has_the_profile_of_a_like_one(cpu: str, profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(hardware, "environment", lambda _: {"host_cpu": cpu})
     assert hardware.profile_name(Setup("cpu", True, tmp_path)) == profile
+
+
+@pytest.mark.parametrize(
+    ("model", "blocks"),
+    [
+        ("alexnet", 13 + 2 + 7),  # features, pooling and flattening, classifier
+        ("densenet121", 4 + 7 + 1 + 4),  # stem, dense blocks with transitions, norm, head
+        ("googlenet", 5 + 2 + 1 + 5 + 1 + 2 + 4),  # stem, inceptions with pools, head
+        ("mobilenet_v2", 19 + 4),  # features, head
+        ("resnet50", 4 + 16 + 3),  # stem, blocks, head
+        ("squeezenet1_1", 13 + 5),  # features, head
+    ],
+)
+def test_each_model_of_the_study_is_a_sequence_of_blocks(model: str, blocks: int):
+    assert len(Layers(zoo.load(model).module, "block").names) == blocks
