@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from costmodel.timeline.residual_gp import ResidualModel, no_residuals
 
 PREDICTOR, WHOLE_MODELS = "predictor.safetensors", "whole_models.safetensors"
 """Files of a profile: the predictor of kernels, and the residual model of whole models."""
+OWN_BASE = "base.safetensors"
+"""Predictor of a refreshed profile from before it was refreshed."""
 DEFAULT = "nvidia-h200"
 
 
@@ -65,8 +67,32 @@ class Profile:
         Raises:
             ProfileError: its file is damaged, or has another hash than the summary says.
         """
-        found = load_predictor(self.path / PREDICTOR, self.summary.predictor_sha256)
+        found = load_predictor(self.path / PREDICTOR, self.summary.predictor_sha256, self.base_of)
         curves = self.summary.error_curves
+        return found.with_curves({name: ErrorCurve(one.distances, one.factors) for name, one in curves.items()})
+
+    def base_of(self, name: str, sha256: str) -> Predictor:
+        """Predictor of the profile that this one was trained with as its base.
+
+        Args:
+            name: name of the base; this profile's own for a refreshed profile.
+            sha256: hash of its file.
+
+        Raises:
+            ProfileError: the base is missing, damaged, or was trained again since.
+        """
+        if name == self.name:
+            return load_predictor(self.path / OWN_BASE, sha256, partial(_base_predictor, strange=name))
+        return _base_predictor(name, sha256)
+
+    def predictor_alone(self) -> Predictor:
+        """The trained predictor of a profile without a base, as another's base.
+
+        Raises:
+            ProfileError: its file is damaged, or it has a base itself.
+        """
+        curves = self.summary.error_curves
+        found = load_predictor(self.path / PREDICTOR, self.summary.predictor_sha256)
         return found.with_curves({name: ErrorCurve(one.distances, one.factors) for name, one in curves.items()})
 
     @cached_property
@@ -159,6 +185,20 @@ class Profile:
 
     def _lacks(self, what: str) -> ProfileError:
         return ProfileError(f"{self.path / CARD}: {what}; train the profile again")
+
+
+def _base_predictor(name: str, sha256: str, strange: str = "") -> Predictor:
+    """Predictor of another profile as a base.
+
+    Raises:
+        ProfileError: the profile is missing, damaged, or was trained again since; or is the strange one.
+    """
+    if name == strange or name not in list_profiles():
+        raise ProfileError(f"its base {name!r} is missing; install it, or train again with --base none")
+    base = load_profile(name)
+    if base.summary.predictor_sha256 != sha256:
+        raise ProfileError(f"its base {name!r} was trained again since; train this profile again")
+    return base.predictor_alone()
 
 
 def shipped_directory() -> Path:
