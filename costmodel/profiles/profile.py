@@ -267,7 +267,36 @@ def resolve_default() -> tuple[str, str]:
     profile = profile_name(name)
     if profile in list_profiles():
         return profile, f"this machine has an {name}"
+    if (alike := _of_the_model(name)) is not None:
+        return alike
     return DEFAULT, f"the default; there is no profile of this machine's {name}"
+
+
+def _of_the_model(device: str) -> tuple[str, str] | None:
+    """Profile of a GPU by its model alone, `nvidia-h100` for every `NVIDIA H100 ...`; and the reason."""
+    name = profile_name(" ".join(device.split()[:2]))
+    if name not in list_profiles():
+        return None
+    measured = load_profile(name).environment.get("device", device)
+    if measured == device:
+        return name, f"this machine has an {device}"
+    return name, f"measured on an {measured}; this machine's {device} may have another memory and other clocks"
+
+
+def release_note(profile: Profile) -> str:
+    """A line about a prediction for another release of torch than the installed one; empty for the same."""
+    from importlib.metadata import version
+
+    measured, here = profile.environment.get("torch", ""), version("torch")
+    if not measured or _release(measured) == _release(here):
+        return ""
+    told = f"{profile.name} was measured with torch {_release(measured)}, and {_release(here)} is installed"
+    return f"{told}: it may fuse other operators and choose other kernels than predicted"
+
+
+def _release(version: str) -> str:
+    """`2.13` for `2.13.0+cpu`."""
+    return ".".join(version.partition("+")[0].split(".")[:2])
 
 
 def profile_name(device: str) -> str:

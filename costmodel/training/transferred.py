@@ -84,7 +84,8 @@ def fit_difference(table: Table, shared: float, seed: int = 0, out_of_fold: Arra
     x = scaled(table.raw, mean, scale)
     rows = len(x)
     trees = _grow(x, table.target, seed) if rows >= LEAST_LEARNT else constant(_drawn(table.target, shared))
-    most = np.array([[table.target.min() - MARGIN, table.target.max() + MARGIN]], dtype=np.float32)
+    seen = np.append(table.target, shared)
+    most = np.array([[seen.min() - MARGIN, seen.max() + MARGIN]], dtype=np.float32)
     model = GroupModel(
         names=table.names,
         mean=mean,

@@ -230,4 +230,4 @@ def test_estimates_come_in_the_order_of_the_kernels(predictor: Predictor):
 def test_other_features_than_trained_on_are_refused(predictor: Predictor):
     model = replace(predictor.groups["conv"], names=("surprise", *predictor.groups["conv"].names[1:]))
     with pytest.raises(ProfileError, match=r"other features .*surprise"):
-        Predictor({"conv": model}, ROOFLINE, 132).predict(KERNELS[:1], [0.5])
+        Predictor({"conv": model}, ROOFLINE, 132).predict([conv(40)], [0.5])
