@@ -102,7 +102,9 @@ def without_workspaces(profile: Profile, convolutions: Sequence[tuple[int, str, 
     if (model.workspace == UNMEASURED).all():
         return profile
     if family is not None and {one[2] for one in convolutions} != set(model.recall.hashes.tolist()):
-        raise DatasetError(f"{profile.name}: the predictor recalls other convolutions than the dataset has; train it again")
+        raise DatasetError(
+            f"{profile.name}: the predictor recalls other convolutions than the dataset has; train it again"
+        )
     shapes = {shape for shape, of, _ in convolutions if family == of}
     removed = np.array([family is None or shape in shapes for shape, *_ in convolutions])
     hashes = np.array([key for *_, key in convolutions])[removed]

@@ -93,8 +93,18 @@ def main() -> None:
     train = [sys.executable, "-m", "costmodel", "train", "--hardware", "tried", "--base", "nvidia-h200", "-q"]
     found: dict[str, object] = {"import_s": imported, "export_resnet50_s": exported}
     for name, seconds, unit in (
-        *((f"7000 kernels, {how}", median(lambda how=how: printed(KERNELS, str(args.units), how), args.runs), exported) for how in ("measured", "new")),
-        *((f"plan {model}", median(lambda model=model: printed(PLAN, model), args.runs), imported) for model in PLANNED),
+        *(
+            (
+                f"7000 kernels, {how}",
+                median(lambda how=how: printed(KERNELS, str(args.units), how), args.runs),
+                exported,
+            )
+            for how in ("measured", "new")
+        ),
+        *(
+            (f"plan {model}", median(lambda model=model: printed(PLAN, model), args.runs), imported)
+            for model in PLANNED
+        ),
         ("train with a base", trained(train, args.units), imported),
     ):
         found[name] = {"cpu_s": round(seconds, 2), "ratio": round(seconds / unit, 2)}

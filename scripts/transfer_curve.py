@@ -1,9 +1,9 @@
 """Learning curve of a profile of another device: error by minutes of measuring, of three ways to predict.
 
-python scripts/transfer_curve.py units.parquet --minutes 8 --base nvidia-h200 --after 2 5 8 -o docs/data/transfer_h100.csv
+python scripts/transfer_curve.py units.parquet --minutes 8 --after 2 5 8 -o docs/data/transfer_h100.csv
 
-The dataset holds kernels in the order in which a sweep measured them (`costmodel dataset export`). Two of eight folds are
-tested: no shape of theirs, and no kernel of their families of models, is learnt from. `base alone` is the base's
+The dataset holds kernels in the order in which a sweep measured them (`costmodel dataset export`). Two of eight folds
+are tested: no shape of theirs, and no kernel of their families of models, is learnt from. `base alone` is the base's
 prediction, `base scaled` times the median ratio of each group's learnt kernels, `from nothing` a predictor trained on
 them without a base, `transferred` the difference learnt.
 """
@@ -36,7 +36,9 @@ LEAST = 25
 """Fewest tested kernels of a group in the table."""
 
 
-def learning_curve(units: Path, minutes: float, after: list[float], base_name: str, nothing: bool) -> Iterator[dict[str, object]]:
+def learning_curve(
+    units: Path, minutes: float, after: list[float], base_name: str, nothing: bool
+) -> Iterator[dict[str, object]]:
     """A row a group and number of minutes: mean relative errors by way.
 
     Args:
@@ -73,9 +75,7 @@ def learning_curve(units: Path, minutes: float, after: list[float], base_name: s
             yield {"group": group, "minutes": end, "learnt": int(learnt.sum()), "tested": int(tested.sum()), **errors}
 
 
-def _ways(
-    relative: Table, alone: Table, learnt: np.ndarray, tested: np.ndarray, nothing: bool
-) -> Mapping[str, Array]:
+def _ways(relative: Table, alone: Table, learnt: np.ndarray, tested: np.ndarray, nothing: bool) -> Mapping[str, Array]:
     """Predicted logarithms of time over the base's prediction of the tested rows, by way."""
     some, shared = relative.take(learnt), float(np.median(relative.target[learnt]))
     model = fit_difference(some, shared)

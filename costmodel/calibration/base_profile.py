@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from costmodel.errors import ProfileError, RequestError
-from costmodel.predictor.predictor import Base
 from costmodel.files import write_whole
+from costmodel.predictor.predictor import Base
 from costmodel.profiles.card import CARD, SHOWN
 from costmodel.profiles.profile import OWN_BASE, PREDICTOR, Profile, list_profiles, load_profile, shipped_directory
 from costmodel.timeline import residual_gp
@@ -79,12 +79,18 @@ def choose_base(given: str | None, name: str, environment: Mapping[str, str]) ->
     if chosen is None:
         return None
     if chosen == name:
-        raise RequestError(f"{name!r} cannot be its own base; `costmodel collect --refresh` measures what changed in it")
+        raise RequestError(
+            f"{name!r} cannot be its own base; `costmodel collect --refresh` measures what changed in it"
+        )
     if chosen not in list_profiles():
-        raise RequestError(f"no profile is called {chosen!r}; give --base none, or one of: {', '.join(list_profiles())}")
+        raise RequestError(
+            f"no profile is called {chosen!r}; give --base none, or one of: {', '.join(list_profiles())}"
+        )
     profile = load_profile(chosen)
     if profile.on_cpu != (environment.get("device") == "cpu"):
-        raise RequestError(f"the base {chosen!r} is of a {'CPU' if profile.on_cpu else 'GPU'}, these measurements are not")
+        raise RequestError(
+            f"the base {chosen!r} is of a {'CPU' if profile.on_cpu else 'GPU'}, these measurements are not"
+        )
     return BaseProfile(profile, Base(chosen, profile.summary.predictor_sha256, profile.predictor_alone()))
 
 

@@ -66,7 +66,7 @@ BaseName = Annotated[
     typer.Option(
         "--base",
         metavar="PROFILE|none",
-        help="Profile that the difference will be learnt from; default: the shipped profile whose device is most alike.",
+        help="Profile to learn the difference from; default: the shipped profile whose device is most alike.",
     ),
 ]
 Refresh = Annotated[

@@ -65,8 +65,8 @@ def usual(distance: Array, value: Array) -> Array:
 def corrections(x: Array, measured: Array, residual: Array, reach: float) -> tuple[Array, Array]:
     """Weighted mean residual of the measured kernels around each row of x, and the distance to the nearest.
 
-    Nadaraya-Watson regression with a Gaussian kernel of width `reach` and one pseudo-observation of residual 0. A kernel
-    equal to a measured one takes its residual.
+    Nadaraya-Watson regression with a Gaussian kernel of width `reach` and one pseudo-observation of residual 0. A row
+    equal to a measured kernel takes its residual.
 
     Args:
         x: scaled features, (rows, features).

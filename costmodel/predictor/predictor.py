@@ -1,9 +1,9 @@
 """Prediction of device time of kernels by small neural networks and boosted trees, evaluated with NumPy.
 
 Each group of kernels (convolutions, matmuls, ...) has an ensemble of multilayer perceptrons and boosted trees for the
-logarithm of time over the roofline bound. The measured kernels are kept beside them. A kernel equal to a measured one
-is recalled by its key; a kernel near measured ones is corrected by their residuals. A kernel of an operator without a cost rule
-takes the time of its traffic at the device's bandwidth, and a launch.
+logarithm of time over the roofline bound. A measured kernel is recalled by its key; a kernel near measured ones is
+corrected by their residuals. A kernel of an operator without a cost rule takes the time of its traffic at the device's
+bandwidth, and a launch.
 
 A predictor may have a base, the predictor of another device: its groups then predict the logarithm of time over the
 base's prediction, with that prediction among the features.

@@ -86,7 +86,11 @@ class Recall:
 
     def host_us_at(self, row: int) -> float | None:
         """Host time of a row; None where it was not measured."""
-        return None if not len(self.host_us) or self.host_us[row] == NOTHING else math.exp(float(self.host_us[row]) * LOG_STEP)
+        return (
+            None
+            if not len(self.host_us) or self.host_us[row] == NOTHING
+            else math.exp(float(self.host_us[row]) * LOG_STEP)
+        )
 
     def workspace_bytes_at(self, row: int) -> int | None:
         """Workspace of a row; None where it was not measured."""

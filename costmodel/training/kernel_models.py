@@ -160,7 +160,10 @@ def assemble(
         widths=np.zeros(len(edges) + 1, dtype=np.float32),
         far=far,
         recall=Recall.of(
-            table.hashes, table.time_us, None if host_trees is None else host_us_of(host_trees, x), table.workspace_bytes
+            table.hashes,
+            table.time_us,
+            None if host_trees is None else host_us_of(host_trees, x),
+            table.workspace_bytes,
         ),
         workspace=table.workspace[chosen] if len(table.workspace) else table.workspace,
         host_trees=host_trees,

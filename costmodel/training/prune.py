@@ -36,7 +36,7 @@ def prune(trees: Trees, x: Array, tolerance: float, seed: int = 0) -> Trees:
         reached += np.bincount(leaves, minlength=len(reached))
     value = np.where(trees.feature == LEAF, trees.number * trees.unit, 0.0)
     levels = _levels(trees)
-    weight, mean, spread = _moments(trees, levels, reached / len(some), value)
+    mean, spread = _moments(trees, levels, reached / len(some), value)
     low, high = 0.0, max(float(spread.max()), 1e-30)
     for _ in range(STEPS):
         price = (low + high) / 2
@@ -62,8 +62,8 @@ def _inner(trees: Trees, level: slice) -> tuple[npt.NDArray[np.intp], npt.NDArra
     return nodes, trees.left[nodes]
 
 
-def _moments(trees: Trees, levels: list[slice], reached: Values, value: Values) -> tuple[Values, Values, Values]:
-    """Share of the rows that reach each node, mean of the leaf values below it, and their weighted squared spread."""
+def _moments(trees: Trees, levels: list[slice], reached: Values, value: Values) -> tuple[Values, Values]:
+    """Mean of the leaf values below each node by the share of rows that reach them, and their weighted squared spread."""
     weight, mean, spread = reached.copy(), value.copy(), np.zeros(len(value))
     for level in reversed(levels):
         nodes, left = _inner(trees, level)
@@ -72,7 +72,7 @@ def _moments(trees: Trees, levels: list[slice], reached: Values, value: Values) 
         apart = mean[left] - mean[left + 1]
         weight[nodes], mean[nodes] = both, share * mean[left] + (1 - share) * mean[left + 1]
         spread[nodes] = spread[left] + spread[left + 1] + both * share * (1 - share) * apart**2
-    return weight, mean, spread
+    return mean, spread
 
 
 def _ends(trees: Trees, levels: list[slice], spread: Values, price: float) -> npt.NDArray[np.bool_]:

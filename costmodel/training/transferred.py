@@ -44,8 +44,8 @@ OPTIONS: Mapping[str, Any] = {
 MEMBERS = 2
 """Boosted models whose mean predicts; each tries other random features at its splits."""
 REACH = 0.4
-"""Width of the Gaussian weights of residuals, in scaled features: twice that of a predictor without a base, as there are
-fewer measured kernels and the difference of two devices is smoother than their times."""
+"""Width of the Gaussian weights of residuals, in scaled features: twice that of a predictor without a base, as fewer
+kernels are measured and the difference of two devices is smoother than their times."""
 MARGIN = 0.2
 """Ratios beyond the measured ones that are still predicted."""
 

@@ -53,7 +53,11 @@ def test_no_base():
         ("nvidia-h300", H100, "no profile is called 'nvidia-h300'; give --base none, or one of: "),
         ("mine", H100, "'mine' cannot be its own base"),
         ("amd-epyc-2-threads", H100, "the base 'amd-epyc-2-threads' is of a CPU, these measurements are not"),
-        ("nvidia-h200", {"device": "cpu", "threads": "2"}, "the base 'nvidia-h200' is of a GPU, these measurements are"),
+        (
+            "nvidia-h200",
+            {"device": "cpu", "threads": "2"},
+            "the base 'nvidia-h200' is of a GPU, these measurements are",
+        ),
     ],
 )
 def test_bases_that_cannot_be_are_refused_in_one_line(given: str, environment: dict[str, str], match: str):
@@ -105,7 +109,7 @@ def test_a_damaged_base_is_refused(home: Path):
     other = copied(home, "other")
     profile = based(home, "mine", "other", load_profile("other").summary.predictor_sha256)
     (other / PREDICTOR).write_bytes(b"damaged")
-    with pytest.raises(CostmodelError, match="other/predictor.safetensors: its SHA-256 is not the one in card.json"):
+    with pytest.raises(CostmodelError, match=r"other/predictor\.safetensors: its SHA-256 is not the one in card\.json"):
         _ = profile.predictor
 
 

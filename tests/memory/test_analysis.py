@@ -15,6 +15,7 @@ from torch import nn
 import costmodel
 from costmodel.capture.trace import capture
 from costmodel.ir import Graph, Op, Ref, TensorType, Value, parse
+from costmodel.kernels.eager_dispatch import eager_kernels
 from costmodel.measurement.peak_memory import StorageWatch, inference_peak_bytes, training_peak_bytes
 from costmodel.memory.alternatives import LINKS, alternatives
 from costmodel.memory.checkpoint_regions import choose_modules
@@ -23,7 +24,6 @@ from costmodel.memory.recompute import recompute
 from costmodel.memory.saved_tensors import needing_gradient, saved_activations, saved_tensors, unknown_savers
 from costmodel.memory.state import state_of
 from costmodel.memory.storages import rounded, storages
-from costmodel.kernels.eager_dispatch import eager_kernels
 from costmodel.memory.workspace import (
     convolution_allowance_bytes,
     convolution_workspaces,
@@ -362,7 +362,9 @@ class TestWorkspace:
         assert inference_peak(graph, 10_000, {convolution: 5000}) == Peak(10_000 + 4096 + 5000, convolution)
         assert inference_peak(graph, 10_000, {relu: 5000}).nbytes == 10_000 + 2 * 4096 + 5000
 
-    def test_a_convolution_with_the_features_of_a_measured_one_takes_its_workspace_and_others_their_neighbours(self) -> None:
+    def test_a_convolution_with_the_features_of_a_measured_one_takes_its_workspace_and_others_their_neighbours(
+        self,
+    ) -> None:
         shares = np.array([0.0, 1.0, 1.0, 0.5, 1.0, 1.0, UNMEASURED, 0.0], dtype=np.float32)
         one, none = np.ones(1, np.float32), np.zeros(1, np.float32)
         model = GroupModel(

@@ -23,7 +23,7 @@ GROWN = Nodes(
     right=np.array([2, 0, 4, 0, 0, 0]),
     roots=np.array([0, 5]),
 )
-# the same level by level: two roots, the children of the first, the children of the second of these; thresholds in steps
+# the same level by level: two roots, the children of the first, the children of the second of these
 BY_HAND = Trees(
     count=2,
     feature=np.array([0, LEAF, LEAF, 1, LEAF, LEAF], np.int8),

@@ -72,7 +72,9 @@ def test_a_file_holds_the_trees(predictor: Predictor, tmp_path: Path):
 def test_a_file_holds_weights_to_a_two_thousandth(predictor: Predictor, tmp_path: Path):
     path = tmp_path / "p.safetensors"
     save_predictor(predictor, path)
-    for before, after in zip(predictor.groups["conv"].networks, load_predictor(path).groups["conv"].networks, strict=True):
+    for before, after in zip(
+        predictor.groups["conv"].networks, load_predictor(path).groups["conv"].networks, strict=True
+    ):
         for one, other in zip(before.weights, after.weights, strict=True):
             np.testing.assert_allclose(other, one, rtol=2**-11, atol=1e-7)
 
@@ -108,7 +110,7 @@ class TestBase:
             raise ProfileError(f"its base {name!r} is missing")
 
         path = self.saved(predictor, tmp_path / "p.safetensors")
-        with pytest.raises(ProfileError, match="p.safetensors: its base 'other' is missing"):
+        with pytest.raises(ProfileError, match=r"p\.safetensors: its base 'other' is missing"):
             load_predictor(path, base_of=missing)
 
 

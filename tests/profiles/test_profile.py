@@ -276,7 +276,11 @@ def test_a_predictor_that_the_card_does_not_know_is_refused(mine: Path):
         ("NVIDIA H200", DEFAULT, "this machine has an NVIDIA H200"),
         ("Acme X1", "acme-x1", "this machine has an Acme X1"),
         ("Acme-X1 (MIG 1g.5gb)", "acme-x1-mig-1g-5gb", "this machine has an Acme-X1 (MIG 1g.5gb)"),
-        ("NVIDIA H200 NVL", DEFAULT, "measured on an NVIDIA H200; this machine's NVIDIA H200 NVL may have another memory"),
+        (
+            "NVIDIA H200 NVL",
+            DEFAULT,
+            "measured on an NVIDIA H200; this machine's NVIDIA H200 NVL may have another memory",
+        ),
         ("NVIDIA T4", DEFAULT, "the default; there is no profile of this machine's NVIDIA T4"),
     ],
 )

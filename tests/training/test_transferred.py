@@ -66,7 +66,9 @@ def test_a_kernel_is_recalled_from_the_device_and_otherwise_follows_the_base():
     names = tuple(small_predictor().groups["conv"].names)
     raw = np.zeros((1, len(names) + 1), np.float32)
     hashes = np.array([key_hash(KERNELS[0].key)])
-    one = Table((*names, LOG_BASE_US), raw, MEASURED_US[:1].astype(float), np.array([50.0]), np.arange(1), hashes=hashes)
+    one = Table(
+        (*names, LOG_BASE_US), raw, MEASURED_US[:1].astype(float), np.array([50.0]), np.arange(1), hashes=hashes
+    )
     predictor = Predictor({"conv": fit_difference(one, shared=math.log(1.25))}, ROOFLINE, 132, BASE)
     recalled, other = predictor.predict([KERNELS[0], KERNELS[5]], [0.5, 0.5])
     assert recalled.us == pytest.approx(50.0, rel=1e-3)
