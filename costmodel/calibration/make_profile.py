@@ -105,6 +105,7 @@ def make_profile(
         cases = []
     else:
         found, others = _whole_models(directory, cases, issued, fit, device.is_cpu, say, jobs)
+    base_host = found.pop("host", {})
     if cases:
         validation = pd.read_csv(directory / "validation.csv")
         found["scores"] |= interval_scores(validation, {} if device.is_cpu else host, found["intervals"])
@@ -128,7 +129,7 @@ def make_profile(
         "training": {"folds": FOLDS, **(asdict(settings) if base is None else {"seed": settings.seed})},
         "roofline": _describe(roofline),
         "models": counts | {"noise": noise(cases)},
-        "host": {} if device.is_cpu else host or found.pop("host", {}),
+        "host": {} if device.is_cpu else host or base_host,
         **({} if base is None else {"base": base.describe(environment)}),
         **found,
     }

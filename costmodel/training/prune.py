@@ -63,7 +63,7 @@ def _inner(trees: Trees, level: slice) -> tuple[npt.NDArray[np.intp], npt.NDArra
 
 
 def _moments(trees: Trees, levels: list[slice], reached: Values, value: Values) -> tuple[Values, Values]:
-    """Mean of the leaf values below each node by the share of rows that reach them, and their weighted squared spread."""
+    """Mean of the leaf values below each node, weighted by the rows that reach them, and their squared spread."""
     weight, mean, spread = reached.copy(), value.copy(), np.zeros(len(value))
     for level in reversed(levels):
         nodes, left = _inner(trees, level)

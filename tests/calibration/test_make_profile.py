@@ -40,3 +40,12 @@ def test_a_dataset_that_is_too_small_or_of_an_impossible_device_is_refused(
     with pytest.raises(DatasetError, match=rf"^{re.escape(f'{path}: {said}')}$"):
         make_profile(tmp_path, "mine", TrainingSettings(), lambda _: None)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_measurements_of_another_device_than_the_profiles_are_refused(tmp_path: Path):
+    path = write_units(tmp_path, LEAST_UNITS, {"device": "NVIDIA H100 PCIe", "multiprocessors": "114"})
+    (tmp_path / "card.json").write_text('{"schema": 1, "environment": {"device": "NVIDIA H100 80GB HBM3"}}')
+    said = "measured on NVIDIA H100 PCIe, but the profile mine is of NVIDIA H100 80GB HBM3"
+    expected = rf"^{re.escape(f'{path}: {said}; give the measurements another --hardware name')}$"
+    with pytest.raises(DatasetError, match=expected):
+        make_profile(tmp_path, "mine", TrainingSettings(), lambda _: None)

@@ -65,7 +65,7 @@ def test_a_file_holds_the_trees(predictor: Predictor, tmp_path: Path):
     refused(path, "the nodes of the trees do not fit together")
     changed(path, _set("conv/host_trees/number", np.zeros(1, np.float32)))
     refused(path, "tensor conv/host_trees/number is float32, not int16")
-    changed(path, _drop("conv/host_trees/feature"))
+    changed(path, _drop("conv/host_trees/number"))
     refused(path, "not a predictor file")
 
 
