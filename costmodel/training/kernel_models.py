@@ -141,7 +141,7 @@ def assemble(
     x = scaled(table.raw, mean, scale)
     precision = table.names.index(PRECISION) if PRECISION in table.names else None
     of_convolutions = CONVOLUTIONS_HAVE in table.names
-    chosen = spread_sample(x, CONVOLUTIONS_SAMPLED if of_convolutions else MOST_SAMPLED, settings.seed)
+    chosen = spread_sample(x, MOST_SAMPLED, settings.seed)
     far = 2.0 * float(np.quantile(gaps(x[chosen], settings.seed), 0.98))
     edges = np.array(EDGES_US, dtype=np.float32)
     host_trees = grow_host_trees(x, table.host_us, settings.seed, several_launches=of_convolutions)
@@ -175,7 +175,7 @@ def assemble(
     return replace(unfitted, residual=residual[chosen], widths=interval_widths(error, table.time_us))
 
 
-MOST_SAMPLED, CONVOLUTIONS_SAMPLED = 16_000, 40_000
+MOST_SAMPLED = 30_000
 """Most measured kernels of a group that are kept as neighbours in feature space; all are recalled by their keys."""
 
 

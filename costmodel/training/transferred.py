@@ -19,7 +19,7 @@ from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.group_model import GroupModel
 from costmodel.predictor.neighbours import in_steps
 from costmodel.predictor.network import Array, scaled
-from costmodel.predictor.predictor import LOG_BASE_US, Base, Predictor
+from costmodel.predictor.predictor import LOG_BASE_US, Base, Estimate, Predictor
 from costmodel.predictor.recall import Recall
 from costmodel.predictor.trees import LEAF, Trees, compact, of_regressors
 from costmodel.training.cross_fit import CrossFit
@@ -33,16 +33,14 @@ PRIOR_ROWS = 10
 """Measured kernels that the ratio of all kernels counts as, in a group with few."""
 OPTIONS: Mapping[str, Any] = {
     "loss": "absolute_error",
-    "max_iter": 150,
-    "learning_rate": 0.06,
+    "max_iter": 120,
+    "learning_rate": 0.08,
     "max_leaf_nodes": 16,
     "min_samples_leaf": 8,
     "l2_regularization": 1.0,
     "max_features": 0.5,
     "early_stopping": False,
 }
-MEMBERS = 2
-"""Boosted models whose mean predicts; each tries other random features at its splits."""
 REACH = 0.4
 """Width of the Gaussian weights of residuals, in scaled features: twice that of a predictor without a base, as fewer
 kernels are measured and the difference of two devices is smoother than their times."""
@@ -59,16 +57,18 @@ def relative_to_base(tables: Mapping[str, Table], kernels: Sequence[Kernel], bas
         base: the base.
     """
     estimates = base.predictor.predict(kernels, [0.5] * len(kernels))
-    times: dict[str, list[float]] = {}
+    known: dict[str, list[Estimate]] = {}
     for kernel, estimate in zip(kernels, estimates, strict=True):
-        times.setdefault(group_of(kernel), []).append(estimate.us)
-    return {group: _relative(table, np.array(times[group])) for group, table in tables.items()}
+        known.setdefault(group_of(kernel), []).append(estimate)
+    return {group: _relative(table, known[group]) for group, table in tables.items()}
 
 
-def _relative(table: Table, base_us: np.ndarray) -> Table:
+def _relative(table: Table, estimates: Sequence[Estimate]) -> Table:
+    base_us = np.array([one.us for one in estimates])
+    host_us = np.array([one.host_us for one in estimates], dtype=np.float32)  # of the host that costs are fitted to
     column = np.array([[log2_of(us)] for us in base_us], dtype=np.float32)
     raw = np.concatenate([table.raw, column], axis=1)
-    return replace(table, names=(*table.names, LOG_BASE_US), raw=raw, bound_us=base_us)
+    return replace(table, names=(*table.names, LOG_BASE_US), raw=raw, bound_us=base_us, host_us=host_us)
 
 
 def fit_difference(table: Table, shared: float, seed: int = 0, out_of_fold: Array | None = None) -> GroupModel:
@@ -98,7 +98,7 @@ def fit_difference(table: Table, shared: float, seed: int = 0, out_of_fold: Arra
         edges=np.array(EDGES_US, dtype=np.float32),
         widths=np.zeros(len(EDGES_US) + 1, dtype=np.float32),
         far=2.0 * float(np.quantile(gaps(x, seed), 0.98)) if rows > 1 else 1.0,
-        recall=Recall.of(table.hashes, table.time_us, None, table.workspace_bytes),
+        recall=Recall.of(table.hashes, table.time_us, table.host_us, table.workspace_bytes),
         workspace=table.workspace,
         limits=most,
     )
@@ -110,8 +110,8 @@ def fit_difference(table: Table, shared: float, seed: int = 0, out_of_fold: Arra
 def _grow(x: Array, target: Array, seed: int) -> Trees:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    grown = [HistGradientBoostingRegressor(random_state=seed + member, **OPTIONS) for member in range(MEMBERS)]
-    return compact(of_regressors([one.fit(x, target) for one in grown]))
+    grown = HistGradientBoostingRegressor(random_state=seed, **OPTIONS).fit(x, target)
+    return compact(of_regressors([grown]))
 
 
 def constant(value: float) -> Trees:

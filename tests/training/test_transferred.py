@@ -66,12 +66,12 @@ def test_a_kernel_is_recalled_from_the_device_and_otherwise_follows_the_base():
     names = tuple(small_predictor().groups["conv"].names)
     raw = np.zeros((1, len(names) + 1), np.float32)
     hashes = np.array([key_hash(KERNELS[0].key)])
-    one = Table(
-        (*names, LOG_BASE_US), raw, MEASURED_US[:1].astype(float), np.array([50.0]), np.arange(1), hashes=hashes
-    )
+    known_us = MEASURED_US[:1].astype(float), np.array([50.0])
+    host_us = np.array([17.0], np.float32)
+    one = Table((*names, LOG_BASE_US), raw, *known_us, np.arange(1), host_us=host_us, hashes=hashes)
     predictor = Predictor({"conv": fit_difference(one, shared=math.log(1.25))}, ROOFLINE, 132, BASE)
     recalled, other = predictor.predict([KERNELS[0], KERNELS[5]], [0.5, 0.5])
-    assert recalled.us == pytest.approx(50.0, rel=1e-3)
+    assert (recalled.us, recalled.host_us) == pytest.approx((50.0, 17.0), rel=1e-3)
     ratio = math.exp(math.log(50 / MEASURED_US[0]) / 11 + math.log(1.25) * 10 / 11)
     assert other.us == pytest.approx(MEASURED_US[5] * ratio, rel=2e-3)
 
