@@ -125,7 +125,7 @@ def make_profile(
         "environment": environment,
         "predictor_sha256": hashes[0],
         "whole_models_sha256": hashes[1],
-        "units": unit_counts(frame, kept),
+        "units": unit_counts(frame, kept) | ({"dates": about["dates"]} if about.get("dates") else {}),
         "training": {"folds": FOLDS, **(asdict(settings) if base is None else {"seed": settings.seed})},
         "roofline": _describe(roofline),
         "models": counts | {"noise": noise(cases)},

@@ -63,6 +63,8 @@ def _facts(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if listed:
         yield "environment", ", ".join(listed)
     yield from _counts("units", _mapping(card, "units"), "measured", "trained_on")
+    if isinstance(dates := _mapping(card, "units").get("dates"), Sequence) and dates:
+        yield "measured", " to ".join(dict.fromkeys(map(_plain, dates)))
     yield from _counts("whole models", _mapping(card, "models"), "cases", "measured", "unstable")
     if name := (base := _mapping(card, "base")).get("name"):
         changed = [f"{fact} {' -> '.join(map(_plain, pair))}" for fact, pair in _pairs(base, "changed")]

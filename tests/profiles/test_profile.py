@@ -29,7 +29,7 @@ from costmodel.profiles.profile import (
     user_directory,
 )
 
-SHIPPED = ("amd-epyc-2-threads", "intel-xeon-16-threads", "nvidia-h200")
+SHIPPED = ("amd-epyc-2-threads", "intel-xeon-16-threads", "nvidia-h100", "nvidia-h200")
 
 
 @pytest.fixture
