@@ -17,6 +17,7 @@ from costmodel.predictor.neighbours import distances, in_steps, spread_sample
 from costmodel.predictor.network import Array, NeuralNetwork, scaled
 from costmodel.predictor.recall import Recall
 from costmodel.training.boosted_trees import grow_device_trees, grow_host_trees
+from costmodel.training.prune import prune
 from costmodel.training.tables import Table
 
 COVERAGE = 0.9
@@ -151,7 +152,7 @@ def assemble(
         mean=mean,
         scale=scale,
         networks=networks,
-        trees=grow_device_trees(x, table.target, settings.trees, settings.seed, separate=precision),
+        trees=prune(grow_device_trees(x, table.target, settings.trees, settings.seed, precision), x, TOLERANCE),
         sample=in_steps(x[chosen]),
         trees_share=CONVOLUTIONS_TREES_SHARE if of_convolutions else settings.trees_share,
         residual=np.zeros(len(chosen), dtype=np.float32),
@@ -175,7 +176,9 @@ def assemble(
     return replace(unfitted, residual=residual[chosen], widths=interval_widths(error, table.time_us))
 
 
-MOST_SAMPLED = 30_000
+TOLERANCE = 0.005
+"""Change of the logarithm that pruned trees may make, as `prune` counts it."""
+MOST_SAMPLED = 16_000
 """Most measured kernels of a group that are kept as neighbours in feature space; all are recalled by their keys."""
 
 
