@@ -5,7 +5,7 @@ python scripts/transfer_curve.py units.parquet --minutes 8 --after 2 5 8 -o docs
 The dataset holds kernels in the order in which a sweep measured them (`costmodel dataset export`). Two of eight folds
 are tested: no shape of theirs, and no kernel of their families of models, is learnt from. `base alone` is the base's
 prediction, `base scaled` times the median ratio of each group's learnt kernels, `from nothing` a predictor trained on
-them without a base, `transferred` the difference learnt.
+them without a base, `transferred` the difference learnt. Kernels that the base has measured are scored apart.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ def learning_curve(
     for group, table in relative.items():
         folds = by_family(table.shape, origins[group], {})
         tested = np.isin(folds.tests, TESTED)
+        known = np.isin(table.hashes, base.base.predictor.groups[group].recall.hashes)
         learnable = folds.learns[list(TESTED)].all(0)
         if tested.sum() < LEAST:
             continue
@@ -71,8 +72,14 @@ def learning_curve(
             if not learnt.any():
                 continue
             ways = _ways(table, tables[group], learnt, tested, nothing)
-            errors = {way: float(np.abs(np.exp(log - table.target[tested]) - 1).mean()) for way, log in ways.items()}
-            yield {"group": group, "minutes": end, "learnt": int(learnt.sum()), "tested": int(tested.sum()), **errors}
+            for kind, some in (("known to the base", known[tested]), ("new to both", ~known[tested])):
+                if some.sum() < LEAST:
+                    continue
+                errors = {
+                    way: float(np.abs(np.exp(log - table.target[tested]) - 1)[some].mean()) for way, log in ways.items()
+                }
+                counts = {"learnt": int(learnt.sum()), "tested": int(some.sum())}
+                yield {"group": group, "kernels": kind, "minutes": end, **counts, **errors}
 
 
 def _ways(relative: Table, alone: Table, learnt: np.ndarray, tested: np.ndarray, nothing: bool) -> Mapping[str, Array]:
