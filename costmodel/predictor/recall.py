@@ -69,7 +69,9 @@ class Recall:
             workspace_bytes: workspace of each, negative where unknown; None for none.
         """
         ordered, first = np.unique(hashes, return_index=True)
-        blocks = None if workspace_bytes is None else np.round(workspace_bytes / BLOCK_BYTES) + 1
+        blocks: Array | None = None
+        if workspace_bytes is not None:
+            blocks = np.where(workspace_bytes < 0, 0, np.round(workspace_bytes / BLOCK_BYTES) + 1).astype(np.float32)
         return Recall(ordered, logs_of(us[first]), *(_known(some, first) for some in (host_us, blocks)))
 
     def find(self, keys: Sequence[tuple[str, str]]) -> Rows:
