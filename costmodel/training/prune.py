@@ -87,7 +87,7 @@ def _ends(trees: Trees, levels: list[slice], spread: Values, price: float) -> np
         nodes, left = _inner(trees, level)
         kept, cut = best[left] + best[left + 1], spread[nodes] + price
         best[nodes], ends[nodes] = np.minimum(kept, cut), cut <= kept
-    return ends
+    return np.asarray(ends)
 
 
 def _reachable(trees: Trees, levels: list[slice], ends: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
