@@ -13,7 +13,11 @@ NOT_RECORDED: Mapping[str, Mapping[str, int]] = {
     "NVIDIA H200": {
         "multiprocessors": 132,  # NVIDIA H100 Tensor Core GPU Architecture whitepaper, SXM5; the H200 has the same GPU
         "memory_bytes": 143_771 << 20,  # `nvidia-smi --query-gpu=memory.total`, MiB
-    }
+    },
+    "NVIDIA H100 80GB HBM3": {
+        "multiprocessors": 132,  # the same whitepaper
+        "memory_bytes": 85_017_493_504,  # recorded with its later measurements (docs/data/vision_units_h100.parquet)
+    },
 }
 """Facts of devices by name, for profiles whose environment was recorded without them."""
 

@@ -29,18 +29,22 @@ Tensors = Mapping[str, npt.NDArray[Any]]
 Content = TypeVar("Content")
 
 
-def write_tensors(path: Path, tensors: Tensors, about: Mapping[str, object]) -> str:
+def write_tensors(path: Path, tensors: Tensors, about: Mapping[str, object], schema: int = SCHEMA) -> str:
     """Write arrays and metadata to a file, whole or not at all, and return the file's SHA-256."""
     from safetensors.numpy import save
 
     whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
-    data = save(whole, metadata={"schema": str(SCHEMA), **{key: json.dumps(value) for key, value in about.items()}})
+    data = save(whole, metadata={"schema": str(schema), **{key: json.dumps(value) for key, value in about.items()}})
     write_whole(path, data)
     return hashlib.sha256(data).hexdigest()
 
 
 def read_tensors(
-    path: Path, what: str, parse: Callable[[Mapping[str, Any], Tensors], Content], sha256: str | None = None
+    path: Path,
+    what: str,
+    parse: Callable[[Mapping[str, Any], Tensors], Content],
+    sha256: str | None = None,
+    schema: int = SCHEMA,
 ) -> Content:
     """Read a file's metadata and arrays through a parser.
 
@@ -50,6 +54,7 @@ def read_tensors(
         parse: makes the result from metadata and arrays, and may raise anything for unsuitable ones; the path is put
             before the message of a ProfileError.
         sha256: expected hash of the file; None for any.
+        schema: version of the format that is read.
 
     Raises:
         ProfileError: the file is missing or damaged, has another hash or schema, or `parse` refuses it.
@@ -64,7 +69,7 @@ def read_tensors(
     if digest != sha256:
         raise ProfileError(f"{path}: its SHA-256 is not the one in card.json; the profile is damaged, install it again")
     try:
-        content = parse(*_parse(data))
+        content = parse(*_parse(data, schema))
     except ProfileError as error:
         raise ProfileError(f"{path}: {error}") from error
     except Exception as error:  # a hostile file may raise anything, and is refused in one line
@@ -84,23 +89,31 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         data_offsets: begin and end, in bytes after the header.
     """
 
-    dtype: Literal["F32", "F64", "I8", "I16", "I32"]
+    dtype: Literal["F16", "F32", "F64", "I8", "I16", "I32", "I64"]
     shape: Annotated[tuple[Count, ...], Meta(max_length=4)]
     data_offsets: tuple[Count, Count]
 
 
-DTYPES = {"F32": np.float32, "F64": np.float64, "I8": np.int8, "I16": np.int16, "I32": np.int32}
+DTYPES = {
+    "F16": np.float16,
+    "F32": np.float32,
+    "F64": np.float64,
+    "I8": np.int8,
+    "I16": np.int16,
+    "I32": np.int32,
+    "I64": np.int64,
+}
 """Accepted types of arrays by the format's names."""
 
 
-def _parse(data: bytes | mmap.mmap) -> tuple[dict[str, Any], Tensors]:
+def _parse(data: bytes | mmap.mmap, expected: int) -> tuple[dict[str, Any], Tensors]:
     size = int.from_bytes(data[:8], "little")
     if not 0 < size <= min(len(data) - 8, LARGEST_HEADER):
         raise ValueError("its header is damaged")
     header = convert(parse_json(data[8 : 8 + size]), dict[str, Any])
     metadata = convert(header.pop("__metadata__", None), dict[str, str])
-    if (schema := metadata.pop("schema", None)) != str(SCHEMA):
-        raise ProfileError(f"schema {schema!r}, this version reads {SCHEMA}; train it again")
+    if (schema := metadata.pop("schema", None)) != str(expected):
+        raise ProfileError(f"schema {schema!r}, this version reads {expected}; train it again")
     places = convert(header, dict[str, Place])
     tensors = {name: _in_place(data, 8 + size, place) for name, place in places.items()}
     return {key: parse_json(value) for key, value in metadata.items()}, tensors

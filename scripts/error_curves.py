@@ -4,7 +4,7 @@ python scripts/error_curves.py trained_models/nvidia-h200
 
 `costmodel train` fits them to its own out-of-fold predictions. The file of a trained predictor has a network of each
 fold, which has seen none of the rows that the fold tests, but trees that have seen all. So the networks alone predict,
-corrected by the residuals of the nearest rows of other folds. Takes ten minutes for 480,000 kernels.
+corrected by the residuals of a sample of the rows of other folds. Takes ten minutes for 480,000 kernels.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from costmodel.calibration.evaluation import table_origins
 from costmodel.calibration.make_profile import write_card
 from costmodel.predictor.error_curve import ErrorCurve
 from costmodel.predictor.group_model import GroupModel
-from costmodel.predictor.neighbours import EXACT, distances, weigh
+from costmodel.predictor.neighbours import EXACT, corrections, spread_sample
 from costmodel.predictor.network import scaled
 from costmodel.profiles.predictor_file import load_predictor
 from costmodel.report.progress import tracked
 from costmodel.training.dataset import kernel_of, read_frame
-from costmodel.training.error_curves import AT_ONCE, isotonic_curve, relative_errors
+from costmodel.training.error_curves import isotonic_curve, relative_errors
 from costmodel.training.folds import by_family
 from costmodel.training.kernel_models import interval_widths
 from costmodel.training.tables import Table, tabulate, trusted
@@ -51,10 +51,10 @@ def curve_of(model: GroupModel, table: Table, tests: np.ndarray, rows: int) -> E
     for fold in np.unique(tests[chosen]):
         alone = replace(model, networks=(model.networks[fold],), trees=None)
         kept, tested = tests != fold, np.flatnonzero(tests[chosen] == fold)
-        memory, residual = x[kept], target[kept] - alone.expected(x[kept])
-        for part in np.array_split(tested, -(-len(tested) // AT_ONCE)):
-            correction, distance[part] = weigh(distances(x[chosen[part]], memory), residual, model.reach)
-            error[part] = np.abs(target[chosen[part]] - alone.expected(x[chosen[part]]) - correction)
+        rows = np.flatnonzero(kept)[spread_sample(x[kept], len(model.sample), 0)]
+        asked = x[chosen[tested]]
+        correction, distance[tested] = corrections(asked, x[rows], target[rows] - alone.expected(x[rows]), model.reach)
+        error[tested] = np.abs(target[chosen[tested]] - alone.expected(asked) - correction)
     times = table.time_us[chosen]
     new = distance >= EXACT
     return isotonic_curve(distance[new], relative_errors(error, times, interval_widths(error, times))[new])

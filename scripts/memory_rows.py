@@ -16,6 +16,8 @@ from costmodel.measurement.peak_memory import inference_peak_bytes, training_pea
 from costmodel.memory.analysis import analyze_on
 from costmodel.memory.report import MemoryReport
 from costmodel.predictor.group_model import UNMEASURED
+from costmodel.predictor.neighbours import spread_sample
+from costmodel.predictor.recall import NOTHING, key_hash
 from costmodel.profiles.profile import DEFAULT, Profile, load_profile
 from costmodel.report.figures import mebibytes
 from costmodel.training.dataset import kernel_of, read_frame
@@ -69,8 +71,8 @@ class Row:
         return (self.predicted_bytes - self.state_bytes) / (self.measured_bytes - self.state_bytes) - 1.0
 
 
-def convolutions_of(profile: Profile) -> list[tuple[int, str]]:
-    """Shape group and family of each convolution in the predictor's memory, in its order.
+def convolutions_of(profile: Profile) -> list[tuple[int, str, int]]:
+    """Shape group and family of each measured convolution in the order of the dataset, and the hash of its key.
 
     Raises:
         DatasetError: the profile has no dataset of units.
@@ -79,13 +81,13 @@ def convolutions_of(profile: Profile) -> list[tuple[int, str]]:
     kept = kept[kept["graph"].str.contains("convolution")]
     kernels = (kernel_of(graph, runner) for graph, runner in zip(kept["graph"], kept["runner"], strict=True))
     return [
-        (shape_group(graph), family_of(source.partition("@")[0]))
+        (shape_group(graph), family_of(source.partition("@")[0]), key_hash(kernel.key))
         for kernel, graph, source in zip(kernels, kept["graph"], kept["source"], strict=True)
         if group_of(kernel) == "conv"
     ]
 
 
-def without_workspaces(profile: Profile, convolutions: Sequence[tuple[int, str]], family: str | None) -> Profile:
+def without_workspaces(profile: Profile, convolutions: Sequence[tuple[int, str, int]], family: str | None) -> Profile:
     """Profile without the workspaces of a family's convolutions and of all convolutions of these shapes.
 
     Args:
@@ -99,16 +101,18 @@ def without_workspaces(profile: Profile, convolutions: Sequence[tuple[int, str]]
     model = profile.predictor.groups["conv"]
     if (model.workspace == UNMEASURED).all():
         return profile
-    if family is not None and len(convolutions) != len(model.workspace):
+    if family is not None and {one[2] for one in convolutions} != set(model.recall.hashes.tolist()):
         raise DatasetError(
-            f"{profile.name}: the dataset has {len(convolutions)} convolutions, the predictor {len(model.workspace)}; "
-            "train it again"
+            f"{profile.name}: the predictor recalls other convolutions than the dataset has; train it again"
         )
-    shapes = {shape for shape, of in convolutions if family == of}
-    removed = family is None or np.array([shape in shapes for shape, _ in convolutions])
-    workspace = np.where(removed, np.float32(UNMEASURED), model.workspace)
-    groups = {**profile.predictor.groups, "conv": replace(model, workspace=workspace)}
-    return profile.using(replace(profile.predictor, groups=groups))
+    shapes = {shape for shape, of, _ in convolutions if family == of}
+    removed = np.array([family is None or shape in shapes for shape, *_ in convolutions])
+    hashes = np.array([key for *_, key in convolutions])[removed]
+    blocks = np.where(np.isin(model.recall.hashes, hashes), NOTHING, model.recall.blocks).astype(np.int16)
+    sampled = removed[spread_sample(removed, len(model.sample), 0)]
+    workspace = np.where(sampled, np.float32(UNMEASURED), model.workspace)
+    without = replace(model, workspace=workspace, recall=replace(model.recall, blocks=blocks))
+    return profile.using(replace(profile.predictor, groups={**profile.predictor.groups, "conv": without}))
 
 
 def predicted_again(rows: Iterable[Row], device: str, batch_size: int) -> Iterator[Row]:
@@ -147,7 +151,7 @@ def measured_rows(models: Iterable[str], device: str, batch_size: int) -> Iterat
 
 
 def _predicted(
-    profile: Profile, convolutions: Sequence[tuple[int, str]], module: nn.Module, image: torch.Tensor, name: str
+    profile: Profile, convolutions: Sequence[tuple[int, str, int]], module: nn.Module, image: torch.Tensor, name: str
 ) -> tuple[MemoryReport, MemoryReport]:
     """Reports by the profile, and for inference by the profile without the family's workspaces."""
     unseen = without_workspaces(profile, convolutions, family_of(name))

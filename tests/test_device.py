@@ -31,7 +31,7 @@ def test_impossible_facts_are_refused(fact: str, value: str):
         Device.of({"device": "NVIDIA H200", fact: value})
 
 
-@pytest.mark.parametrize("name", ["nvidia-h200", "amd-epyc-2-threads", "intel-xeon-16-threads"])
+@pytest.mark.parametrize("name", ["nvidia-h200", "nvidia-h100", "amd-epyc-2-threads", "intel-xeon-16-threads"])
 def test_the_predictor_of_a_shipped_profile_was_trained_for_its_device(name: str):
     profile = load_profile(name)
     assert profile.predictor.multiprocessors == profile.device.multiprocessors

@@ -18,7 +18,7 @@ def export(ledger_path: Path, out_parquet: Path) -> int:
     """
     with Ledger(ledger_path) as ledger:
         rows = list(ledger.rows())
-        about = {"environment": ledger.environment}
+        about = {"environment": ledger.environment, "dates": ledger.dates()}
     if not rows:
         raise DatasetError(f"{ledger_path}: nothing has been measured yet; run costmodel collect")
     statuses = dict(Counter(row["status"] for row in rows))

@@ -129,6 +129,12 @@ class Ledger:
         with self._guarded("cannot be read"):
             return set(self._db.execute(f"SELECT key, unit FROM results WHERE NOT {_OPEN}"))  # noqa: S608 - a constant
 
+    def dates(self) -> list[str]:
+        """First and last day on which a case ended, in UTC; empty for an empty ledger."""
+        with self._guarded("cannot be read"):
+            query = f"SELECT date(MIN(at), 'unixepoch'), date(MAX(at), 'unixepoch') FROM results WHERE NOT {_OPEN}"  # noqa: S608
+            return sorted({str(day) for day in self._db.execute(query).fetchone() if day})
+
     def start(self, case: UnitCase) -> None:
         """Note that a case is about to be measured alone, with the number of the attempt."""
         attempt = self._attempts(case.key, case.unit) + 1

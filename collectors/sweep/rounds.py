@@ -16,6 +16,7 @@ from collectors.sweep.ledger import Ledger
 from collectors.sweep.settings import Progress, Report, SweepSettings
 from collectors.workloads.cases import Runner, UnitCase
 from collectors.workloads.catalog import remember, remembered
+from costmodel.predictor.predictor import Base
 
 Sweep = Callable[[Sequence[UnitCase], Path, SweepSettings, Report], None]
 """Measures cases into a ledger."""
@@ -63,6 +64,7 @@ def sweep_in_rounds(
     settings: SweepSettings,
     report: Report,
     sweep: Sweep,
+    base: Base | None = None,
 ) -> None:
     """Measure cases, the most informative first, until all are done or the time is up.
 
@@ -74,6 +76,7 @@ def sweep_in_rounds(
         settings: settings of the sweep; `seconds` is the budget of all rounds together.
         report: receives progress.
         sweep: measures a round.
+        base: predictor that the difference is learnt from; None for a profile without a base.
 
     Raises:
         DatasetError: the ledger is damaged, in use, or of another environment.
@@ -95,7 +98,7 @@ def sweep_in_rounds(
         watch.round += 1
         if chosen is None or all((case.key, case.unit) in finished for case in chosen):
             watch(Progress("choosing", 0, len(unfinished), 0.0))
-            ranked = rank(unfinished, rows, settings.device, watch.seconds())
+            ranked = rank(unfinished, rows, settings.device, watch.seconds(), base)
             chosen = worth(ranked, AMPLE * share(settings.seconds, left), watch.seconds())
             remember(choice_path, request, chosen)
         left = max(0.0, watch.end - time.monotonic())

@@ -41,12 +41,14 @@ def merge_units(paths: Sequence[Path], out: Path) -> int:
     import pandas as pd
 
     frames, environments = [], []
+    dates: list[str] = []
     aligned: dict[str, Any] = {}
     for path in paths:
         frame, about = read_frame(path)
         frames.append(frame)
         if ALIGNED in about:
             aligned = {ALIGNED: about[ALIGNED]}
+        dates += about.get("dates", [])
         environments += about.get("environments", [about.get("environment", {})])
         check_same(path, environments[0], environments[-1])
     rows = pd.concat(frames, ignore_index=True)
@@ -63,6 +65,7 @@ def merge_units(paths: Sequence[Path], out: Path) -> int:
         "statuses": dict(Counter(rows["status"])),
         "units": f"microseconds; quantiles of {'5 to 15 samples of wall time' if on_cpu else taken}",
         **aligned,
+        **({"dates": [min(dates), max(dates)]} if dates else {}),
     }
     write_frame(rows.drop(columns=["trusted", "run"]).reset_index(drop=True), out, about)
     return len(rows)

@@ -25,9 +25,10 @@ from costmodel.features import GROUPS, OPTIONAL, RARE_GROUPS, group_of
 from costmodel.ir.operators import TABLE
 from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.group_model import UNMEASURED, GroupModel, none_measured
-from costmodel.predictor.neighbours import in_steps, places_of
+from costmodel.predictor.neighbours import in_steps
 from costmodel.predictor.network import Array, scaled
 from costmodel.predictor.predictor import Predictor
+from costmodel.predictor.recall import Recall
 from costmodel.profiles.card import CARD
 from costmodel.profiles.predictor_file import load_predictor, save_predictor
 from costmodel.profiles.profile import PREDICTOR
@@ -123,21 +124,19 @@ def remembering(model: GroupModel, table: Table) -> GroupModel:
     """A model with further measured kernels, of whose host times it keeps its own predictions."""
     columns = [table.names.index(name) for name in model.names]
     x = scaled(table.raw[:, columns], model.mean, model.scale)
-    memory = np.concatenate([model.memory, in_steps(x)])
-    host_us = model.recollect(x).host_us
+    recall = Recall.of(table.hashes, table.time_us, model.host_us(x), table.workspace_bytes)
+    workspace = table.workspace if len(table.workspace) else np.full(len(x), UNMEASURED)
     return replace(
         model,
-        memory=memory,
-        places=places_of(memory),
+        recall=model.recall.with_more(recall),
+        sample=np.concatenate([model.sample, in_steps(x)]),
         residual=np.concatenate([model.residual, table.target - model.expected(x)]),
-        known=_joined(model.known, table.target),
-        host_us=_joined(model.host_us, host_us),
-        workspace=_joined(model.workspace, table.workspace if len(table.workspace) else np.full(len(x), UNMEASURED)),
+        workspace=_joined(model.workspace, workspace),
     )
 
 
 def _joined(known: Array, more: Array) -> Array:
-    """Values of the measured kernels with those of further ones; none where the model has none."""
+    """Values of the sample with those of further kernels; none where the model has none."""
     return np.concatenate([known, more]).astype(np.float32) if len(known) else none_measured()
 
 

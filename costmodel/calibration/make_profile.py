@@ -13,6 +13,8 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from costmodel.calibration import evaluation, host_costs, residuals
+from costmodel.calibration.base_profile import BaseProfile
+from costmodel.calibration.compile_records import COMPILE_TIMES
 from costmodel.calibration.compile_section import add_compile_times
 from costmodel.calibration.host_range import coverage_by_machine, host_range
 from costmodel.calibration.intervals import DEFAULT_WIDTHS, coverage, intervals
@@ -26,13 +28,13 @@ from costmodel.features import OPTIONAL, Roofline
 from costmodel.files import write_whole
 from costmodel.predictor.error_curve import ErrorCurve
 from costmodel.predictor.network import scaled
-from costmodel.profiles.card import CARD, CARD_SCHEMA
+from costmodel.profiles.card import CARD, CARD_SCHEMA, SHOWN
 from costmodel.profiles.predictor_file import save_predictor
 from costmodel.profiles.profile import PREDICTOR, WHOLE_MODELS
 from costmodel.timeline import residual_gp
 from costmodel.timeline.issue_trace import IssueTrace
 from costmodel.timeline.residual_gp import ResidualModel
-from costmodel.training.baselines import BASELINES, cross_validate, score_group
+from costmodel.training.baselines import AGAINST_BASE, BASELINES, Fit, cross_validate, score_group
 from costmodel.training.cross_fit import CrossFit, cross_fit
 from costmodel.training.dataset import kernel_of, read_frame
 from costmodel.training.error_curves import fit_error_curve
@@ -41,16 +43,21 @@ from costmodel.training.folds import Folds, by_family
 from costmodel.training.kernel_models import TrainingSettings
 from costmodel.training.roofline_fit import fit_roofline
 from costmodel.training.tables import Table, drop, tabulate, trusted
+from costmodel.training.transferred import relative_to_base, transfer
 
 LEAST_UNITS = 100
 """Fewest usable units that a profile can be trained on."""
+LEAST_CASES = 12
+"""Fewest measured models that costs are fitted to where a base has some."""
 LEAST_MACHINES = 3
 """Fewest machines for coverage on machines left out."""
 Say = Callable[[str], None]
 """Receives lines about the progress."""
 
 
-def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Say, jobs: int = 2) -> dict[str, Any]:
+def make_profile(
+    directory: Path, name: str, settings: TrainingSettings, say: Say, jobs: int = 2, base: BaseProfile | None = None
+) -> dict[str, Any]:
     """Train on `units.parquet` and `models.jsonl`, if there is one, and write the profile's other files beside them.
 
     Args:
@@ -59,12 +66,13 @@ def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Sa
         settings: training settings.
         say: receives lines about the progress.
         jobs: processes.
+        base: profile to learn the difference from; None to train from nothing.
 
     Returns:
         The summary.
 
     Raises:
-        DatasetError: a dataset is missing, damaged, or too small.
+        DatasetError: a dataset is missing, damaged, too small, or of another device than the profile.
     """
     frame, about = read_frame(directory / "units.parquet")
     kept = trusted(frame)
@@ -73,24 +81,38 @@ def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Sa
         raise DatasetError(f"{directory / 'units.parquet'}: {few}")
     environment = about.get("environment", {})
     device = _device(environment, directory)
+    _check_device(directory, name, device)
     say(f"{len(kept)} units of {len(frame)} can be trained on")
     kernels = [kernel_of(graph, runner) for graph, runner in zip(kept["graph"], kept["runner"], strict=True)]
     roofline = fit_roofline(kernels, kept["device_us_p50"].tolist())
-    everything = tabulate(kernels, kept, roofline, device.multiprocessors)
+    everything = tabulate(kernels, kept, roofline, device.multiprocessors, **({} if base is None else {"least": 1}))
     tables = {group: drop(table, OPTIONAL) for group, table in everything.items()}
+    if base is not None:
+        tables = relative_to_base(tables, kernels, base.base)
     cases, counts, host = _stable_cases(directory / "models.jsonl", settings.most_cases, say)
     issued = _issued(cases, device, jobs)
     origins = evaluation.table_origins(kernels, kept["source"].tolist())
     banned = evaluation.banned_kernels(cases, issued)
     folds = {group: by_family(table.shape, origins[group], banned) for group, table in tables.items()}
-    say(f"training {len(tables)} groups of networks and trees, {FOLDS} folds each")
-    fit = cross_fit(tables, folds, roofline, device.multiprocessors, settings, jobs)
-    found, others = _whole_models(directory, cases, issued, fit, device.is_cpu, say, jobs)
+    if base is None:
+        say(f"training {len(tables)} groups of networks and trees, {FOLDS} folds each")
+        fit = cross_fit(tables, folds, roofline, device.multiprocessors, settings, jobs)
+    else:
+        say(f"learning the difference from {base.name} in {len(tables)} groups, {FOLDS} folds each")
+        fit = transfer(tables, folds, roofline, device.multiprocessors, base.base, settings.seed)
+    if base is not None and len(cases) < LEAST_CASES:
+        found, others = base.whole_models(say)
+        cases = []
+    else:
+        found, others = _whole_models(directory, cases, issued, fit, device.is_cpu, say, jobs)
+    base_host = found.pop("host", {})
     if cases:
         validation = pd.read_csv(directory / "validation.csv")
         found["scores"] |= interval_scores(validation, {} if device.is_cpu else host, found["intervals"])
-    found["scores"]["kernels"] = score_groups(tables, folds, fit, say, jobs)
-    found = add_compile_times(found, directory, cases, [compiled for _, compiled in issued])
+    baselines = BASELINES if base is None else AGAINST_BASE
+    found["scores"]["kernels"] = score_groups(tables, folds, fit, say, jobs, baselines)
+    if base is None or cases or (directory / COMPILE_TIMES).exists():
+        found = add_compile_times(found, directory, cases, [compiled for _, compiled in issued])
     found["error_curves"] = {
         group: asdict(_error_curve(table, folds[group], group, fit)) for group, table in tables.items()
     }
@@ -103,16 +125,51 @@ def make_profile(directory: Path, name: str, settings: TrainingSettings, say: Sa
         "environment": environment,
         "predictor_sha256": hashes[0],
         "whole_models_sha256": hashes[1],
-        "units": unit_counts(frame, kept),
-        "training": {"folds": FOLDS, **asdict(settings)},
+        "units": unit_counts(frame, kept) | ({"dates": about["dates"]} if about.get("dates") else {}),
+        "training": {"folds": FOLDS, **(asdict(settings) if base is None else {"seed": settings.seed})},
         "roofline": _describe(roofline),
         "models": counts | {"noise": noise(cases)},
-        "host": {} if device.is_cpu else host,
+        "host": {} if device.is_cpu else host or base_host,
+        **({} if base is None else {"base": base.describe(environment)}),
         **found,
     }
     for final, path in pending.items():
         path.replace(directory / final)
     write_card(directory / CARD, card)
+    return card
+
+
+def refresh(
+    directory: Path,
+    sample: Path,
+    name: str,
+    older: BaseProfile,
+    settings: TrainingSettings,
+    say: Say,
+    jobs: int = 2,
+) -> dict[str, Any]:
+    """Learn what changed on a device from a sample measured anew, with the profile itself as the base.
+
+    Args:
+        directory: directory of the profile.
+        sample: directory of the sample's dataset.
+        name: name of the profile.
+        older: the profile before.
+        settings: training settings.
+        say: receives lines about the progress.
+        jobs: processes.
+
+    Returns:
+        The summary.
+
+    Raises:
+        DatasetError: the sample is missing, damaged, too small, or of another device than the profile.
+    """
+    environment = read_frame(sample / "units.parquet")[1].get("environment", {})
+    _check_device(directory, name, _device(environment, sample))
+    card = make_profile(sample, name, settings, say, jobs, older)
+    for file in (PREDICTOR, WHOLE_MODELS, CARD):
+        (sample / file).replace(directory / file)
     return card
 
 
@@ -156,6 +213,22 @@ def unit_counts(frame: pd.DataFrame, kept: pd.DataFrame) -> dict[str, Any]:
     return {"measured": len(frame), "trained_on": len(kept), "status": status, "noise": _noise(kept)}
 
 
+def _check_device(directory: Path, name: str, device: Device) -> None:
+    """Refuse measurements of another device than the profile in the directory.
+
+    Raises:
+        DatasetError: they are of another one.
+    """
+    path = directory / CARD
+    if not path.exists():
+        return
+    known = SHOWN.check(SHOWN.load(path), str(path)).get("environment", {})
+    before = known.get("device", device.name) if isinstance(known, Mapping) else device.name
+    if before != device.name:
+        told = f"measured on {device.name}, but the profile {name} is of {before}"
+        raise DatasetError(f"{directory / 'units.parquet'}: {told}; give the measurements another --hardware name")
+
+
 def _device(environment: Mapping[str, object], directory: Path) -> Device:
     try:
         return Device.of(environment)
@@ -182,13 +255,19 @@ def _counts(column: pd.Series[Any]) -> dict[str, int]:
 
 
 def score_groups(
-    tables: Mapping[str, Table], folds: Mapping[str, Folds], fit: CrossFit, say: Say, jobs: int
+    tables: Mapping[str, Table],
+    folds: Mapping[str, Folds],
+    fit: CrossFit,
+    say: Say,
+    jobs: int,
+    baselines: Mapping[str, Fit] = BASELINES,
 ) -> list[dict[str, Any]]:
     """Scores of the predictor, of its networks alone and of every baseline, by group, on the same folds."""
     rows: list[dict[str, Any]] = []
     for group, table in tables.items():
-        others = {way: cross_validate(table, folds[group], baseline, jobs) for way, baseline in BASELINES.items()}
-        ways = {"predictor": fit.out_of_fold[group], "network": fit.networks_alone[group], **others}
+        others = {way: cross_validate(table, folds[group], baseline, jobs) for way, baseline in baselines.items()}
+        alone = "network" if baselines is BASELINES else "without neighbours"
+        ways = {"predictor": fit.out_of_fold[group], alone: fit.networks_alone[group], **others}
         found: list[dict[str, Any]] = [
             {"group": group, "way": way, **score_group(table, prediction)} for way, prediction in ways.items()
         ]

@@ -25,6 +25,7 @@ from costmodel.errors import CostmodelError, MeasurementError
 if TYPE_CHECKING:
     from collectors.sweep.settings import Report, SweepSettings
     from collectors.workloads.cases import UnitCase
+    from costmodel.predictor.predictor import Base
 
 Sweep = Callable[["Sequence[UnitCase]", Path, "SweepSettings", "Report"], None]
 """Measures cases into a ledger."""
@@ -60,6 +61,18 @@ Scheduler = Annotated[
 Workers = Annotated[
     int | None, typer.Option("--workers", metavar="N", help="Number of devices, with --scheduler local.")
 ]
+BaseName = Annotated[
+    str | None,
+    typer.Option(
+        "--base",
+        metavar="PROFILE|none",
+        help="Profile to learn the difference from; default: the shipped profile whose device is most alike.",
+    ),
+]
+Refresh = Annotated[
+    bool,
+    typer.Option("--refresh", help="Measure a sample to learn what another release of torch or a driver changed."),
+]
 Quick = Annotated[bool, typer.Option("--quick", help="Measure a few tiny units, to try it out.")]
 
 
@@ -69,6 +82,8 @@ def collect(
     device: Device = None,
     budget: Budget = "20m",
     quick: Quick = False,
+    base: BaseName = None,
+    refresh: Refresh = False,
     host: HostName = None,
     threads: Threads = None,
     directory: Directory = None,
@@ -94,11 +109,16 @@ def collect(
             return
     name = checks.check_name(hardware, device)
     directory = checks.make_directory(name, directory)
+    local = scheduler in (None, "local")
+    if refresh:
+        chosen, directory = checks.refreshed(name, directory, base)
+    else:
+        chosen = checks.base_of(base, name, device) if base or local else None
     units = [item for item in names if item in catalog.UNIT_WORKLOADS]
     try:
         if units:
             with _sweep_on(scheduler, device, workers) as sweep:
-                _collect_units(units, directory, device, end, quick, quiet, sweep)
+                _collect_units(units, directory, device, end, quick, quiet, sweep, chosen)
         if "models" in names:
             _collect_models(directory, device, end, quick, quiet)
     except KeyboardInterrupt:
@@ -140,7 +160,14 @@ def _sweep_on(scheduler: str | None, device: str, workers: int | None) -> Iterat
 
 
 def _collect_units(
-    names: Sequence[str], directory: Path, device: str, end: float, quick: bool, quiet: bool, sweep: Sweep
+    names: Sequence[str],
+    directory: Path,
+    device: str,
+    end: float,
+    quick: bool,
+    quiet: bool,
+    sweep: Sweep,
+    base: Base | None,
 ) -> None:
     from collectors.sweep.rounds import sweep_in_rounds
     from collectors.sweep.settings import SweepSettings
@@ -161,7 +188,7 @@ def _collect_units(
     choice = path.with_name(f"{path.stem}.round.jsonl")
     settings = SweepSettings(device, max(0.0, end - time.monotonic()))
     with sweep_progress(quiet) as report:
-        sweep_in_rounds(cases, directory / "ledger.sqlite", choice, request, settings, report, sweep)
+        sweep_in_rounds(cases, directory / "ledger.sqlite", choice, request, settings, report, sweep, base)
 
 
 def _collect_models(directory: Path, device: str, end: float, quick: bool, quiet: bool) -> None:

@@ -7,8 +7,12 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from costmodel.errors import RequestError
+
+if TYPE_CHECKING:
+    from costmodel.predictor.predictor import Base
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _LONGEST_SECONDS = 30 * 24 * 3600.0
@@ -101,6 +105,34 @@ def check_form(name: str) -> None:
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
         raise RequestError(f"impossible name {name!r} for a profile; use letters, digits, '-', '_' and '.'")
+
+
+def base_of(given: str | None, name: str, device: str) -> Base | None:
+    """Predictor that the difference of a device is learnt from.
+
+    Raises:
+        RequestError, ProfileError: as `choose_base`.
+    """
+    from collectors.processes.environment import environment
+    from costmodel.calibration.base_profile import choose_base
+
+    chosen = choose_base(given, name, environment(device))
+    return None if chosen is None else chosen.base
+
+
+def refreshed(name: str, directory: Path, base: str | None) -> tuple[Base, Path]:
+    """A profile's own predictor as the base of its refresh, and the directory of the measurements.
+
+    Raises:
+        RequestError: a base was given too.
+        ProfileError: there is no profile to refresh, or it is damaged.
+    """
+    from costmodel.calibration.base_profile import REFRESH, own_base
+
+    if base is not None:
+        raise RequestError("--refresh takes the profile itself as the base; leave --base out")
+    own = own_base(directory, name).base
+    return own, make_directory(name, directory / REFRESH)
 
 
 def make_directory(name: str, wanted: Path | None) -> Path:

@@ -115,13 +115,13 @@ def choose_hardware(name: str | None, quiet: bool) -> str:
     Raises:
         UnknownHardwareError: there is no such profile; raised before a model is built.
     """
-    from costmodel.profiles.profile import list_profiles, load_profile, resolve_default
+    from costmodel.profiles.profile import load_profile, release_note, resolve_default
 
     if name is None:
         name, reason = resolve_default()
         note(f"hardware {name} ({reason})", quiet)
-    elif name not in list_profiles():
-        load_profile(name)
+    if line := release_note(load_profile(name)):
+        note(line, quiet)
     return name
 
 

@@ -32,8 +32,19 @@ Added = Annotated[
 ]
 
 
+BaseName = Annotated[
+    str | None,
+    typer.Option(
+        "--base",
+        metavar="PROFILE|none",
+        help="Profile to learn the difference from; default: the shipped profile whose device is most alike.",
+    ),
+]
+
+
 def train(
     hardware: HardwareName,
+    base: BaseName = None,
     directory: Directory = None,
     add: Added = None,
     jobs: Jobs = 2,
@@ -43,21 +54,29 @@ def train(
 ) -> None:
     """Train the profile NAME from its dataset (units.parquet, or the ledger of `costmodel collect`) and score it."""
     from costmodel.calibration.add_units import add_units
-    from costmodel.calibration.make_profile import make_profile
+    from costmodel.calibration.base_profile import REFRESH, choose_base, own_base
+    from costmodel.calibration.make_profile import make_profile, refresh
     from costmodel.profiles.profile import shipped_directory, user_directory
+    from costmodel.training.dataset import read_frame
     from costmodel.training.kernel_models import THOROUGH, TrainingSettings
 
     check_form(hardware)
     place = directory or user_directory() / hardware
     if directory is None and (shipped_directory() / hardware / "card.json").exists():
         raise RequestError(f"{hardware!r} ships with costmodel, read-only; choose another name, or pass --directory")
-    if not (place / "units.parquet").exists():
-        _export(place)
+    refreshes = (place / REFRESH / "ledger.sqlite").exists() and add is None
+    source = place / REFRESH if refreshes else place
+    if not (source / "units.parquet").exists() or refreshes:
+        _export(source, hardware)
     settings = THOROUGH if thorough else TrainingSettings()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "A worker stopped")  # joblib replaces one whose memory has grown
-        if add is None:
-            card = make_profile(place, hardware, settings, lambda line: note(line, quiet), jobs)
+        if refreshes:
+            older = own_base(place, hardware)
+            card = refresh(place, source, hardware, older, settings, lambda line: note(line, quiet), jobs)
+        elif add is None:
+            chosen = choose_base(base, hardware, read_frame(place / "units.parquet")[1].get("environment", {}))
+            card = make_profile(place, hardware, settings, lambda line: note(line, quiet), jobs, chosen)
         else:
             card = add_units(place, _merged(place, add), settings, lambda line: note(line, quiet), jobs)
     with opened(None) as write:
@@ -74,11 +93,11 @@ def _merged(place: Path, added: Path) -> set[str]:
     return keys
 
 
-def _export(place: Path) -> None:
+def _export(place: Path, hardware: str) -> None:
     """Export a sweep's ledger as the dataset."""
     ledger = place / "ledger.sqlite"
     if not ledger.exists():
-        raise DatasetError(f"{place}: no dataset there; run `costmodel collect --hardware {place.name}` first")
+        raise DatasetError(f"{place}: no dataset there; run `costmodel collect --hardware {hardware}` first")
     from collectors.sweep.export import export
 
     export(ledger, place / "units.parquet")

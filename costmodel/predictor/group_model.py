@@ -11,8 +11,10 @@ import numpy as np
 from costmodel.errors import ProfileError
 from costmodel.features import OPTIONAL
 from costmodel.predictor.error_curve import ErrorCurve
-from costmodel.predictor.neighbours import EXACT, STEP32, distances, portions, recall, usual, weigh
+from costmodel.predictor.neighbours import EXACT, STEP32, corrections, distances, portions, usual
 from costmodel.predictor.network import Array, NeuralNetwork, Steps, scaled
+from costmodel.predictor.recall import Recall
+from costmodel.predictor.support import Counts, no_regimes
 from costmodel.predictor.trees import Trees
 
 BOUND = "log_bound_us"
@@ -49,19 +51,16 @@ class GroupModel:
     Attributes:
         names: features, in the order of the vectors.
         mean, scale: mean and standard deviation of the features in training, (features,).
-        networks: ensemble whose outputs are averaged.
-        memory: scaled features of the measured kernels in steps of STEP, (rows, features).
-        places: projections of the measured kernels by `places_of`, (rows,); a look-up reads little of the memory.
-        residual: measured minus predicted logarithm of each measured kernel, (rows,).
+        networks: ensemble whose outputs are averaged; none to predict by the trees alone.
+        sample: scaled features of a sample of the measured kernels in steps of STEP, (rows, features).
+        residual: measured minus predicted logarithm of each kernel of the sample, (rows,).
         reach: width of the Gaussian weights of residuals, in scaled features.
         edges, widths: half-widths of the 90 % interval of the logarithm, by predicted time: `widths[i]` holds for
             times below `edges[i]` microseconds, the last for all above.
-        far: distance to the nearest measured kernel beyond which a kernel is out of distribution.
-        workspace: bytes that each measured kernel allocates beside its results, as a share of its traffic, (rows,);
-            UNMEASURED where it was not measured, empty for groups without.
-        host_us: host time to launch each measured kernel, (rows,); empty where it was not measured, as for Triton's.
-        known: measured logarithm of each measured kernel, (rows,), which is recalled for an equal kernel. Empty: an
-            equal kernel is predicted by networks, trees and its own residual.
+        far: distance to the nearest kernel of the sample beyond which a kernel is out of distribution.
+        recall: all measured kernels by their keys.
+        workspace: bytes that each kernel of the sample allocates beside its results, as a share of its traffic,
+            (rows,); UNMEASURED where it was not measured, empty for groups without.
         trees: boosted trees for the same logarithm as the networks'; None to predict by the networks alone.
         host_trees: boosted trees for the logarithm of a launch's host time; None where none was measured.
         sizes: scaled logarithms of the bound between the bins of `limits`, ascending.
@@ -69,28 +68,29 @@ class GroupModel:
         trees_share: weight of the trees in their mean with the networks, 0 to 1.
         curve: growth of the half-widths with the distance to the nearest measured kernel; None in a profile of an
             earlier version, whose half-widths triple beyond `far`.
+        regimes, regime_counts: measured regimes and the number of kernels in each (`support.regimes_of`).
     """
 
     names: tuple[str, ...]
     mean: Array
     scale: Array
     networks: tuple[NeuralNetwork, ...]
-    memory: Steps
-    places: Array
+    sample: Steps
     residual: Array
     reach: float
     edges: Array
     widths: Array
     far: float
+    recall: Recall = field(default_factory=Recall.nothing)
     workspace: Array = field(default_factory=none_measured)
-    host_us: Array = field(default_factory=none_measured)
-    known: Array = field(default_factory=none_measured)
     trees: Trees | None = None
     host_trees: Trees | None = None
     sizes: Array = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     limits: Array = field(default_factory=lambda: np.array([LARGEST_RANGE], dtype=np.float32))
     trees_share: float = 0.5
     curve: ErrorCurve | None = None
+    regimes: Steps = field(default_factory=lambda: no_regimes()[0])
+    regime_counts: Counts = field(default_factory=lambda: no_regimes()[1])
 
     def vectors(self, features: Sequence[Mapping[str, float]]) -> Array:
         """Scaled feature vectors of kernels, (rows, features).
@@ -109,43 +109,37 @@ class GroupModel:
 
     def expected(self, x: Array) -> Array:
         """Weighted mean of networks and trees for scaled vectors, clipped to `limits`."""
-        mean = np.mean([network.forward(x) for network in self.networks], axis=0)
-        if self.trees is not None:
-            mean = (1.0 - self.trees_share) * mean + self.trees_share * self.trees.forward(x)
+        if not self.networks and self.trees is not None:
+            mean = self.trees.forward(x)
+        else:
+            mean = np.mean([network.forward(x) for network in self.networks], axis=0)
+            if self.trees is not None:
+                mean = (1.0 - self.trees_share) * mean + self.trees_share * self.trees.forward(x)
         low, high = self.limits[np.searchsorted(self.sizes, size_of(x, self.names))].T
         return np.asarray(np.clip(mean, low, high), dtype=np.float32)
 
     @property
     def measured(self) -> Array:
-        """Scaled features of the measured kernels, (rows, features)."""
-        return np.asarray(self.memory * STEP32, dtype=np.float32)
+        """Scaled features of the sample of measured kernels, (rows, features)."""
+        return np.asarray(self.sample * STEP32, dtype=np.float32)
 
     def log_ratio(self, x: Array) -> tuple[Array, Array]:
-        """Logarithm of time over bound for scaled vectors, and their distances to the nearest measured kernel."""
-        found = self.recollect(x)
-        return found.log_ratio, found.distance
+        """Logarithm of time over bound for scaled vectors, and their distances to the nearest kernel of the sample."""
+        correction, nearest = corrections(x, self.measured, self.residual, self.reach)
+        return self.expected(x) + correction, nearest
 
-    def recollect(self, x: Array) -> Recollection:
-        """Predictions for scaled vectors; a vector equal to a measured kernel's recalls its measurement."""
-        host_us = self.host_us if len(self.host_us) else np.full(len(self.memory), USUAL_HOST_US, dtype=np.float32)
-        recalled = self.known if len(self.known) else self.residual
-        (log_ratio, launch_us), nearest = recall(x, self.memory, self.places, (recalled, host_us))
-        if not len(self.known):
-            log_ratio += self.expected(x)
-        new = np.flatnonzero(np.isnan(nearest))
-        measured = self.measured if len(new) else none_measured()
-        for rows in portions(new, len(self.memory)):
-            correction, nearest[rows] = weigh(distances(x[rows], measured), self.residual, self.reach)
-            log_ratio[rows] = self.expected(x[rows]) + correction
-            launch_us[rows] = USUAL_HOST_US if self.host_trees is None else host_us_of(self.host_trees, x[rows])
-        return Recollection(log_ratio, nearest, launch_us)
+    def host_us(self, x: Array) -> Array:
+        """Host time to launch kernels with scaled vectors, microseconds; (rows,)."""
+        if self.host_trees is None:
+            return np.full(len(x), USUAL_HOST_US, dtype=np.float32)
+        return host_us_of(self.host_trees, x)
 
     def half_width(self, us: float, distance: float) -> float:
         """Half-width of the 90 % interval of a logarithm.
 
         Args:
             us: predicted time of the kernel.
-            distance: distance to the nearest measured kernel.
+            distance: distance to the nearest kernel of the sample; 0 for a recalled kernel.
         """
         usual = float(self.widths[int(np.searchsorted(self.edges, us))])
         if distance < EXACT:
@@ -163,30 +157,15 @@ class GroupModel:
     def workspace_share(self, x: Array) -> Array:
         """Workspaces for scaled vectors as shares of the kernels' traffic, (rows,).
 
-        An equal measured kernel's workspace is recalled. Otherwise it is the median of the ALIKE nearest kernels: a
-        library chooses one algorithm or another, and nothing in between.
+        It is the median of the ALIKE nearest kernels of the sample: a library chooses one algorithm or another, and
+        nothing in between.
         """
-        known = self.workspace >= 0 if len(self.workspace) else np.zeros(len(self.memory), dtype=bool)
+        known = self.workspace >= 0 if len(self.workspace) else np.zeros(len(self.sample), dtype=bool)
         if not known.any():
             return np.zeros(len(x), dtype=np.float32)
         measured, share = self.measured[known], self.workspace[known]
         parts = portions(np.arange(len(x)), len(measured))
         return np.concatenate([usual(distances(x[rows], measured), share) for rows in parts])
-
-
-@dataclass(frozen=True, slots=True)
-class Recollection:
-    """Predictions for several kernels, as arrays of (rows,).
-
-    Attributes:
-        log_ratio: logarithm of time over bound.
-        distance: distance to the nearest measured kernel.
-        host_us: host time to launch each.
-    """
-
-    log_ratio: Array
-    distance: Array
-    host_us: Array
 
 
 def size_of(x: Array, names: Sequence[str]) -> Array:

@@ -7,50 +7,71 @@ for its arithmetic. So kernels must also be measured that agree in the few featu
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.predictor.neighbours import STEP
+from costmodel.predictor.neighbours import STEP, in_steps
 from costmodel.predictor.network import Array, Steps
 
 Mask = npt.NDArray[np.bool_]
+Counts = npt.NDArray[np.int32]
 
 LEAST_ALIKE = 20
 """Measured kernels that must agree with a kernel in the features of its regime."""
 ENOUGH = 20_000
 """Measured kernels of a group from which such gaps are judged: in a smaller sample any regime is thin."""
-UNSUPPORTED_WIDTH = math.log(4.0)
-"""Half-width above the prediction of a kernel whose regime was hardly measured, a factor of 4.
+UNSUPPORTED_FACTOR = 4.0
+"""Factor from the prediction to the upper end of its interval for a kernel whose regime was hardly measured.
 
 Convolutions of 64 to 1-3 channels took up to 9 times as long as predicted on an H200."""
-REGIME: Mapping[str, Mapping[str, float]] = {
-    "conv": {
-        "log_out_channels": 0.2, "kernel_size": 0.5, "dims": 0.5, "depthwise": 0.5, "grouped": 0.5,
-        "transposed": 0.5, "dtype_bytes": 0.5,
-    },
+REGIME: Mapping[str, float] = {
+    "log_out_channels": 0.2, "kernel_size": 0.5, "dims": 0.5, "depthwise": 0.5, "grouped": 0.5,
+    "transposed": 0.5, "dtype_bytes": 0.5,
 }  # fmt: skip
-"""Features by which libraries choose algorithms, with the largest difference of kernels that agree, by group."""
+"""Features by which libraries choose algorithms for convolutions, with the largest difference of kernels that agree."""
 
 
-def hardly_measured(group: str, names: Sequence[str], scale: Array, x: Array, memory: Steps) -> Mask:
+def columns_of(names: Sequence[str]) -> list[int]:
+    """Places of the features of REGIME; none in a group without them."""
+    return [names.index(name) for name in REGIME] if set(REGIME) <= set(names) else []
+
+
+def regimes_of(names: Sequence[str], x: Array) -> tuple[Steps, Counts]:
+    """Regimes of measured kernels, (regimes, features of REGIME) in steps of STEP, and kernels of each, (regimes,).
+
+    Args:
+        names: features, in the order of the vectors.
+        x: scaled vectors of the measured kernels, (rows, features); of fewer than ENOUGH rows no regime follows.
+    """
+    columns = columns_of(names)
+    if not columns or len(x) < ENOUGH:
+        return no_regimes()
+    regimes, counts = np.unique(in_steps(x[:, columns]), axis=0, return_counts=True)
+    return regimes, counts.astype(np.int32)
+
+
+def no_regimes() -> tuple[Steps, Counts]:
+    """Regimes of a group in which they are not judged."""
+    return np.zeros((0, len(REGIME)), dtype=np.int16), np.zeros(0, dtype=np.int32)
+
+
+def hardly_measured(names: Sequence[str], scale: Array, x: Array, regimes: Steps, counts: Counts) -> Mask:
     """Whether the regime of each kernel was hardly measured, (rows,).
 
     Args:
-        group: group of the kernels.
         names: features, in the order of the vectors.
         scale: standard deviations by which the vectors are divided, (features,).
         x: scaled vectors of the kernels, (rows, features).
-        memory: scaled vectors of the measured kernels in steps of STEP.
+        regimes: measured regimes, a result of `regimes_of`.
+        counts: measured kernels of each.
     """
-    chosen = {names.index(name): reach for name, reach in REGIME.get(group, {}).items() if name in names}
-    if not chosen or not len(x) or len(memory) < ENOUGH:
+    if not len(x) or not len(regimes):
         return np.zeros(len(x), dtype=bool)
-    columns = list(chosen)
-    reaches = np.array([reach / scale[column] for column, reach in chosen.items()], dtype=np.float32)
+    columns = columns_of(names)
+    reaches = (np.array(list(REGIME.values())) / scale[columns]).astype(np.float32)
     found, place = np.unique(x[:, columns], axis=0, return_inverse=True)
-    measured = memory[:, columns].astype(np.float32) * np.float32(STEP)
-    counts = [int((np.abs(measured - one) <= reaches).all(axis=1).sum()) for one in found]
-    return np.asarray(np.array(counts)[place.reshape(-1)] < LEAST_ALIKE)
+    measured = regimes.astype(np.float32) * np.float32(STEP)
+    alike = [int(counts[(np.abs(measured - one) <= reaches).all(axis=1)].sum()) for one in found]
+    return np.asarray(np.array(alike)[place.reshape(-1)] < LEAST_ALIKE)

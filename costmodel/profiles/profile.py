@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from costmodel.timeline.residual_gp import ResidualModel, no_residuals
 
 PREDICTOR, WHOLE_MODELS = "predictor.safetensors", "whole_models.safetensors"
 """Files of a profile: the predictor of kernels, and the residual model of whole models."""
+OWN_BASE = "base.safetensors"
+"""Predictor of a refreshed profile from before it was refreshed."""
 DEFAULT = "nvidia-h200"
 
 
@@ -65,8 +67,32 @@ class Profile:
         Raises:
             ProfileError: its file is damaged, or has another hash than the summary says.
         """
-        found = load_predictor(self.path / PREDICTOR, self.summary.predictor_sha256)
+        found = load_predictor(self.path / PREDICTOR, self.summary.predictor_sha256, self.base_of)
         curves = self.summary.error_curves
+        return found.with_curves({name: ErrorCurve(one.distances, one.factors) for name, one in curves.items()})
+
+    def base_of(self, name: str, sha256: str) -> Predictor:
+        """Predictor of the profile that this one was trained with as its base.
+
+        Args:
+            name: name of the base; this profile's own for a refreshed profile.
+            sha256: hash of its file.
+
+        Raises:
+            ProfileError: the base is missing, damaged, or was trained again since.
+        """
+        if name == self.name:
+            return load_predictor(self.path / OWN_BASE, sha256, partial(_base_predictor, strange=name))
+        return _base_predictor(name, sha256)
+
+    def predictor_alone(self) -> Predictor:
+        """The trained predictor of a profile without a base, as another's base.
+
+        Raises:
+            ProfileError: its file is damaged, or it has a base itself.
+        """
+        curves = self.summary.error_curves
+        found = load_predictor(self.path / PREDICTOR, self.summary.predictor_sha256)
         return found.with_curves({name: ErrorCurve(one.distances, one.factors) for name, one in curves.items()})
 
     @cached_property
@@ -161,6 +187,20 @@ class Profile:
         return ProfileError(f"{self.path / CARD}: {what}; train the profile again")
 
 
+def _base_predictor(name: str, sha256: str, strange: str = "") -> Predictor:
+    """Predictor of another profile as a base.
+
+    Raises:
+        ProfileError: the profile is missing, damaged, or was trained again since; or is the strange one.
+    """
+    if name == strange or name not in list_profiles():
+        raise ProfileError(f"its base {name!r} is missing; install it, or train again with --base none")
+    base = load_profile(name)
+    if base.summary.predictor_sha256 != sha256:
+        raise ProfileError(f"its base {name!r} was trained again since; train this profile again")
+    return base.predictor_alone()
+
+
 def shipped_directory() -> Path:
     """Directory of the shipped profiles: inside an installed package, beside the package in a checkout."""
     here = Path(__file__).parents[1]
@@ -227,7 +267,36 @@ def resolve_default() -> tuple[str, str]:
     profile = profile_name(name)
     if profile in list_profiles():
         return profile, f"this machine has an {name}"
+    if (alike := _of_the_model(name)) is not None:
+        return alike
     return DEFAULT, f"the default; there is no profile of this machine's {name}"
+
+
+def _of_the_model(device: str) -> tuple[str, str] | None:
+    """Profile of a GPU by its model alone, `nvidia-h100` for every `NVIDIA H100 ...`; and the reason."""
+    name = profile_name(" ".join(device.split()[:2]))
+    if name not in list_profiles():
+        return None
+    measured = load_profile(name).environment.get("device", device)
+    if measured == device:
+        return name, f"this machine has an {device}"
+    return name, f"measured on an {measured}; this machine's {device} may have another memory and other clocks"
+
+
+def release_note(profile: Profile) -> str:
+    """A line about a prediction for another release of torch than the installed one; empty for the same."""
+    from importlib.metadata import version
+
+    measured, here = profile.environment.get("torch", ""), version("torch")
+    if not measured or _release(measured) == _release(here):
+        return ""
+    told = f"{profile.name} was measured with torch {_release(measured)}, and {_release(here)} is installed"
+    return f"{told}: it may fuse other operators and choose other kernels than predicted"
+
+
+def _release(version: str) -> str:
+    """`2.13` for `2.13.0+cpu`."""
+    return ".".join(version.partition("+")[0].split(".")[:2])
 
 
 def profile_name(device: str) -> str:

@@ -63,7 +63,12 @@ def _facts(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if listed:
         yield "environment", ", ".join(listed)
     yield from _counts("units", _mapping(card, "units"), "measured", "trained_on")
+    if isinstance(dates := _mapping(card, "units").get("dates"), Sequence) and dates:
+        yield "measured", " to ".join(dict.fromkeys(map(_plain, dates)))
     yield from _counts("whole models", _mapping(card, "models"), "cases", "measured", "unstable")
+    if name := (base := _mapping(card, "base")).get("name"):
+        changed = [f"{fact} {' -> '.join(map(_plain, pair))}" for fact, pair in _pairs(base, "changed")]
+        yield "base", "; ".join([_plain(name), *changed])
     if rate := _mapping(card, "roofline").get("bandwidth_gb_s"):
         yield "memory bandwidth", f"{_plain(rate)} GB/s"
     if peaks := _mapping(_mapping(card, "roofline"), "peak_tflop_s"):
@@ -129,6 +134,13 @@ def _rows(card: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any]]:
 def _mapping(card: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     found = card.get(key)
     return found if isinstance(found, Mapping) else {}
+
+
+def _pairs(card: Mapping[str, Any], key: str) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Facts before and after."""
+    for fact, pair in _mapping(card, key).items():
+        if isinstance(pair, Sequence) and len(pair) == len(("before", "after")):
+            yield fact, pair
 
 
 def _number(value: Any) -> float | None:

@@ -89,6 +89,10 @@ BASELINES: Mapping[str, Fit] = {
 """Baselines of every score table."""
 
 
+AGAINST_BASE: Mapping[str, Fit] = {"base": _roofline_fit, "base scaled": _constant_fit}
+"""Baselines of a predictor with a base: the base alone, and times one ratio a group."""
+
+
 def score_group(table: Table, prediction: Array) -> dict[str, float]:
     """Relative errors of predicted times, of all kernels and of those of at least LARGE_US."""
     error = np.abs(np.exp(prediction - table.target) - 1)

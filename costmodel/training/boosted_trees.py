@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from costmodel.predictor.group_model import UNMEASURED
 from costmodel.predictor.network import Array
-from costmodel.predictor.trees import Trees, joined, of_regressors
+from costmodel.predictor.trees import Nodes, Trees, compact, joined, of_regressors
 
 Rows = npt.NDArray[np.bool_]
 
@@ -45,7 +45,7 @@ def grow_host_trees(x: Array, host_us: Array, seed: int = 0, several_launches: b
         known = np.sort(np.random.default_rng(seed).choice(known, MOST_HOST_ROWS, replace=False))
     options = {"learning_rate": 0.05, "max_features": 0.3, **(SEVERAL_LAUNCHES if several_launches else {})}
     grown = [_regressor(400, seed + number, **options) for number in range(1 if several_launches else HOST_TREES)]
-    return of_regressors([one.fit(x[known], np.log(host_us[known])) for one in grown])
+    return compact(of_regressors([one.fit(x[known], np.log(host_us[known])) for one in grown]))
 
 
 def grow_device_trees(x: Array, target: Array, count: int, seed: int = 0, separate: int | None = None) -> Trees:
@@ -62,14 +62,14 @@ def grow_device_trees(x: Array, target: Array, count: int, seed: int = 0, separa
     """
     options = {"min_samples_leaf": 10, "l2_regularization": 1.0, "max_features": 0.4}
 
-    def grow(rows: Rows) -> Trees:
+    def grow(rows: Rows) -> Nodes:
         grown = _regressor(count, seed, max_leaf_nodes=LEAVES, learning_rate=0.1, **options)
         return of_regressors([grown.fit(x[rows], target[rows])])
 
     low = x[:, separate] <= 0.0 if separate is not None else np.zeros(len(x), dtype=bool)
     if separate is None or min(low.sum(), (~low).sum()) < LEAST_SEPARATE:
-        return grow(np.ones(len(x), dtype=bool))
-    return joined(grow(low), grow(~low), separate, 0.0)
+        return compact(grow(np.ones(len(x), dtype=bool)))
+    return compact(joined(grow(low), grow(~low), separate, 0.0))
 
 
 LEAST_SEPARATE = 1000

@@ -12,10 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.predictor.group_model import GroupModel, host_us_of, none_measured, size_of
-from costmodel.predictor.neighbours import distances, in_steps, places_of
+from costmodel.predictor.group_model import GroupModel, host_us_of, size_of
+from costmodel.predictor.neighbours import distances, in_steps, spread_sample
 from costmodel.predictor.network import Array, NeuralNetwork, scaled
+from costmodel.predictor.recall import Recall
+from costmodel.predictor.support import regimes_of
 from costmodel.training.boosted_trees import grow_device_trees, grow_host_trees
+from costmodel.training.prune import prune
 from costmodel.training.tables import Table
 
 COVERAGE = 0.9
@@ -139,34 +142,48 @@ def assemble(
     """
     x = scaled(table.raw, mean, scale)
     precision = table.names.index(PRECISION) if PRECISION in table.names else None
-    memory, of_convolutions = in_steps(x), CONVOLUTIONS_HAVE in table.names
-    far = 2.0 * float(np.quantile(gaps(x, settings.seed), 0.98))
+    of_convolutions = CONVOLUTIONS_HAVE in table.names
+    chosen = spread_sample(x, MOST_SAMPLED, settings.seed)
+    far = 2.0 * float(np.quantile(gaps(x[chosen], settings.seed), 0.98))
     edges = np.array(EDGES_US, dtype=np.float32)
     host_trees = grow_host_trees(x, table.host_us, settings.seed, several_launches=of_convolutions)
     sizes, limits = limits_by_size(size_of(x, table.names), table.target)
+    regimes, regime_counts = regimes_of(table.names, x)
     unfitted = GroupModel(
         names=table.names,
         mean=mean,
         scale=scale,
         networks=networks,
-        trees=grow_device_trees(x, table.target, settings.trees, settings.seed, separate=precision),
-        memory=memory,
+        trees=prune(grow_device_trees(x, table.target, settings.trees, settings.seed, precision), x, TOLERANCE),
+        sample=in_steps(x[chosen]),
         trees_share=CONVOLUTIONS_TREES_SHARE if of_convolutions else settings.trees_share,
-        places=places_of(memory),
-        residual=np.zeros(len(x), dtype=np.float32),
+        residual=np.zeros(len(chosen), dtype=np.float32),
         reach=settings.reach,
         edges=edges,
         widths=np.zeros(len(edges) + 1, dtype=np.float32),
         far=far,
-        workspace=table.workspace,
-        host_us=none_measured() if host_trees is None else host_us_of(host_trees, x),
+        recall=Recall.of(
+            table.hashes,
+            table.time_us,
+            None if host_trees is None else host_us_of(host_trees, x),
+            table.workspace_bytes,
+        ),
+        workspace=table.workspace[chosen] if len(table.workspace) else table.workspace,
         host_trees=host_trees,
         sizes=sizes,
         limits=limits,
+        regimes=regimes,
+        regime_counts=regime_counts,
     )
     residual = table.target - unfitted.expected(x)
     error = np.abs(table.target - out_of_fold) if out_of_fold is not None else np.abs(residual)
-    return replace(unfitted, residual=residual, known=table.target, widths=interval_widths(error, table.time_us))
+    return replace(unfitted, residual=residual[chosen], widths=interval_widths(error, table.time_us))
+
+
+TOLERANCE = 0.005
+"""Change of the logarithm that pruned trees may make, as `prune` counts it."""
+MOST_SAMPLED = 16_000
+"""Most measured kernels of a group that are kept as neighbours in feature space; all are recalled by their keys."""
 
 
 def limits_by_size(size: Array, target: Array) -> tuple[Array, Array]:

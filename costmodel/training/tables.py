@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from costmodel.kernels.kernel import Kernel
 from costmodel.kernels.traffic import traffic_bytes
 from costmodel.predictor.group_model import UNMEASURED, none_measured
 from costmodel.predictor.network import Array
+from costmodel.predictor.recall import Hashes, key_hash
 from costmodel.training.dataset import TRUSTED, WORKSPACE
 
 LEAST_ROWS = 30
@@ -45,6 +47,8 @@ class Table:
         workspace: bytes allocated beside results as shares of traffic, (rows,); UNMEASURED where not measured, empty if
             never.
         host_us: host times of the launches, (rows,); likewise.
+        traffic: bytes that each kernel moves at least, (rows,); empty where workspaces are not needed.
+        hashes: hashes of the kernels' keys, (rows,); empty for a table whose kernels are not to be recalled.
     """
 
     names: tuple[str, ...]
@@ -54,6 +58,8 @@ class Table:
     shape: npt.NDArray[np.int64]
     workspace: Array = field(default_factory=none_measured)
     host_us: Array = field(default_factory=none_measured)
+    traffic: Array = field(default_factory=none_measured)
+    hashes: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def target(self) -> Array:
@@ -62,8 +68,14 @@ class Table:
 
     def take(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Table:
         """A table of some of the rows."""
-        extra = (some[rows] if len(some) else some for some in (self.workspace, self.host_us))
+        others = self.workspace, self.host_us, self.traffic, self.hashes
+        extra: tuple[Any, ...] = tuple(some[rows] if len(some) else some for some in others)
         return Table(self.names, self.raw[rows], self.bound_us[rows], self.time_us[rows], self.shape[rows], *extra)
+
+    @property
+    def workspace_bytes(self) -> Array | None:
+        """Bytes allocated beside results, (rows,), negative where not measured; None if never."""
+        return self.workspace * self.traffic if len(self.workspace) else None
 
 
 def trusted(frame: pd.DataFrame) -> pd.DataFrame:
@@ -84,7 +96,7 @@ def tabulate(
     least: int = LEAST_ROWS,
 ) -> dict[str, Table]:
     """Tables of the groups with at least `least` rows."""
-    rows: dict[str, list[tuple[dict[str, float], float, float, int, float, float]]] = {group: [] for group in GROUPS}
+    rows: dict[str, list[tuple[Any, ...]]] = {group: [] for group in GROUPS}
     unmeasured = pd.Series(np.nan, index=frame.index)
     for kernel, time, position, text, workspace, host in zip(
         kernels,
@@ -100,10 +112,11 @@ def tabulate(
             continue
         place = 0.5 if position is None or math.isnan(position) else float(position)
         features = featurize(kernel, roofline, multiprocessors, place)
-        share = UNMEASURED if math.isnan(workspace) else float(workspace) / traffic_bytes(kernel.graph)
+        traffic = traffic_bytes(kernel.graph)
+        share = UNMEASURED if math.isnan(workspace) else float(workspace) / traffic
         issue_us = UNMEASURED if math.isnan(host) or kernel.backend == "triton" else issue_alone_us(kernel, float(host))
-        entry = (features, roofline.bound_us(kernel), float(time), shape_group(text), share, issue_us)
-        rows[group].append(entry)
+        known = share, issue_us, traffic, key_hash(kernel.key)
+        rows[group].append((features, roofline.bound_us(kernel), float(time), shape_group(text), *known))
     tables = {}
     for group, entries in rows.items():
         if len(entries) < least:
@@ -117,6 +130,8 @@ def tabulate(
             np.array([entry[2] for entry in entries]),
             np.array([entry[3] for entry in entries], dtype=np.int64),
             *(some if (some != UNMEASURED).any() else none_measured() for some in (workspaces, hosts)),
+            np.array([entry[6] for entry in entries], dtype=np.float32),
+            np.array([entry[7] for entry in entries], dtype=np.int64),
         )
     return tables
 

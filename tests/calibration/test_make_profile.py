@@ -86,17 +86,17 @@ def test_the_best_way_of_a_group_is_named_beside_the_predictor(
     monkeypatch: pytest.MonkeyPatch, errors: tuple[float, ...], best: str
 ):
     predictor, network, guess = errors
-    monkeypatch.setattr(module, "BASELINES", {"guess": None})
     monkeypatch.setattr(module, "cross_validate", lambda table, folds, baseline, jobs: guess)
     monkeypatch.setattr(module, "score_group", lambda table, error: {"mean_error": error})
     fit: Any = SimpleNamespace(out_of_fold={"conv": predictor}, networks_alone={"conv": network})
     tables: Any = {"conv": SimpleNamespace(time_us=np.zeros(7))}
     said: list[str] = []
-    rows = score_groups(tables, {"conv": None}, fit, said.append, jobs=1)
+    guesses: Any = {"guess": None}
+    rows = score_groups(tables, {"conv": None}, fit, said.append, jobs=1, baselines=guesses)
     assert said == [f"conv: 7 kernels, mean error {predictor:.3f} (best: {best})"]
     assert rows == [
         {"group": "conv", "way": way, "mean_error": error}
-        for way, error in zip(("predictor", "network", "guess"), errors, strict=True)
+        for way, error in zip(("predictor", "without neighbours", "guess"), errors, strict=True)
     ]
 
 
@@ -140,3 +140,12 @@ def test_a_roofline_is_described_in_the_fields_units():
         "smallest_kernel_us": 1.24,
     }
     assert list(found["peak_tflop_s"]) == ["bfloat16", "float32"]
+
+
+def test_measurements_of_another_device_than_the_profiles_are_refused(tmp_path: Path):
+    path = write_units(tmp_path, LEAST_UNITS, {"device": "NVIDIA H100 PCIe", "multiprocessors": "114"})
+    (tmp_path / "card.json").write_text('{"schema": 1, "environment": {"device": "NVIDIA H100 80GB HBM3"}}')
+    said = "measured on NVIDIA H100 PCIe, but the profile mine is of NVIDIA H100 80GB HBM3"
+    expected = rf"^{re.escape(f'{path}: {said}; give the measurements another --hardware name')}$"
+    with pytest.raises(DatasetError, match=expected):
+        make_profile(tmp_path, "mine", TrainingSettings(), lambda _: None)

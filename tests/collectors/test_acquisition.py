@@ -18,6 +18,8 @@ from collectors.sweep.candidates import Candidate, candidates, rank
 from collectors.workloads import convolution_space, matmuls
 from collectors.workloads.cases import UnitCase
 from costmodel.features import group_of
+from costmodel.kernels.kernel import Kernel
+from costmodel.predictor.predictor import Base, Estimate
 from costmodel.training.dataset import units_frame
 from costmodel.training.tables import trusted
 
@@ -152,6 +154,31 @@ def test_kernels_that_models_call_often_come_first():
     """Twelve kernels far apart: the one that is called a thousand times is worth most."""
     cases = [replace(case, uses=1000 if index == 7 else 1) for index, case in enumerate(matmuls.sample(12, 5))]
     assert rank(candidates(cases), [], "cuda", SECONDS)[0].cases == (cases[7],)
+
+
+class UnsureOfOne:
+    """Predictor that knows every kernel within 5 %, and one within a factor of 2."""
+
+    def __init__(self, unsure: str) -> None:
+        self.unsure = unsure
+
+    def predict(self, kernels: Sequence[Kernel], _: Sequence[float]) -> list[Estimate]:
+        factors = [2.0 if str(kernel.graph) == self.unsure else 1.05 for kernel in kernels]
+        return [Estimate(10.0, 10.0 / factor, 10.0 * factor, in_range=True) for factor in factors]
+
+
+def test_kernels_of_which_the_base_is_unsure_come_first():
+    cases = [replace(case, uses=1) for case in matmuls.sample(12, 5)]
+    base = Base("other", "a" * 64, UnsureOfOne(cases[4].graph))
+    assert rank(candidates(cases), [], "cuda", SECONDS, base)[0].cases == (cases[4],)
+
+
+def test_with_a_base_measured_kernels_come_late_too():
+    of = candidates(matmuls.sample(60, 5))
+    base = Base("other", "a" * 64, UnsureOfOne(""))
+    ranked = rank(of, measured(of[:40]), "cuda", SECONDS, base)
+    new = {one.cases for one in of[40:]}
+    assert all(one.cases in new for one in ranked[:15])
 
 
 def test_features_are_standardised_over_the_pool():

@@ -15,6 +15,7 @@ from torch import nn
 import costmodel
 from costmodel.capture.trace import capture
 from costmodel.ir import Graph, Op, Ref, TensorType, Value, parse
+from costmodel.kernels.eager_dispatch import eager_kernels
 from costmodel.measurement.peak_memory import StorageWatch, inference_peak_bytes, training_peak_bytes
 from costmodel.memory.alternatives import LINKS, alternatives
 from costmodel.memory.checkpoint_regions import choose_modules
@@ -30,7 +31,8 @@ from costmodel.memory.workspace import (
     matmul_workspace_bytes,
 )
 from costmodel.predictor.group_model import UNMEASURED, GroupModel, none_measured
-from costmodel.predictor.neighbours import in_steps, places_of
+from costmodel.predictor.neighbours import in_steps
+from costmodel.predictor.recall import Recall, key_hash
 from costmodel.profiles.profile import load_profile
 
 ECHO = """graph echo {
@@ -360,17 +362,17 @@ class TestWorkspace:
         assert inference_peak(graph, 10_000, {convolution: 5000}) == Peak(10_000 + 4096 + 5000, convolution)
         assert inference_peak(graph, 10_000, {relu: 5000}).nbytes == 10_000 + 2 * 4096 + 5000
 
-    def test_a_measured_convolution_recalls_its_workspace_and_others_take_their_neighbours(self) -> None:
+    def test_a_convolution_with_the_features_of_a_measured_one_takes_its_workspace_and_others_their_neighbours(
+        self,
+    ) -> None:
         shares = np.array([0.0, 1.0, 1.0, 0.5, 1.0, 1.0, UNMEASURED, 0.0], dtype=np.float32)
-        memory = in_steps(np.arange(8, dtype=np.float32)[:, None] / 2)
         one, none = np.ones(1, np.float32), np.zeros(1, np.float32)
         model = GroupModel(
             names=("x",),
             mean=one,
             scale=one,
             networks=(),
-            memory=memory,
-            places=places_of(memory),
+            sample=in_steps(np.arange(8, dtype=np.float32)[:, None] / 2),
             residual=shares,
             reach=1.0,
             edges=none,
@@ -387,10 +389,21 @@ class TestWorkspace:
         graph = capture(nn.Conv2d(4, 8, 3, bias=False), (torch.empty(2, 4, 10, 10, device="meta"),))
         profile = load_profile("nvidia-h200")
         model = profile.predictor.groups["conv"]
-        half = np.full(len(model.memory), 0.5, dtype=np.float32)
-        predictor = replace(profile.predictor, groups={"conv": replace(model, workspace=half)})
+        half = np.full(len(model.sample), 0.5, dtype=np.float32)
+        new = replace(model, workspace=half, recall=Recall.nothing())
+        predictor = replace(profile.predictor, groups={"conv": new})
         nbytes = 4 * (2 * 4 * 10 * 10 + 8 * 4 * 3 * 3 + 2 * 8 * 8 * 8) // 2
         assert convolution_workspaces(graph, predictor) == {graph.ops[0].name: -(-nbytes // 512) * 512}
+
+    def test_a_measured_convolution_recalls_its_workspace(self) -> None:
+        graph = capture(nn.Conv2d(4, 8, 3, bias=False), (torch.empty(2, 4, 10, 10, device="meta"),))
+        (kernel,) = (one for one in eager_kernels(graph) if one.anchor.base == "convolution")
+        predictor = load_profile("nvidia-h200").predictor
+        us = np.ones(1, np.float32)
+        for nbytes in (0, 512, 1_049_088):  # 2,049 blocks, of which a logarithm's step is half of one
+            recall = Recall.of(np.array([key_hash(kernel.key)]), us, None, np.array([nbytes], np.float32))
+            known = replace(predictor, groups={"conv": replace(predictor.groups["conv"], recall=recall)})
+            assert known.workspace_bytes([kernel]) == [nbytes]
 
     def test_a_pool_grows_by_segments(self) -> None:
         assert graph_pool_bytes(peak_bytes=5 << 20, resident_bytes=2 << 20, input_bytes=1) == 4 << 20

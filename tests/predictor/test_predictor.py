@@ -15,12 +15,21 @@ from sklearn.neural_network import MLPRegressor
 from collectors.workloads.matmuls import linear_graph
 from costmodel.errors import ProfileError
 from costmodel.kernels.kernel import Kernel
-from costmodel.predictor.group_model import RECALLED_WIDTH, USUAL_HOST_US, none_measured
-from costmodel.predictor.neighbours import EXACT, STEP, distances, in_steps, places_of, portions, recall, weigh
-from costmodel.predictor.network import OUTLYING, NeuralNetwork, scaled
+from costmodel.predictor.group_model import RECALLED_WIDTH, USUAL_HOST_US
+from costmodel.predictor.neighbours import EXACT, STEP, corrections, distances, in_steps, portions, spread_sample
+from costmodel.predictor.network import OUTLYING, Array, NeuralNetwork, scaled
 from costmodel.predictor.predictor import Estimate, Predictor
 from costmodel.training.kernel_models import TrainingSettings, train_network
-from tests.support.predictors import KERNELS, POSITIONS, ROOFLINE, conv, one_leaf, small_predictor
+from tests.support.predictors import (
+    KERNELS,
+    MEASURED_US,
+    POSITIONS,
+    ROOFLINE,
+    conv,
+    one_leaf,
+    recall_of,
+    small_predictor,
+)
 
 
 @pytest.fixture(scope="module")
@@ -80,36 +89,32 @@ def test_few_distances_are_computed_at_once(monkeypatch: pytest.MonkeyPatch, at_
     assert np.array_equal(np.concatenate(parts), rows)
 
 
-def test_an_equal_kernel_recalls_what_was_left_unexplained():
+def test_an_equal_kernel_takes_the_whole_residual_of_the_nearest():
     measured = np.array([[1.0, 2.0], [1.0, 2.005], [1.0, 2.4], [-3.0, 0.0]], dtype=np.float32)
     x = np.array([[1.0, 2.0], [1.0, 2.4], [1.0, 2.38], [5.0, 5.0]], dtype=np.float32)
-    values = np.array([[0.5, 0.1, -0.5, 0.2], [8.0, 9.0, 20.0, 30.0]], dtype=np.float32)
-    steps = in_steps(measured)
-    (correction, host_us), nearest = recall(x, steps, places_of(steps), tuple(values))
-    # two are within a hundredth of the first and one is the second; the third is as far from it as makes another kernel
-    np.testing.assert_allclose(correction, [0.3, -0.5, np.nan, np.nan], rtol=1e-5)
-    np.testing.assert_allclose(host_us, [8.5, 20.0, np.nan, np.nan], rtol=1e-5)
-    np.testing.assert_allclose(nearest, [0.0, 0.0, np.nan, np.nan], atol=2 * STEP)
+    residual = np.array([0.5, 0.1, -0.5, 0.2], dtype=np.float32)
+    correction, nearest = corrections(x, measured, residual, reach=0.001)
+    # the third is 0.02 from the nearest: another kernel, and out of the reach of its residual
+    np.testing.assert_allclose(correction, [0.5, -0.5, 0.0, 0.0], atol=1e-6)
+    np.testing.assert_allclose(nearest, [0.0, 0.0, 0.02, math.hypot(4.0, 2.6)], rtol=1e-4, atol=1e-6)
 
 
 @settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60))
-def test_kernels_are_recalled_as_by_all_distances(seed: int, features: int):
+def test_corrections_are_those_of_all_distances(seed: int, features: int):
     rng = np.random.default_rng(seed)
     measured = rng.uniform(-OUTLYING, OUTLYING, (40, features)).astype(np.float32)
     apart = rng.normal(size=(40, features))
-    apart *= rng.choice([0.0, 0.004, 0.009, 0.011, 1.0], 40)[:, None] / np.linalg.norm(apart, axis=1, keepdims=True)
-    measured = (in_steps(measured) * STEP).astype(np.float32)
-    x = (measured + apart).astype(np.float32)
-    residual = rng.normal(size=40).astype(np.float32)
-    (correction,), nearest = recall(x, in_steps(measured), places_of(in_steps(measured)), (residual,))
-    distance = np.linalg.norm(x[:, None] - measured[None], axis=2)
-    for row, of in enumerate(distance):
-        equal = of < EXACT
-        assert np.isnan(nearest[row]) == (not equal.any())
-        if equal.any():
-            assert nearest[row] == pytest.approx(of.min(), abs=1e-6)
-            assert correction[row] == pytest.approx(residual[equal].mean(), abs=1e-5)
+    apart *= rng.choice([0.0, 0.004, 0.02, 0.1, 1.0], 40)[:, None] / np.linalg.norm(apart, axis=1, keepdims=True)
+    x, residual = (measured + apart).astype(np.float32), rng.normal(size=40).astype(np.float32)
+    correction, nearest = corrections(x, measured, residual, reach=0.2)
+    distance = np.linalg.norm(x[:, None].astype(float) - measured[None], axis=2)
+    np.testing.assert_allclose(nearest, distance.min(1), rtol=1e-4, atol=1e-5)
+    weight = np.exp(-0.5 * (distance / 0.2) ** 2)
+    mean = weight @ residual / (weight.sum(1) + 0.3)
+    equal = distance.min(1) < EXACT
+    expected = np.where(equal, residual[distance.argmin(1)], mean)
+    np.testing.assert_allclose(correction, expected, atol=6e-3)  # squares of differences of large numbers are inexact
 
 
 def test_measured_kernels_are_kept_to_a_fiftieth_of_the_distance_of_equal_ones():
@@ -120,19 +125,35 @@ def test_measured_kernels_are_kept_to_a_fiftieth_of_the_distance_of_equal_ones()
     assert STEP < EXACT / 50
 
 
+def line(*places: float) -> Array:
+    return np.array([[place] for place in places], np.float32)
+
+
 def test_far_away_there_is_no_correction():
-    correction, nearest = weigh(np.array([[50.0, 60.0]], np.float32), np.array([1.0, 1.0], np.float32), reach=1.0)
-    assert correction[0] == 0.0
-    assert nearest[0] == 50.0
+    correction, nearest = corrections(line(0.0), line(5.0, 6.0), np.array([1.0, 1.0], np.float32), reach=1.0)
+    assert (correction[0], nearest[0]) == (0.0, 5.0)
 
 
 def test_a_neighbour_corrects_in_part():
-    correction, _ = weigh(np.array([[1.0]], np.float32), np.array([1.0], np.float32), reach=1.0)
+    correction, _ = corrections(line(0.0), line(1.0), np.array([1.0], np.float32), reach=1.0)
     kernel = np.exp(-0.5)
     assert correction[0] == pytest.approx(kernel / (kernel + 0.3), rel=1e-5)
 
 
-def test_a_measured_kernel_is_recalled(predictor: Predictor):
+def test_a_sample_is_some_of_the_rows_or_all():
+    assert spread_sample(np.zeros((5, 2)), 5, seed=0).tolist() == [0, 1, 2, 3, 4]
+    chosen = spread_sample(np.zeros((500, 2)), 50, seed=0)
+    assert len(set(chosen.tolist())) == 50
+    assert (np.diff(chosen) > 0).all()
+
+
+def test_a_measured_kernel_is_recalled_by_its_key(predictor: Predictor):
+    found = predictor.predict(KERNELS, POSITIONS)
+    assert [one.us for one in found] == pytest.approx(MEASURED_US.tolist(), rel=2.5e-4)
+    assert [one.host_us for one in found] == [USUAL_HOST_US] * len(KERNELS)
+
+
+def test_a_kernel_with_the_features_of_a_measured_one_takes_its_residual(predictor: Predictor):
     model = predictor.groups["conv"]
     base = np.mean([network.forward(model.measured) for network in model.networks], axis=0)
     ratio, nearest = model.log_ratio(model.measured)
@@ -140,31 +161,13 @@ def test_a_measured_kernel_is_recalled(predictor: Predictor):
     assert nearest.max() < 1e-2
 
 
-def test_the_host_time_of_a_measured_launch_is_recalled(predictor: Predictor):
-    line = np.arange(8, dtype=np.float32)[:, None] / 2
-    model = replace(
-        predictor.groups["conv"],
-        names=("x",),
-        networks=(NeuralNetwork((np.ones((1, 1), np.float32),), (np.zeros(1, np.float32),)),),
-        memory=in_steps(line),
-        places=places_of(in_steps(line)),
-        residual=np.zeros(8, np.float32),
-        host_us=np.array([3.0, 5.0, 9.0, 8.0, 4.0, 7.0, 6.0, 2.0], np.float32),
-    )
-    found = model.recollect(np.array([[1.0], [1.7]], np.float32)).host_us
-    assert found.tolist() == [9.0, USUAL_HOST_US]  # as measured; not measured, and no trees
-    unmeasured = replace(model, host_us=none_measured()).recollect(np.array([[1.0], [1.7]], np.float32))
-    assert unmeasured.host_us.tolist() == [USUAL_HOST_US] * 2
-
-
-def test_trees_predict_the_host_time_of_a_kernel_that_was_not_measured(predictor: Predictor):
+def test_host_times_are_recalled_or_predicted_by_trees(predictor: Predictor):
     model = predictor.groups["conv"]
-    known = model.measured[:1]
-    other = known + np.float32(0.5)
-    host_us = np.full(len(model.memory), 7.0, np.float32)
+    host_us = np.array([3.0, 5.0, 9.0, 8.0, 4.0, 7.0, 6.0, -1.0], np.float32)  # the last was not measured
     for log, us in ((math.log(30.0), 30.0), (80.0, math.exp(9.0))):  # clipped to HOST_RANGE
-        found = replace(model, host_us=host_us, host_trees=one_leaf(log)).recollect(np.concatenate([known, other]))
-        assert found.host_us.tolist() == pytest.approx([7.0, us])
+        knowing = replace(model, recall=recall_of(MEASURED_US, host_us), host_trees=one_leaf(log))
+        found = replace(predictor, groups={"conv": knowing}).predict([*KERNELS, conv(40)], [0.5] * 9)
+        assert [one.host_us for one in found] == pytest.approx([*host_us[:-1], USUAL_HOST_US, us], rel=2.5e-4)
 
 
 def test_trees_are_weighed_against_networks(predictor: Predictor):
@@ -176,12 +179,6 @@ def test_trees_are_weighed_against_networks(predictor: Predictor):
     assert replace(model, trees=one_leaf(99.0)).expected(other).max() == 6.0  # held within limits, as networks are
 
 
-def test_an_estimate_has_the_host_time(predictor: Predictor):
-    host_us = np.linspace(20.0, 27.0, len(KERNELS)).astype(np.float32)
-    knowing = replace(predictor, groups={"conv": replace(predictor.groups["conv"], host_us=host_us)})
-    assert [one.host_us for one in knowing.predict(KERNELS, POSITIONS)] == pytest.approx(host_us.tolist())
-
-
 def test_predictions_are_clipped_to_limits_by_size(predictor: Predictor):
     tenfold = NeuralNetwork((np.array([[0.0], [10.0]], np.float32),), (np.zeros(1, np.float32),))
     limits = np.array([[-1.0, 2.0], [0.0, 5.0]], np.float32)
@@ -189,8 +186,7 @@ def test_predictions_are_clipped_to_limits_by_size(predictor: Predictor):
         predictor.groups["conv"],
         names=("log_bound_us", "other"),
         networks=(tenfold,),
-        memory=in_steps(np.array([[3.0, 0.4]], np.float32)),
-        places=places_of(in_steps(np.array([[3.0, 0.4]], np.float32))),
+        sample=in_steps(np.array([[3.0, 0.4]], np.float32)),
         residual=np.array([0.5], np.float32),
         sizes=np.array([1.0], np.float32),
         limits=limits,
@@ -234,4 +230,4 @@ def test_estimates_come_in_the_order_of_the_kernels(predictor: Predictor):
 def test_other_features_than_trained_on_are_refused(predictor: Predictor):
     model = replace(predictor.groups["conv"], names=("surprise", *predictor.groups["conv"].names[1:]))
     with pytest.raises(ProfileError, match=r"other features .*surprise"):
-        Predictor({"conv": model}, ROOFLINE, 132).predict(KERNELS[:1], [0.5])
+        Predictor({"conv": model}, ROOFLINE, 132).predict([conv(40)], [0.5])

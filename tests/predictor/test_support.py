@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -12,40 +11,56 @@ from torch import nn
 
 from costmodel.capture.trace import capture
 from costmodel.kernels.eager_dispatch import eager_kernels
-from costmodel.predictor.neighbours import in_steps
 from costmodel.predictor.predictor import Estimate
-from costmodel.predictor.support import ENOUGH, LEAST_ALIKE, UNSUPPORTED_WIDTH, hardly_measured
+from costmodel.predictor.support import ENOUGH, LEAST_ALIKE, REGIME, UNSUPPORTED_FACTOR, hardly_measured, regimes_of
 from costmodel.profiles.profile import Profile
 
-NAMES = ("log_out_channels", "kernel_size", "log_bound_us")
+NAMES = ("log_bound_us", *REGIME)
+CHANNELS, SIDE = NAMES.index("log_out_channels"), NAMES.index("kernel_size")
 
 
-def memory(*rows: tuple[float, float, float], count: int) -> np.ndarray:
-    return in_steps(np.array(rows * count, dtype=np.float32))
+def kernel(channels: float, side: float, bound: float = 0.0) -> list[float]:
+    """Scaled features of a kernel, zero but for these."""
+    found = [0.0] * len(NAMES)
+    found[0], found[CHANNELS], found[SIDE] = bound, channels, side
+    return found
+
+
+def lonely(asked: list[list[float]], measured: list[list[float]], scale: float = 1.0) -> list[bool]:
+    regimes = regimes_of(NAMES, np.array(measured, dtype=np.float32))
+    x = np.array(asked, dtype=np.float32)
+    return hardly_measured(NAMES, np.full(len(NAMES), scale, dtype=np.float32), x, *regimes).tolist()
 
 
 def test_measured_kernels_must_agree_in_every_feature_of_the_regime() -> None:
     """Features have the scale 2: 0.2 octaves of channels are 0.1, half an element of the side is 0.25."""
-    measured = memory((1.0, 1.0, 0.0), count=25_000)
-    asked = np.array([(1.0, 1.0, 5.0), (1.09, 1.24, 0.0), (1.2, 1.0, 0.0), (1.0, 1.3, 0.0)], dtype=np.float32)
-    scale = np.full(3, 2.0, dtype=np.float32)
-    assert hardly_measured("conv", NAMES, scale, asked, measured).tolist() == [False, False, True, True]
-    assert not hardly_measured("triton", NAMES, scale, asked, measured).any()
+    asked = [kernel(1.0, 1.0, 5.0), kernel(1.09, 1.24), kernel(1.2, 1.0), kernel(1.0, 1.3)]
+    assert lonely(asked, [kernel(1.0, 1.0)] * 25_000, scale=2.0) == [False, False, True, True]
 
 
-@pytest.mark.parametrize(("alike", "lonely"), [(LEAST_ALIKE - 1, True), (LEAST_ALIKE, False)])
-def test_so_many_are_needed(alike: int, lonely: bool) -> None:
-    others = memory((4.0, 1.0, 0.0), count=30_000)
-    measured = np.concatenate([others, memory((1.0, 1.0, 0.0), count=alike)])
-    asked, scale = np.array([(1.0, 1.0, 0.0)], dtype=np.float32), np.ones(3, dtype=np.float32)
-    assert hardly_measured("conv", NAMES, scale, asked, measured).tolist() == [lonely]
+def test_a_group_without_these_features_has_no_regimes() -> None:
+    regimes, counts = regimes_of(("log_bound_us", "kernel_size"), np.zeros((ENOUGH, 2), dtype=np.float32))
+    assert len(regimes) == len(counts) == 0
+    x = np.ones((3, 2), dtype=np.float32)
+    assert not hardly_measured(("log_bound_us", "kernel_size"), x[0], x, regimes, counts).any()
 
 
-@pytest.mark.parametrize(("count", "lonely"), [(ENOUGH - 1, False), (ENOUGH, True)])
-def test_from_few_measured_kernels_nothing_follows(count: int, lonely: bool) -> None:
-    measured, scale = memory((1.0, 1.0, 0.0), count=count), np.ones(3, dtype=np.float32)
-    asked = np.array([(1.0, 1.0, 0.0), (3.0, 1.0, 0.0)], dtype=np.float32)
-    assert hardly_measured("conv", NAMES, scale, asked, measured).tolist() == [False, lonely]
+def test_regimes_are_counted() -> None:
+    measured = [kernel(1.0, 1.0, bound) for bound in range(15_000)] + [kernel(2.0, 1.0)] * 5_000
+    regimes, counts = regimes_of(NAMES, np.array(measured, dtype=np.float32))
+    assert counts.tolist() == [15_000, 5_000]
+    assert regimes.shape == (2, len(REGIME))
+
+
+@pytest.mark.parametrize(("alike", "is_lonely"), [(LEAST_ALIKE - 1, True), (LEAST_ALIKE, False)])
+def test_so_many_are_needed(alike: int, is_lonely: bool) -> None:
+    measured = [kernel(4.0, 1.0)] * 30_000 + [kernel(1.0, 1.0)] * alike
+    assert lonely([kernel(1.0, 1.0)], measured) == [is_lonely]
+
+
+@pytest.mark.parametrize(("count", "is_lonely"), [(ENOUGH - 1, False), (ENOUGH, True)])
+def test_from_few_measured_kernels_nothing_follows(count: int, is_lonely: bool) -> None:
+    assert lonely([kernel(1.0, 1.0), kernel(3.0, 1.0)], [kernel(1.0, 1.0)] * count) == [False, is_lonely]
 
 
 @pytest.fixture
@@ -65,7 +80,7 @@ def test_few_channels_by_large_kernels_were_hardly_measured(
     """Upwards the interval is wide: such convolutions took up to nine times as long as predicted."""
     found = convolve(outputs, side)
     assert not found.in_range
-    assert math.log(found.high_us / found.us) >= UNSUPPORTED_WIDTH - 1e-6
+    assert found.high_us / found.us >= UNSUPPORTED_FACTOR - 1e-6
     assert found.us / found.low_us < found.high_us / found.us
 
 

@@ -23,12 +23,13 @@ from costmodel.profiles.profile import (
     DEFAULT,
     list_profiles,
     load_profile,
+    release_note,
     resolve_default,
     shipped_directory,
     user_directory,
 )
 
-SHIPPED = ("amd-epyc-2-threads", "intel-xeon-16-threads", "nvidia-h200")
+SHIPPED = ("amd-epyc-2-threads", "intel-xeon-16-threads", "nvidia-h100", "nvidia-h200")
 
 
 @pytest.fixture
@@ -275,6 +276,11 @@ def test_a_predictor_that_the_card_does_not_know_is_refused(mine: Path):
         ("NVIDIA H200", DEFAULT, "this machine has an NVIDIA H200"),
         ("Acme X1", "acme-x1", "this machine has an Acme X1"),
         ("Acme-X1 (MIG 1g.5gb)", "acme-x1-mig-1g-5gb", "this machine has an Acme-X1 (MIG 1g.5gb)"),
+        (
+            "NVIDIA H200 NVL",
+            DEFAULT,
+            "measured on an NVIDIA H200; this machine's NVIDIA H200 NVL may have another memory",
+        ),
         ("NVIDIA T4", DEFAULT, "the default; there is no profile of this machine's NVIDIA T4"),
     ],
 )
@@ -284,4 +290,16 @@ def test_which_profile_is_taken_where(
     for name in ("acme-x1", "acme-x1-mig-1g-5gb"):
         write_card(mine / name)
     monkeypatch.setattr(profile_module, "_this_device", lambda: device)
-    assert resolve_default() == (profile, why)
+    found, reason = resolve_default()
+    assert found == profile
+    assert reason.startswith(why)
+
+
+def test_another_release_of_torch_than_the_profiles_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch):
+    profile = load_profile(DEFAULT)
+    for installed, said in (("2.11.1", False), ("2.11.0+cpu", False), ("2.12.0", True), ("3.0", True)):
+        monkeypatch.setattr("importlib.metadata.version", lambda _, installed=installed: installed)
+        line = release_note(profile)
+        assert bool(line) == said
+        assert not said or line.startswith("nvidia-h200 was measured with torch 2.11, and ")
+        assert "\n" not in line

@@ -9,9 +9,10 @@ from costmodel.features import Roofline, featurize
 from costmodel.kernels.eager_dispatch import eager_kernels
 from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.group_model import GroupModel
-from costmodel.predictor.neighbours import in_steps, places_of
+from costmodel.predictor.neighbours import in_steps
 from costmodel.predictor.network import Array, NeuralNetwork, scaled
 from costmodel.predictor.predictor import Predictor
+from costmodel.predictor.recall import Recall, key_hash
 from costmodel.predictor.trees import LEAF, Trees
 
 ROOFLINE = Roofline(4e6, {"conv.float32": 2e8, "matmul.float32": 4e7}, 1.5)
@@ -23,6 +24,8 @@ def conv(channels: int, size: int = 14) -> Kernel:
 
 KERNELS = [conv(channels) for channels in (8, 16, 24, 32, 48, 64, 96, 128)]
 POSITIONS = [0.5] * len(KERNELS)
+MEASURED_US = np.linspace(2.0, 9.0, len(KERNELS), dtype=np.float32)
+"""Measured times of KERNELS."""
 
 
 def small_predictor() -> Predictor:
@@ -39,15 +42,14 @@ def small_predictor() -> Predictor:
         return rng.normal(0, 0.1, shape).astype(np.float32)
 
     networks = tuple(NeuralNetwork((layer(width, 6), layer(6, 1)), (layer(6), layer(1))) for _ in range(2))
-    memory = in_steps(scaled(raw, mean, scale))
     model = GroupModel(
         names=names,
         mean=mean,
         scale=scale,
         networks=networks,
-        memory=memory,
-        places=places_of(memory),
+        sample=in_steps(scaled(raw, mean, scale)),
         residual=np.linspace(-0.2, 0.2, len(raw), dtype=np.float32),
+        recall=recall_of(MEASURED_US),
         reach=0.5,
         edges=np.array([4.0, 40.0], dtype=np.float32),
         widths=np.array([0.3, 0.2, 0.1], dtype=np.float32),
@@ -56,7 +58,12 @@ def small_predictor() -> Predictor:
     return Predictor({"conv": model}, ROOFLINE, 132)
 
 
+def recall_of(us: Array, host_us: Array | None = None, workspace_bytes: Array | None = None) -> Recall:
+    """Recall of KERNELS."""
+    hashes = np.array([key_hash(kernel.key) for kernel in KERNELS], dtype=np.int64)
+    return Recall.of(hashes, us, host_us, workspace_bytes)
+
+
 def one_leaf(value: float) -> Trees:
     """Trees that predict one value for every row."""
-    number = np.array([value], np.float32)
-    return Trees(np.array([LEAF], np.int8), number, np.zeros(1, np.int16), np.zeros(1, np.int32))
+    return Trees(1, np.array([LEAF], np.int8), np.zeros(1, np.int16), unit=1.0, base=value)

@@ -199,7 +199,7 @@ def test_a_network_of_each_fold_makes_the_predictor_and_predicts_what_its_fold_l
             learns, tested = folds[group].learns[fold], folds[group].tests == fold
             model = predictor.groups[group]
             assert len(model.networks) == 2
-            assert len(model.memory) == learns.sum()
+            assert len(model.sample) == learns.sum()
             alone = fit_group(table.take(learns), replace(SMALL, ensemble=2))  # but for how features are scaled
             x = ((table.raw[tested] - pooled.mean) / pooled.scale).astype(np.float32)
             np.testing.assert_allclose(fit.out_of_fold[group][tested], model.log_ratio(x)[0], atol=1e-6)
