@@ -11,10 +11,14 @@ import pytest
 from costmodel.features import Roofline
 from costmodel.ir import parse
 from costmodel.kernels.kernel import Kernel
-from costmodel.prediction.explain import _by_part, _causes, _Loss
+from costmodel.prediction.explain import _causes
+from costmodel.prediction.layer_reasons import by_part
+from costmodel.prediction.roofline_parts import roofline_parts
+from costmodel.prediction.timed_kernels import Part
 from costmodel.predictor.predictor import Estimate
 
-PROFILE: Any = SimpleNamespace(predictor=SimpleNamespace(roofline=Roofline(1000.0, {}, floor_us=1.0)))
+ROOFLINE = Roofline(1000.0, {}, floor_us=1.0)
+PROFILE: Any = SimpleNamespace(predictor=SimpleNamespace(roofline=ROOFLINE))
 KIND = "float32[1,8,4,4]"
 CONV = Kernel(
     "aten",
@@ -43,15 +47,22 @@ COPIED = Kernel(
 )
 
 
+def parts(pairs: Sequence[tuple[Kernel, float]]) -> list[Part]:
+    kernels = [kernel for kernel, _ in pairs]
+    rooflines = roofline_parts(kernels, ROOFLINE)
+    return [
+        Part(kernel, Estimate(us, us, us, True), roofline, 1.0)
+        for (kernel, us), roofline in zip(pairs, rooflines, strict=True)
+    ]
+
+
 def causes(before: Sequence[tuple[Kernel, float]], after: Sequence[tuple[Kernel, float]]) -> list[str]:
-    pairs = ([(kernel, Estimate(us, us, us, True)) for kernel, us in side] for side in (before, after))
-    return _causes(_Loss(SimpleNamespace(), *pairs), PROFILE)  # type: ignore[arg-type]
+    return _causes(parts(before), parts(after), PROFILE)
 
 
 def test_times_are_summed_by_part():
     pairs = [(CONV, 3.0), (RELU, 2.0), (COPIED, 5.0), (TWO, 4.0), (CONV, 1.0)]
-    found = _by_part([(kernel, Estimate(us, us, us, True)) for kernel, us in pairs])
-    assert found == {"copies": 5.0, "conv": 4.0, "gemm": 0.0, "other": 6.0}
+    assert by_part(parts(pairs)) == {"copies": 5.0, "conv": 4.0, "gemm": 0.0, "other": 6.0}
 
 
 def test_a_cause_is_what_takes_longer_than_before():

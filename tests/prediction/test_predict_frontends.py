@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from costmodel.capture import frontends, with_partition
-from costmodel.prediction.predict import WAYS, _captured
+from costmodel.prediction.named_models import WAYS
+from costmodel.prediction.predict import _captured
 
 MODULE, CONVERTED, X = nn.ReLU(), nn.GELU(), (torch.empty(4),)
 
@@ -32,7 +33,8 @@ def test_a_module_is_converted_by_fx_and_by_export_only(
 
     seen = []
 
-    def capture(module: nn.Module, inputs: object, name: str, check: bool) -> None:
+    def capture(module: nn.Module, inputs: object, name: str, check: bool, compiled: nn.Module) -> None:
+        assert compiled is MODULE  # whose graph breaks are found
         seen.append((module, inputs, name, check))
 
     monkeypatch.setattr(frontends, "convert", convert)
