@@ -225,8 +225,8 @@ def _check_device(directory: Path, name: str, device: Device) -> None:
     known = SHOWN.check(SHOWN.load(path), str(path)).get("environment", {})
     before = known.get("device", device.name) if isinstance(known, Mapping) else device.name
     if before != device.name:
-        told = f"measured on {device.name}, but the profile {name} is of {before}"
-        raise DatasetError(f"{directory / 'units.parquet'}: {told}; give the measurements another --hardware name")
+        fault = f"measured on {device.name}, but the profile {name} is of {before}"
+        raise DatasetError(f"{directory / 'units.parquet'}: {fault}; give the measurements another --hardware name")
 
 
 def _device(environment: Mapping[str, object], directory: Path) -> Device:

@@ -290,8 +290,8 @@ def release_note(profile: Profile) -> str:
     measured, here = profile.environment.get("torch", ""), version("torch")
     if not measured or _release(measured) == _release(here):
         return ""
-    told = f"{profile.name} was measured with torch {_release(measured)}, and {_release(here)} is installed"
-    return f"{told}: it may fuse other operators and choose other kernels than predicted"
+    notice = f"{profile.name} was measured with torch {_release(measured)}, and {_release(here)} is installed"
+    return f"{notice}: it may fuse other operators and choose other kernels than predicted"
 
 
 def _release(version: str) -> str:

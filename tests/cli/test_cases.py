@@ -1,4 +1,4 @@
-"""Several cases of `predict`: batch sizes and hardware repeat, captures are shared, failures are told apart."""
+"""Several cases of `predict`: batch sizes and hardware repeat, captures are shared, failures are kept apart."""
 
 from __future__ import annotations
 
