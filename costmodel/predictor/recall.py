@@ -13,6 +13,7 @@ import numpy.typing as npt
 from costmodel.predictor.network import Array, Rows
 
 Hashes = npt.NDArray[np.int64]
+Times = npt.NDArray[np.float64]
 Logs = npt.NDArray[np.int16]
 """Logarithms as multiples of LOG_STEP, NOTHING where there is none."""
 LOG_STEP = 2.0**-11
@@ -29,7 +30,7 @@ def key_hash(key: tuple[str, str]) -> int:
     return int.from_bytes(digest, "little", signed=True)
 
 
-def logs_of(values: Sequence[float] | Array) -> Logs:
+def logs_of(values: Sequence[float] | Array | Times) -> Logs:
     """Quantised logarithms; NOTHING for values that are not positive."""
     found = np.asarray(values, dtype=np.float64)
     steps = np.round(np.log(np.where(found > 0, found, 1.0)) / LOG_STEP)
@@ -59,7 +60,7 @@ class Recall:
         return Recall(np.zeros(0, dtype=np.int64), none, none, none)
 
     @staticmethod
-    def of(hashes: Hashes, us: Array, host_us: Array | None = None, workspace_bytes: Array | None = None) -> Recall:
+    def of(hashes: Hashes, us: Times, host_us: Array | None = None, workspace_bytes: Array | None = None) -> Recall:
         """Recall of measured kernels; of several with one hash, of the first.
 
         Args:

@@ -122,14 +122,16 @@ def tabulate(
         if len(entries) < least:
             continue
         names = tuple(entries[0][0])
-        workspaces, hosts = (np.array([entry[i] for entry in entries], dtype=np.float32) for i in (4, 5))
+        measured: list[Array] = [np.array([entry[i] for entry in entries], dtype=np.float32) for i in (4, 5)]
+        workspaces, hosts = (some if (some != UNMEASURED).any() else none_measured() for some in measured)
         tables[group] = Table(
             names,
             np.array([[entry[0][name] for name in names] for entry in entries], dtype=np.float32),
             np.array([entry[1] for entry in entries]),
             np.array([entry[2] for entry in entries]),
             np.array([entry[3] for entry in entries], dtype=np.int64),
-            *(some if (some != UNMEASURED).any() else none_measured() for some in (workspaces, hosts)),
+            workspaces,
+            hosts,
             np.array([entry[6] for entry in entries], dtype=np.float32),
             np.array([entry[7] for entry in entries], dtype=np.int64),
         )
