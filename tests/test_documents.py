@@ -205,7 +205,9 @@ def test_models_known_to_be_one_graph_are_counted() -> None:
     text = " ".join(text_of("docs/graph-breaks.md").split())
     counts = re.findall(r"with torch ([\d.]+), (\d+) of torchvision and (\d+) of timm", text)
     timm = {release: sum(name.startswith("timm:") for name in names) for release, names in table.items()}
-    assert counts == [(release, str(len(names) - timm[release]), str(timm[release])) for release, names in table.items()]
+    assert counts == [
+        (release, str(len(names) - timm[release]), str(timm[release])) for release, names in table.items()
+    ]
 
 
 def test_the_glossary_is_short() -> None:
