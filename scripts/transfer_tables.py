@@ -1,4 +1,4 @@
-"""Tables of a profile that was learnt as the difference to another device's: its learning curve, and held-out kernels.
+"""Tables of a profile that was learnt as the difference to another device's: kernels, whole models, learning curve.
 
 python scripts/transfer_tables.py --write docs/accuracy.md
 """
@@ -15,7 +15,9 @@ from markdown_tables import markdown_table, percent, replace_section
 
 from costmodel.profiles.profile import load_profile
 
-CURVE = Path(__file__).parent.parent / "docs" / "data" / "transfer_h100.csv"
+HARDWARE = "nvidia-h100"
+DATA = Path(__file__).parent.parent / "docs" / "data"
+HOSTS = ("uncalibrated", "calibrated")
 WAYS = {"predictor": "transferred", "base": "base alone", "base scaled": "base scaled"}
 """Way of predicting a kernel in a card's scores -> heading."""
 IN_BASE = "rare_"
@@ -37,6 +39,28 @@ def kernel_table(scores: Sequence[Mapping[str, Any]]) -> str:
     return markdown_table(("group", "kernels", *WAYS.values()), rows)
 
 
+def model_table(judged: pd.DataFrame) -> str:
+    """A row a mode and kind of batch size: mean and median error of speedup, and share of latencies in their intervals.
+
+    Args:
+        judged: a row a case, mode and host, made by scripts/judge_device.py; models with graph breaks are left out.
+    """
+    whole = judged[judged["one_graph"]]
+    whole = whole.assign(
+        error=(whole["predicted_speedup"] / whole["measured_speedup"] - 1).abs(),
+        inside=whole["measured_us"].between(whole["low_us"], whole["high_us"]),
+        batch=whole["batch_size"].map(lambda size: "1" if size == 1 else "above 1"),
+    )
+    rows = []
+    for (mode, batch), part in whole.groupby(["mode", "batch"]):
+        by_host = [part[part["host"] == host] for host in HOSTS]
+        errors = [f"{percent(one['error'].mean())}, {percent(one['error'].median())}" for one in by_host]
+        shares = [percent(one["inside"].mean(), 0) for one in by_host]
+        rows.append([f"`{mode}`", str(batch), str(len(by_host[0])), *errors, *shares])
+    head = ("mode", "batch", "cases", *(f"speedup, {host}" for host in HOSTS), *(f"inside, {host}" for host in HOSTS))
+    return markdown_table(head, rows)
+
+
 def curve_table(curve: pd.DataFrame) -> str:
     """A row a group and kind of kernels: mean relative errors of the base, and transferred by minutes of measuring."""
     times = sorted(curve["minutes"].unique())
@@ -54,13 +78,12 @@ def curve_table(curve: pd.DataFrame) -> str:
 def main() -> None:
     """Print the tables, or write them into a document."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hardware", default="nvidia-h100", help="profile with a base")
-    parser.add_argument("--curve", type=Path, default=CURVE, help="learning curve, made by scripts/transfer_curve.py")
     parser.add_argument("--write", type=Path, metavar="FILE", help="put each table between its marks in this document")
     args = parser.parse_args()
     texts = {
-        "transferred kernels": kernel_table(load_profile(args.hardware).card["scores"]["kernels"]),
-        "learning curve": curve_table(pd.read_csv(args.curve)),
+        "transferred kernels": kernel_table(load_profile(HARDWARE).card["scores"]["kernels"]),
+        "transferred models": model_table(pd.read_csv(DATA / "judged_h100.csv")),
+        "learning curve": curve_table(pd.read_csv(DATA / "transfer_h100.csv")),
     }
     for section, text in texts.items():
         if args.write is None:
