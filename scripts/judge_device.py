@@ -31,7 +31,7 @@ def rows_of(record: Mapping[str, Any], hardware: str) -> Iterator[dict[str, Any]
     built = build(case, "cpu")
     inputs = built.arguments or dict(built.keywords)
     probe_us = load_profile(hardware).summary.host.probe_us or record["probe_us"]
-    hosts = {"assumed": None, "calibrated": min(1.5, probe_us / record["probe_us"])}
+    hosts = {"uncalibrated": None, "calibrated": min(1.5, probe_us / record["probe_us"])}
     for name, host in hosts.items():
         report = costmodel.predict(built.module, inputs, hardware=hardware, host=host)
         whole = report.graphs is not None and report.graphs.count == 1

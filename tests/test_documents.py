@@ -7,6 +7,7 @@ document run in order in one directory, which holds the files that the document 
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 import subprocess
@@ -197,6 +198,16 @@ def test_readme_takes_ten_minutes() -> None:
     """About 200 words a minute, without tables of figures and outputs."""
     prose = re.sub(r"<!-- results.*?<!-- end of results -->", "", FENCED.sub("", text_of("README.md")), flags=re.DOTALL)
     assert len(prose.split()) < 2000
+
+
+def test_models_known_to_be_one_graph_are_counted() -> None:
+    table = json.loads((ROOT / "costmodel" / "zoo" / "one_graph.json").read_text(encoding="utf-8"))
+    text = " ".join(text_of("docs/graph-breaks.md").split())
+    counts = re.findall(r"with torch ([\d.]+), (\d+) of torchvision and (\d+) of timm", text)
+    timm = {release: sum(name.startswith("timm:") for name in names) for release, names in table.items()}
+    assert counts == [
+        (release, str(len(names) - timm[release]), str(timm[release])) for release, names in table.items()
+    ]
 
 
 def test_the_glossary_is_short() -> None:
