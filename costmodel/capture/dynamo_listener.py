@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_map_only
 from costmodel.capture.break_reasons import in_plain_words, is_consequence, is_recompile_limit
 from costmodel.capture.data_dependence import NO_LINE, source_line_in, source_line_of
 from costmodel.capture.fake_gpu import as_fake
+from costmodel.capture.graph_runs import GraphRuns
 from costmodel.capture.guard_reasons import what_changes
 from costmodel.capture.meta_tensors import RECURRENT, RECURRENT_ARGUMENTS, recurrent_results, tensors_of
 from costmodel.ir import Break
@@ -76,6 +77,7 @@ class Listener(TorchDispatchMode):
         self._sections: list[tuple[int | None, list[str]]] = [(None, [])]
         self._recompiled: dict[tuple[str, str], None] = {}
         self._kept = _KeptResults()
+        self._runs = GraphRuns()
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -90,10 +92,12 @@ class Listener(TorchDispatchMode):
             self._heard.append(_Heard(reason.reason, _source(reason), is_break=True))
 
         def run(*args: Any) -> Any:
-            self._sections.append((number, []))
+            ops: list[str] = []
+            self._sections.append((number, ops))
             self._kept.read(args)
             try:
-                result = graph.forward(*tree_map_only(torch.Tensor, as_fake, args))
+                given = tree_map_only(torch.Tensor, as_fake, args)
+                result = self._runs.result(number, given, ops, lambda: graph.forward(*given))
             finally:
                 self._sections.append((None, []))
             self._kept.keep(result, args)
