@@ -1,4 +1,4 @@
-"""Runs of Dynamo's graphs on meta tensors: what a graph does follows from its arguments' shapes, so once is enough."""
+"""Runs of graphs and operators on meta tensors: what they do follows from their arguments' shapes; once is enough."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ _Kinds: TypeAlias = tuple[Hashable, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Operators that a graph called, and what it returned."""
+    """Operators that were called, and what was returned."""
 
     ops: tuple[str, ...]
     result: Any
 
 
-class GraphRuns:
-    """Runs of graphs by number and by kinds of arguments."""
+class MetaRuns:
+    """Runs of graphs and of operators by kinds of arguments."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, _Kinds], _Run] = {}
+        self._known: dict[tuple[Hashable, _Kinds], _Run] = {}
 
-    def result(self, number: int, args: Sequence[Any], ops: list[str], run: Callable[[], Any]) -> Any:
-        """Result of a graph, which only runs if no run on such arguments is known.
+    def result(self, callee: Hashable, args: Sequence[Any], ops: list[str], run: Callable[[], Any]) -> Any:
+        """Result of a graph or operator, which only runs if no run on such arguments is known.
 
         Args:
-            number: number of the graph.
+            callee: number of the graph, or the operator.
             args: its arguments.
-            ops: list that gets the graph's operators.
-            run: function that runs the graph and adds its operators to `ops`.
+            ops: list that gets the operators which it calls.
+            run: function that runs it and adds these operators to `ops`.
         """
         kinds = _kinds(args)
         if kinds is None:
             return run()
-        if known := self._known.get((number, kinds)):
+        if known := self._known.get((callee, kinds)):
             ops.extend(known.ops)
             return _others(known.result)
         memory = _memory(args)
         result = run()
         if (_kinds(args), _memory(args)) == (kinds, memory) and _is_new(tree_leaves(result), memory):
-            self._known[number, kinds] = _Run(tuple(ops), _others(result))
+            self._known[callee, kinds] = _Run(tuple(ops), _others(result))
         return result
 
 
