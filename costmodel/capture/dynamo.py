@@ -24,6 +24,7 @@ from costmodel.capture.inputs import Arguments, Inputs
 from costmodel.capture.meta_tensors import meta_like
 from costmodel.capture.model_output import muted
 from costmodel.capture.module_state import untouched, without_scopes
+from costmodel.capture.spared_work import spared_work
 from costmodel.concurrency import takes_turns
 from costmodel.torch_patches import originals
 
@@ -105,8 +106,8 @@ def _listened(listener: Listener, module: nn.Module, call: Arguments) -> DynamoT
     """Call a module under Dynamo until a call compiles nothing, which is the one that is logged."""
     import torch._dynamo as dynamo
 
-    compiled = dynamo.optimize(listener.backend, **apart())(module)
-    with listener.hearing():
+    with spared_work(listener.backend), listener.hearing():
+        compiled = dynamo.optimize(listener.backend, **apart())(module)
         for number in range(MOST_CALLS):
             before = listener.compiled
             listener.begin_call()

@@ -19,6 +19,7 @@ from costmodel.capture.break_reasons import in_plain_words, is_consequence, is_r
 from costmodel.capture.data_dependence import NO_LINE, source_line_in, source_line_of
 from costmodel.capture.fake_gpu import as_fake
 from costmodel.capture.guard_reasons import what_changes
+from costmodel.capture.meta_runs import MetaRuns
 from costmodel.capture.meta_tensors import RECURRENT, RECURRENT_ARGUMENTS, recurrent_results, tensors_of
 from costmodel.ir import Break
 from costmodel.zoo.placement import wraps_others
@@ -76,6 +77,7 @@ class Listener(TorchDispatchMode):
         self._sections: list[tuple[int | None, list[str]]] = [(None, [])]
         self._recompiled: dict[tuple[str, str], None] = {}
         self._kept = _KeptResults()
+        self._runs = MetaRuns()
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -90,10 +92,12 @@ class Listener(TorchDispatchMode):
             self._heard.append(_Heard(reason.reason, _source(reason), is_break=True))
 
         def run(*args: Any) -> Any:
-            self._sections.append((number, []))
+            ops: list[str] = []
+            self._sections.append((number, ops))
             self._kept.read(args)
             try:
-                result = graph.forward(*tree_map_only(torch.Tensor, as_fake, args))
+                given = tree_map_only(torch.Tensor, as_fake, args)
+                result = self._runs.result(number, given, ops, lambda: graph.forward(*given))
             finally:
                 self._sections.append((None, []))
             self._kept.keep(result, args)
@@ -176,7 +180,7 @@ class Listener(TorchDispatchMode):
             return self._higher_order(func, args, kwargs or {})
         if func.namespace != "prim":  # a question, such as for the device of a fake tensor
             self._sections[-1][1].append(base_name(func))
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs) if kwargs else self._runs.result(func, args, [], lambda: func(*args))
 
     def _higher_order(self, func: HigherOrderOperator, args: Any, kwargs: Any) -> Any:
         """Run an operator on functions; of `torch.cond`, log the branch that is taken."""
