@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
@@ -107,6 +107,8 @@ def test_corrections_are_those_of_all_distances(seed: int, features: int):
     apart = rng.normal(size=(40, features))
     apart *= rng.choice([0.0, 0.004, 0.02, 0.1, 1.0], 40)[:, None] / np.linalg.norm(apart, axis=1, keepdims=True)
     x, residual = (measured + apart).astype(np.float32), rng.normal(size=40).astype(np.float32)
+    between = np.linalg.norm(measured[:, None].astype(float) - measured[None], axis=2) + np.eye(40)
+    assume(between.min() > 0.01)  # or two kernels are as good as one, and either is the nearest
     correction, nearest = corrections(x, measured, residual, reach=0.2)
     distance = np.linalg.norm(x[:, None].astype(float) - measured[None], axis=2)
     np.testing.assert_allclose(nearest, distance.min(1), rtol=1e-4, atol=1e-5)

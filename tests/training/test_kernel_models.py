@@ -274,10 +274,11 @@ def test_views_before_a_call_are_taken_off_its_host_time():
 def test_what_is_remembered_has_the_host_times_of_what_was_measured():
     table = table_of([0.5] * 60)
     measured = np.where(np.arange(60) % 2, np.float32(UNMEASURED), np.float32(25.0))
-    model = fit_group(replace(table, host_us=measured), SMALL)
-    assert len(model.host_us) == 60
-    np.testing.assert_allclose(model.host_us, 25.0, rtol=1e-3)
+    model = fit_group(replace(table, host_us=measured, hashes=np.arange(60)), SMALL)
+    recalled = [model.recall.host_us_at(row) for row in range(len(model.recall.hashes))]
+    assert len(recalled) == 60
+    np.testing.assert_allclose(np.array(recalled), 25.0, rtol=1e-3)
     assert model.host_trees is not None
     unmeasured = fit_group(table, SMALL)
-    assert len(unmeasured.host_us) == 0
+    assert len(unmeasured.recall.host_us) == 0
     assert unmeasured.host_trees is None
