@@ -49,7 +49,7 @@ def test_device_times_that_jump_are_predicted_on_either_side():
         error = np.abs(grow_device_trees(x, target.astype(np.float32), count).forward(fresh) - expected)
         assert np.median(error) < 0.03
     again = grow_device_trees(x, target.astype(np.float32), 50)
-    assert len(again.roots) == 50
+    assert again.count == 50
     assert (again.forward(fresh) == grow_device_trees(x, target.astype(np.float32), 50).forward(fresh)).all()
 
 
@@ -58,7 +58,7 @@ def test_rare_calls_that_launch_a_kernel_for_each_group_are_predicted():
     half, multiplied, groups = rng.random(6000) < 0.3, rng.random(6000) < 0.04, rng.uniform(2, 10, 6000)
     several_launches = half & multiplied
     host_us = np.where(several_launches, 20 + 4.8 * 2**groups, 25.0) * np.exp(rng.normal(0, 0.1, 6000))
-    x = np.stack([half, multiplied, groups], axis=1).astype(np.float32)
+    x = np.stack([half, multiplied, (groups - 6.0) / 2.3], axis=1).astype(np.float32)  # as scaled features are
     learnt, tested = np.arange(6000) < 4500, several_launches & (np.arange(6000) >= 4500)
     assert 15 <= tested.sum() <= 30  # some 1 % of the calls
     errors = [
@@ -72,11 +72,13 @@ def test_rare_calls_that_launch_a_kernel_for_each_group_are_predicted():
 def test_trees_grown_apart_tell_each_side_by_its_own_rows_unless_one_has_few():
     rng = np.random.default_rng(0)
     x = rng.uniform(-2, 2, (4000, 3)).astype(np.float32)
+    x[:, 0] += np.copysign(np.float32(0.01), x[:, 0])  # not within a step of the threshold
     target = x[:, 1].copy()
     changed = np.where(x[:, 0] > 0, target, target + 5)
     apart, before = (grow_device_trees(x, some, 30, separate=0).forward(x) for some in (changed, target))
     high = x[:, 0] > 0
-    assert (apart[high] == before[high]).all()  # what the low side learnt does not show
+    # what the low side learnt does not show, but for the resolution of the leaves' values
+    np.testing.assert_allclose(apart[high], before[high], atol=0.02)
     assert np.abs(apart - changed)[~high].mean() < 0.3
     few = x.copy()
     few[900:, 0] = 1.0
