@@ -110,6 +110,7 @@ def collect(
     name = checks.check_name(hardware, device)
     directory = checks.make_directory(name, directory)
     local = scheduler in (None, "local")
+    chosen: Base | None
     if refresh:
         chosen, directory = checks.refreshed(name, directory, base)
     else:
