@@ -105,11 +105,14 @@ def without_workspaces(profile: Profile, convolutions: Sequence[tuple[int, str, 
         raise DatasetError(
             f"{profile.name}: the predictor recalls other convolutions than the dataset has; train it again"
         )
-    shapes = {shape for shape, of, _ in convolutions if family == of}
-    removed = np.array([family is None or shape in shapes for shape, *_ in convolutions])
-    hashes = np.array([key for *_, key in convolutions])[removed]
+    if family is None:
+        hashes, sampled = model.recall.hashes, np.ones(len(model.sample), dtype=bool)
+    else:
+        shapes = {shape for shape, of, _ in convolutions if family == of}
+        removed = np.array([shape in shapes for shape, *_ in convolutions], dtype=bool)
+        hashes = np.array([key for *_, key in convolutions], dtype=np.int64)[removed]
+        sampled = removed[spread_sample(removed, len(model.sample), 0)]
     blocks = np.where(np.isin(model.recall.hashes, hashes), NOTHING, model.recall.blocks).astype(np.int16)
-    sampled = removed[spread_sample(removed, len(model.sample), 0)]
     workspace = np.where(sampled, np.float32(UNMEASURED), model.workspace)
     without = replace(model, workspace=workspace, recall=replace(model.recall, blocks=blocks))
     return profile.using(replace(profile.predictor, groups={**profile.predictor.groups, "conv": without}))

@@ -182,6 +182,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "depth": NOT_SIZES[:-1],
             "sort": [*NOT_NAMES, "shape"],
             "top": NOT_SIZES[:-1],
+            "facts": [None, 3, "facts"],
         },
     ),
     "Report.to_frame": ({"self": network()}, {"table": [None, *NOT_NAMES, "rows"]}),

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,14 +115,20 @@ def choose_hardware(name: str | None, quiet: bool) -> str:
     Raises:
         UnknownHardwareError: there is no such profile; raised before a model is built.
     """
-    from costmodel.profiles.profile import load_profile, release_note, resolve_default
+    from costmodel.profiles.profile import resolve_default
 
     if name is None:
         name, reason = resolve_default()
         note(f"hardware {name} ({reason})", quiet)
-    if line := release_note(load_profile(name)):
-        note(line, quiet)
     return name
+
+
+def note_releases(profiles: Iterable[str], quiet: bool) -> None:
+    """Note profiles that were measured with another release of torch than the installed one, after a prediction."""
+    from costmodel.profiles.profile import load_profile, release_note
+
+    for line in filter(None, (release_note(load_profile(name)) for name in profiles)):
+        note(line, quiet)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.output import choose_hardware, note, opened, render_result, running_user_code
+from costmodel.cli.output import choose_hardware, note, note_releases, opened, render_result, running_user_code
 from costmodel.errors import RequestError
 from costmodel.report.progress import busy
 
@@ -106,6 +106,7 @@ def plan(
             write(text)
     if output is not None:
         note(f"plan: {output}", quiet)
+    note_releases((profile,), quiet)
 
 
 def parse_size(text: str) -> int:

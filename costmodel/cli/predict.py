@@ -12,7 +12,16 @@ import typer
 
 from costmodel.cli import options
 from costmodel.cli.cases import Failure, Settings, cases_of, failure_lines, predict_case, predict_cases
-from costmodel.cli.output import Write, choose_hardware, form_of, opened, terminal_width, use_color, use_unicode
+from costmodel.cli.output import (
+    Write,
+    choose_hardware,
+    form_of,
+    note_releases,
+    opened,
+    terminal_width,
+    use_color,
+    use_unicode,
+)
 from costmodel.cli.page_facts import page_facts
 from costmodel.cli.run import WRONG_REQUEST, complain
 from costmodel.errors import RequestError
@@ -93,6 +102,7 @@ def predict(
             facts = page_facts(context.obj or (), reports, drawings) if is_page else NO_FACTS
             tree = {"depth": depth, "sort": sort and sort.value, "top": top}
             _write(write, reports[0] if is_single else reports, form, layers, tree, output, facts)
+            note_releases(profiles, quiet)
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     for line in failure_lines(failures, cases, profiles):
         complain(line)

@@ -36,9 +36,9 @@ class TestShells:
         [
             ("costmodel predict densenet1", ["densenet121", "densenet161", "densenet169"]),
             ("costmodel predict timm : mobilevit_x", ["mobilevit_xs", "mobilevit_xxs"]),  # bash ends a word at a colon
-            ("costmodel predict alexnet --hardware nv", ["nvidia-h200"]),
+            ("costmodel predict alexnet --hardware nv", ["nvidia-h100", "nvidia-h200"]),
             ("costmodel validate alexnet --mode red", ["reduce-overhead"]),
-            ("costmodel hardware nv", ["nvidia-h200"]),
+            ("costmodel hardware nvidia-h2", ["nvidia-h200"]),
             ("costmodel comp", ["compare"]),
             ("costmodel compare --fail", ["--fail-on-regression"]),
             ("costmodel predict alexnet --precision b", ["bfloat16"]),
