@@ -3,11 +3,16 @@
 Dynamo traces a module with fake tensors on `cuda`, and Inductor lowers, decides layouts and fuses as for an
 NVIDIA H200. The scheduler's nodes are read before any code is generated. Attention is left out: without CUDA, torch has
 no fused kernels for it. Parts of torch that ask the driver are replaced.
+
+Run as a program, it prints the counts of all cases, or their errors, as JSON. Tests use it so: Inductor caches much of
+what it finds for a whole process.
 """
 
 from __future__ import annotations
 
 import copy
+import json
+import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,6 +28,8 @@ from torch._inductor.runtime.hints import DeviceProperties
 from torch._prims_common import suggest_memory_format
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from tests.support.inductor_cases import CASES
 
 H200 = DeviceProperties(
     type="cuda",
@@ -76,9 +83,9 @@ def kernels_made(module: nn.Module, *shapes: Sequence[int]) -> tuple[int, int]:
                 return graph
         raise AssertionError("Inductor made no kernels")
 
-    device = torch.device("cpu")
-    joint_graph.lazy_init(device)
-    post_grad.lazy_init(device)
+    # Called as Inductor calls them: they are cached by argument, and fail where they register a pattern again.
+    joint_graph.lazy_init(torch.device("cpu"))
+    post_grad.lazy_init()
     torch._dynamo.reset()
     options = {"force_disable_caches": True, "compile_threads": 1}
     copied = copy.deepcopy(module).eval()
@@ -159,3 +166,18 @@ def _deduced_on_cpu(self: Any, node: Any) -> Any:
         return _DEDUCE(self, node)
     finally:
         node.kwargs = given
+
+
+def _made_of_all() -> dict[str, tuple[int, int] | str]:
+    """Kernels and calls of each case, or its error: one that fails leaves the others."""
+    made: dict[str, tuple[int, int] | str] = {}
+    for name, (module, shape) in CASES.items():
+        try:
+            made[name] = kernels_made(module, shape)
+        except Exception:  # noqa: BLE001 - the test of this case shows it
+            made[name] = traceback.format_exc()
+    return made
+
+
+if __name__ == "__main__":
+    print(json.dumps(_made_of_all()))
