@@ -1,4 +1,4 @@
-"""What a trace with Dynamo does not do, and what it leaves as it was."""
+"""Things that a trace with Dynamo does not do, and what it leaves as it was."""
 
 from __future__ import annotations
 

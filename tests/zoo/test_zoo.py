@@ -270,6 +270,6 @@ def test_transformers_is_optional() -> None:
     except ImportError:
         assert "costmodel[hf]" in one_line("hf:vit")
     else:
-        assert zoo.load("hf:vit").inputs[0].shape == (1, 3, 224, 224)
+        assert zoo.load("hf:vit").inputs["pixel_values"].shape == (1, 3, 224, 224)
         assert "did you mean" in one_line("hf:vitt", UnknownModelError)
         assert "not images" in one_line("hf:bert")
