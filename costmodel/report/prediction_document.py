@@ -103,7 +103,7 @@ def verdict(report: Report) -> str:
 def _doubt(report: Report, best: ModePrediction | None) -> str:
     """Why a verdict is uncertain."""
     if report.too_large:
-        return f"the model {report.too_large}; every figure assumes that it would"
+        return f"the model {report.too_large}; every figure assumes that it fits"
     if report.partial:
         return "only a part of the model was captured, and every figure is of that part; the warnings name the rest"
     why = "the 90 % prediction interval of the speedup contains 1"

@@ -58,8 +58,10 @@ def test_extrapolated_time_is_named_from_a_tenth_on(share: float, is_named: bool
 
 
 def test_why_nothing_is_said_comes_by_its_weight() -> None:
-    fields = {"modes": {"default": MODE}, "partial": True, "too_large": "needs 9 GiB"}
-    assert verdict(report(**fields)).startswith("uncertain: the model does not fit in the device's memory")
+    fields = {"modes": {"default": MODE}, "partial": True, "too_large": "does not fit in memory: needs 9 GiB"}
+    assert verdict(report(**fields)).startswith(
+        "uncertain: the model does not fit in memory: needs 9 GiB; every figure"
+    )
     fields["too_large"] = ""
     assert verdict(report(**fields)).startswith("uncertain: only a part of the model was captured")
     assert verdict(report(verdict="leave")).startswith("leave: no mode of torch.compile")
