@@ -26,7 +26,7 @@ from pathlib import Path
 
 from markdown_tables import markdown_table
 from study.catalog import EXPERIMENTS
-from study.directory import Record, open_record
+from study.directory import Record, open_record, read_record
 from study.experiment import Experiment, Setup, noted
 from study.running import RESTART, Outcome, State, begun_file, disk_fault, rehearse, run_points
 from study.summary import results_in, write_readme
@@ -227,13 +227,12 @@ def run(args: argparse.Namespace) -> int:
         args.output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RequestError(f"cannot use {args.output}: {error.strerror}") from error
-    about = environment(device)
-    record = open_record(args.output, about, quick=args.quick)
+    if args.only_readme:
+        known = read_record(args.output)  # of any environment
+        return draw_again(known or Record(environment(device), args.quick, {}), args.output, experiments)
+    record = open_record(args.output, environment(device), quick=args.quick)
     failed = False
     for experiment in experiments:
-        if args.only_readme:
-            draw(experiment, args.output)
-            continue
         if not args.in_process and is_done(experiment, record, args.output):
             continue  # without starting a process
         outcome = run_one(experiment, args, device, deadline)
@@ -245,6 +244,13 @@ def run(args: argparse.Namespace) -> int:
     if not args.in_process:
         _report(record, args.output, experiments)
     return FAILED if failed else DONE
+
+
+def draw_again(record: Record, directory: Path, experiments: Sequence[Experiment]) -> int:
+    """Write figures and README.md anew from the tables of a directory; exit status."""
+    outcomes = [draw(experiment, directory) for experiment in experiments]
+    _report(record, directory, experiments)
+    return FAILED if any(outcome.state is State.FAILED for outcome in outcomes) else DONE
 
 
 def _recorded(record: Record, directory: Path) -> bool:

@@ -20,7 +20,7 @@ def environment(device: str) -> dict[str, str]:
     import torch
 
     found = {"python": platform.python_version(), "torch": torch.__version__, "host_cpu": _cpu_name()}
-    found |= {"cores": str(os.cpu_count()), "method": METHOD, "python_stack": "with room"}
+    found |= {"cores": str(available_cores()), "method": METHOD, "python_stack": "with room"}
     with contextlib.suppress(ImportError):
         import triton
 
@@ -43,6 +43,13 @@ def environment(device: str) -> dict[str, str]:
         "freed_memory": "kept",
         "denormals": "flushed",
     }
+
+
+def available_cores() -> int:
+    """Number of cores that this process may use: fewer than the machine's under `taskset` or in a container."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def differences(found: Mapping[str, str], here: Mapping[str, str]) -> str:

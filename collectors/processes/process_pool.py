@@ -13,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import TypeVar
 
+from collectors.processes.environment import available_cores
 from collectors.processes.process import die_with_parent
 from costmodel.errors import MeasurementError
 
@@ -28,8 +29,8 @@ ONE_THREAD = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 def default_processes() -> int:
-    """Number of cores, less two for the system and this process; two on a machine of two cores."""
-    cores = os.cpu_count() or 2
+    """Number of cores of this process, less two for the system and this process; two on a machine of two cores."""
+    cores = available_cores()
     return max(min(2, cores), cores - 2)
 
 

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from collectors.processes.environment import available_cores
 from collectors.processes.process import pinned
 from collectors.whole_models.case_process import Job
 from collectors.whole_models.compilation import modes_on
@@ -157,7 +158,7 @@ def _side_by_side(
 def cold_then_warm(cold: HeldProcess, warm: HeldProcess, seconds: float) -> Record:
     """Record of a cold and a warm compilation, one after the other; or of the first failure."""
     mode = cold.job.modes[0]
-    record: Record = {**cold.job.case, "mode": mode, "cores": len(cold.job.cores) or os.cpu_count()}
+    record: Record = {**cold.job.case, "mode": mode, "cores": len(cold.job.cores) or available_cores()}
     for name, one in (("cold", cold), ("warm", warm)):
         if one.ready:
             one.start_turn()

@@ -42,21 +42,32 @@ class Record:
         write_whole(directory / NAME, json.dumps(asdict(self), indent=1) + "\n")
 
 
+def read_record(directory: Path) -> Record | None:
+    """Record of a directory; None if it has none.
+
+    Raises:
+        RequestError: the file is damaged.
+    """
+    path = directory / NAME
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        outcomes = {name: Outcome(State(each["state"]), each["reason"]) for name, each in found["outcomes"].items()}
+        return Record(found["environment"], found["quick"], outcomes)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise RequestError(f"{path} is damaged; remove it, or give another directory") from None
+
+
 def open_record(directory: Path, environment: Mapping[str, str], *, quick: bool) -> Record:
-    """Record of a directory, or a new one.
+    """Record of a directory to add results to, or a new one.
 
     Raises:
         RequestError: the directory holds results of another environment or kind of run, or the file is damaged.
     """
-    path = directory / NAME
-    if not path.exists():
+    record = read_record(directory)
+    if record is None:
         return Record(environment, quick, {})
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        outcomes = {name: Outcome(State(each["state"]), each["reason"]) for name, each in found["outcomes"].items()}
-        record = Record(found["environment"], found["quick"], outcomes)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise RequestError(f"{path} is damaged; remove it, or give another directory") from None
     if record.quick != quick:
         kind = "quick" if record.quick else "full"
         raise RequestError(f"{directory} holds results of a {kind} run; give another directory")

@@ -49,9 +49,9 @@ class TestPool:
         assert list(in_parallel(give_up_on, [0], 1, time.monotonic() - 1, {})) == []
 
     def test_a_core_or_two_are_left_to_the_system(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(os, "cpu_count", lambda: 16)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
         assert process_pool.default_processes() == 14
-        monkeypatch.setattr(os, "cpu_count", lambda: 1)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
         assert process_pool.default_processes() == 1
 
 

@@ -207,3 +207,16 @@ def test_figures_are_drawn_anew_from_tables(script, tmp_path):
     assert script.run(args) == script.DONE
     assert (tmp_path / "one.png").exists()
     assert "1 cases" in (tmp_path / "README.md").read_text()
+
+
+def test_readme_and_figures_of_another_environment_are_written_anew(script, tmp_path, capsys):
+    run(script, tmp_path)
+    record = script.read_record(tmp_path)
+    replace(record, environment={**record.environment, "torch": "another"}, quick=False).write(tmp_path)
+    (tmp_path / "README.md").unlink()
+    (tmp_path / "two.svg").unlink()
+    args = script.parsed(["--device", "cpu", "-o", str(tmp_path), "--only-readme"])
+    assert script.run(args) == script.DONE
+    assert "torch another" in (tmp_path / "README.md").read_text()
+    assert (tmp_path / "two.svg").exists()
+    assert "one: holds: 2 cases" in capsys.readouterr().out
