@@ -46,7 +46,7 @@ TIMM = (
     "repvgg_a2", "resmlp_12_224", "deit_tiny_patch16_224", "mixer_s32_224", "poolformer_s12", "pit_xs_224", "levit_128",
     "cspdarknet53", "xception41", "inception_v4", "convnextv2_atto", "mobilevitv2_050", "coatnet_nano_rw_224",
 )  # fmt: skip
-CPU_BATCHES = (1, 8)
+GPU_BATCHES, CPU_BATCHES = (1, 32), (1, 8)
 CPU_WORK, CPU_BYTES = 1 << 30, 256 << 20
 """Largest multiply-accumulates per thread and bytes of a unit on a CPU: about 50 ms."""
 QUICK_MODELS = ("resnet18", "mobilenet_v3_small")
@@ -176,19 +176,18 @@ def capture_cases(spec: Spec) -> list[UnitCase]:
 
 
 def model_cases(device: str, quick: bool) -> list[WholeModelCase]:
-    """Whole models to measure: torchvision's at batch 1 and 32, or a tiny one for a quick run.
+    """Whole models to measure, at two batch sizes each, or a tiny one for a quick run.
 
-    On a CPU, also timm's, at CPU_BATCHES; each model comes first at one of them, so that a run that is cut has both.
+    Each model comes first at one batch size, every other at the larger one, so that a run that is cut has both.
     """
     same = {"precision": "float32", "layout": "nchw"}
     if quick:
         return [{"model": QUICK_MODELS[0], "batch_size": 1, "img_size": 64, **same}]
-    if device.startswith("cuda"):
-        return [{"model": model, "batch_size": batch, **same} for batch in (1, 32) for model in TORCHVISION]
-    turns = (CPU_BATCHES, CPU_BATCHES[::-1])
+    batches = GPU_BATCHES if device.startswith("cuda") else CPU_BATCHES
+    turns = (batches, batches[::-1])
     return [
         {"model": model, "batch_size": turns[index % 2][turn], **same}
-        for turn in range(len(CPU_BATCHES))
+        for turn in range(len(batches))
         for index, model in enumerate(_models())
     ]
 
