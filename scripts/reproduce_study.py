@@ -112,7 +112,7 @@ def run_here(experiment: Experiment, setup: Setup, directory: Path, deadline: fl
 def fill_cache(args: argparse.Namespace, experiments: Sequence[Experiment], device: str, deadline: float) -> None:
     """Run all points in processes beside each other, so that later runs find their compiled kernels on disk."""
     left = deadline - time.monotonic()
-    options = ["--device", device, *(["--quick"] if args.quick else [])]
+    options = ["--device", device, "-o", str(args.output), *(["--quick"] if args.quick else [])]
     options += ["--budget", f"{max(left, 1.0):.1f}s"] if math.isfinite(left) else []
     names = [experiment.name for experiment in experiments]
     commands = [
@@ -130,13 +130,23 @@ def fill_cache(args: argparse.Namespace, experiments: Sequence[Experiment], devi
             kill_group(process)
 
 
-def rehearse_share(text: str, experiments: Sequence[Experiment], device: str, deadline: float, *, quick: bool) -> None:
+def rehearse_share(args: argparse.Namespace, experiments: Sequence[Experiment], device: str, deadline: float) -> None:
     """Run one share of the points, written `2/8`, in this process."""
-    share, shares = map(int, text.split("/"))
+    share, shares = map(int, args.share.split("/"))
     make_cpu_deterministic(device)
     share_cache()
     with tempfile.TemporaryDirectory() as directory:
-        rehearse(experiments, Setup(device, quick, Path(directory), rehearses=True), share, shares, deadline)
+        setup = Setup(device, args.quick, Path(directory), rehearses=True)
+        rehearse(experiments, setup, share, shares, deadline, measured_points(args.output, experiments))
+
+
+def measured_points(directory: Path, experiments: Sequence[Experiment]) -> dict[str, frozenset[str]]:
+    """Points in the tables of a directory, by experiment; a damaged table is left to the run that measures."""
+    found = {}
+    for experiment in experiments:
+        with suppress(DatasetError):
+            found[experiment.name] = Table(directory / f"{experiment.name}.csv", {}).points
+    return found
 
 
 def draw(experiment: Experiment, directory: Path) -> Outcome:
@@ -218,7 +228,7 @@ def run(args: argparse.Namespace) -> int:
     device = check_device(args.device)
     deadline = time.monotonic() + parse_duration(args.budget) if args.budget else math.inf
     if args.share:
-        rehearse_share(args.share, experiments, device, deadline, quick=args.quick)
+        rehearse_share(args, experiments, device, deadline)
         return DONE
     if args.fill_cache:
         fill_cache(args, experiments, device, deadline)

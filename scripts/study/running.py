@@ -7,11 +7,12 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 
@@ -85,8 +86,24 @@ def run_points(
     return Outcome(State.DONE)
 
 
-def rehearse(experiments: Iterable[Experiment], setup: Setup, share: int, shares: int, deadline: float) -> None:
-    """Run every `shares`-th point of the experiments without keeping its rows, to fill the compiler's cache on disk."""
+def rehearse(
+    experiments: Iterable[Experiment],
+    setup: Setup,
+    share: int,
+    shares: int,
+    deadline: float,
+    known: Mapping[str, Collection[str]] = MappingProxyType({}),
+) -> None:
+    """Run every `shares`-th point of the experiments without keeping its rows, to fill the compiler's cache on disk.
+
+    Args:
+        experiments: experiments, of which those that compile something are run.
+        setup: settings.
+        share: number of this process.
+        shares: number of processes.
+        deadline: no point begins after it; seconds of `time.monotonic`.
+        known: experiment -> points that are measured already, and left out.
+    """
     number = 0
     for experiment in experiments:
         if not experiment.compiles:
@@ -96,6 +113,8 @@ def rehearse(experiments: Iterable[Experiment], setup: Setup, share: int, shares
         except CostmodelError:
             continue
         for point in points:
+            if point.name in known.get(experiment.name, ()):
+                continue
             number += 1
             if number % shares == share and time.monotonic() < deadline:
                 with suppress(OSError):

@@ -10,7 +10,13 @@ from study.catalog import EXPERIMENTS
 from study.experiment import Experiment, Setup
 from study.running import measured
 
-pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.slow,
+    # torch's own
+    pytest.mark.filterwarnings("ignore:.*TensorFloat32 tensor cores for float32:UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*Profiler clears events:UserWarning"),
+]
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)

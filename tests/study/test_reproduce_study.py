@@ -171,11 +171,15 @@ def test_a_finished_experiment_starts_no_process_until_its_table_is_removed(scri
 
 
 def test_a_share_is_rehearsed(script, tmp_path, monkeypatch):
+    run(script, tmp_path, "one")
+    (tmp_path / "two.csv").write_text("damaged")
     seen = []
     monkeypatch.setattr(script, "rehearse", lambda *arguments: seen.append(arguments))
-    assert script.run(script.parsed(["one", "--device", "cpu", "--share", "2/8"])) == script.DONE
-    ((experiments, setup, share, shares, _),) = seen
-    assert [each.name for each in experiments] == ["one"]
+    request = ["one", "two", "--device", "cpu", "--share", "2/8", "-o", str(tmp_path)]
+    assert script.run(script.parsed(request)) == script.DONE
+    ((experiments, setup, share, shares, _, known),) = seen
+    assert [each.name for each in experiments] == ["one", "two"]
+    assert known == {"one": {"a", "b"}}
     assert (share, shares, setup.rehearses, setup.quick) == (2, 8, True, False)
 
 
@@ -183,8 +187,10 @@ def test_the_cache_is_filled_by_processes_with_a_share_each(script, tmp_path, mo
     log = tmp_path / "log"
     monkeypatch.setattr(script, "__file__", str(tmp_path / "child.py"))
     (tmp_path / "child.py").write_text(f"import sys\nopen({str(log)!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')\n")
-    assert script.run(script.parsed(["one", "--device", "cpu", "--quick", "--fill-cache", "2"])) == script.DONE
-    assert sorted(log.read_text().splitlines()) == [f"one --device cpu --quick --share {share}/2" for share in (0, 1)]
+    request = ["one", "--device", "cpu", "--quick", "--fill-cache", "2", "-o", "out"]
+    assert script.run(script.parsed(request)) == script.DONE
+    lines = [f"one --device cpu -o out --quick --share {share}/2" for share in (0, 1)]
+    assert sorted(log.read_text().splitlines()) == lines
 
 
 def test_tables_without_values_have_no_figure(script, tmp_path):

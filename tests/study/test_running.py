@@ -212,6 +212,11 @@ def test_a_rehearsal_leaves_out_what_compiles_nothing(lab: Lab):
     assert not lab.measured
 
 
+def test_a_rehearsal_leaves_out_what_is_measured(lab: Lab):
+    running.rehearse([lab.experiment], lab.setup, 0, 1, math.inf, {"lab": {"a", "c"}, "another": {"b"}})
+    assert lab.measured == ["b"]
+
+
 def test_a_rehearsal_takes_no_time_to_measure(tmp_path: Path):
     setup = Setup("cpu", False, tmp_path, rehearses=True)
     assert (setup.seconds, setup.least, setup.chosen("full", "quick")) == (0.0, 1, "full")
