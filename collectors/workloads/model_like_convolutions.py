@@ -17,6 +17,8 @@ from collectors.workloads.convolution_space import LEAST_WORK, MOST_ELEMENTS, Co
 
 MOST_WORK = 1 << 37
 """Largest number of multiply-accumulates: some 7 ms on an H200 in float32."""
+Kind = Callable[[random.Random, ConvUnit, int], ConvUnit]
+"""Draws a layer from a 3x3 one that keeps the number of channels, after so many halvings of the image."""
 IMAGES = (224,) * 10 + (256,) * 4 + (288,) * 2 + (160, 192, 240, 299, 320, 384)
 """Heights and widths of images, weighted by how many models are made for them."""
 STEPS = {8: 32, 16: 23, 32: 13, 64: 18, 4: 10, 2: 4}
@@ -39,24 +41,29 @@ STEMS = (
 OUTLINES: tuple[Outline, ...] = ("wide", "tall")
 DEPTHWISE_OBLONG = 0.2
 """Share of depthwise convolutions among those whose kernel is not square."""
+HEAD_SIZES = (28, 32, 56, 64, 64, 96, 112, 128, 128, 160, 224, 224, 256, 256, 320, 384, 512)
+HEAD_WIDTHS = (8, 16, 16, 24, 32, 32, 32, 48, 64, 64, 64, 64, 96, 128, 128, 192, 256, 512)
+HEAD_OUTPUTS = (1, 1, 1, 2, 2, 3, 3, 3, 3, 4, 4, 5, 6, 7, 8, 12)
+"""Sizes, input and output channels of layers that end a decoder."""
 GROUP_WIDTHS = (4, 8, 8, 16, 16, 24, 32, 40, 48, 56, 64, 72, 88, 112, 120, 168)
 
 
-def sample(count: int, seed: int, dtype: str | None = None) -> list[UnitCase]:
+def sample(count: int, seed: int, dtype: str | None = None, kinds: Mapping[Kind, int] | None = None) -> list[UnitCase]:
     """Different random kernels: single convolutions in both layouts, and cuDNN's fused ones.
 
     Args:
         count: number of cases.
         seed: random seed.
         dtype: element type of all; if None, drawn at random, mostly float32.
+        kinds: weight of each kind to draw; KINDS by default.
     """
     rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
-    return draw_distinct(count, lambda: _drawn(rng, dtype))
+    return draw_distinct(count, lambda: _drawn(rng, dtype, kinds or KINDS))
 
 
-def _drawn(rng: random.Random, dtype: str | None) -> list[UnitCase]:
+def _drawn(rng: random.Random, dtype: str | None, kinds: Mapping[Kind, int]) -> list[UnitCase]:
     """One random kernel; none if it is too large, too small or impossible."""
-    unit = _draw(rng)
+    unit = _draw(rng, kinds)
     unit = replace(unit, dtype=dtype or unit.dtype)
     if min(unit.out_shape) < 1 or unit.elements > MOST_ELEMENTS or not LEAST_WORK <= unit.work <= MOST_WORK:
         return []
@@ -70,8 +77,8 @@ def _case(unit: ConvUnit, rng: random.Random) -> UnitCase:
     return UnitCase(str(graph), "aten", source="conv")
 
 
-def _draw(rng: random.Random) -> ConvUnit:
-    make = rng.choices(tuple(KINDS), tuple(KINDS.values()))[0]
+def _draw(rng: random.Random, kinds: Mapping[Kind, int]) -> ConvUnit:
+    make = rng.choices(tuple(kinds), tuple(kinds.values()))[0]
     halvings = rng.choices((0, 1, 2, 3, 4, 5), (3, 8, 20, 24, 27, 18))[0]
     size = -(-rng.choice(IMAGES) >> halvings)
     width = map_width(rng, halvings)
@@ -152,8 +159,16 @@ def _stem(rng: random.Random, layer: ConvUnit, _halvings: int) -> ConvUnit:
     return replace(layer, size=size, kernel=kernel, stride=stride, padding=padding, in_channels=3, out_channels=width)
 
 
-KINDS: Mapping[Callable[[random.Random, ConvUnit, int], ConvUnit], int] = {
-    _plain: 33,
+def head(rng: random.Random, layer: ConvUnit, _halvings: int) -> ConvUnit:
+    """Last layer of a decoder: an image, a mask, or a few maps."""
+    size = rng.choice(HEAD_SIZES)
+    kernel = rng.choices((3, 1, 5, 7, 9), (45, 30, 8, 12, 5))[0]
+    width, made = rng.choice(HEAD_WIDTHS), rng.choice(HEAD_OUTPUTS)
+    return replace(layer, size=size, kernel=kernel, padding=kernel // 2, in_channels=width, out_channels=made)
+
+
+KINDS: Mapping[Kind, int] = {
+    _plain: 30,
     _narrowing: 3,
     _pointwise: 26,
     _grouped: 13,
@@ -163,8 +178,9 @@ KINDS: Mapping[Callable[[random.Random, ConvUnit, int], ConvUnit], int] = {
     _oblong: 3,
     _patch: 4,
     _stem: 4,
+    head: 3,
 }
-"""Percentage of each kind, which is a function of a 3x3 layer that keeps the number of channels."""
+"""Percentage of each kind."""
 
 
 def map_width(rng: random.Random, halvings: int) -> int:

@@ -15,6 +15,7 @@ from costmodel.predictor.predictor import Base
 from costmodel.profiles.card import CARD, SHOWN
 from costmodel.profiles.profile import OWN_BASE, PREDICTOR, Profile, list_profiles, load_profile, shipped_directory
 from costmodel.timeline import residual_gp
+from costmodel.timeline.compile_time import COLD
 from costmodel.timeline.residual_gp import ResidualModel
 
 NONE = "none"
@@ -43,12 +44,33 @@ class BaseProfile:
         """Costs and wider intervals of the base, for a device on which too few models were measured."""
         say(f"too few models were measured: host costs are those of {self.name}, with wider intervals")
         card = self.profile.card
-        wider = {
-            quantity: {mode: WIDER * width for mode, width in by_mode.items()}
-            for quantity, by_mode in card.get("intervals", {}).items()
+        found = {
+            "costs": card.get("costs", {}),
+            "intervals": self._wider_intervals(),
+            "scores": {},
+            "host": card.get("host", {}),
         }
-        found = {"costs": card.get("costs", {}), "intervals": wider, "scores": {}, "host": card.get("host", {})}
         return found, residual_gp.no_residuals()
+
+    def with_compile_times(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Sections of a summary with the base's compile times and wider intervals of them."""
+        added = {"costs": self.profile.card.get("costs", {}), "intervals": self._wider_intervals()}
+        parts = {
+            name: found[name] | {key: value for key, value in section.items() if key.startswith(COLD)}
+            for name, section in added.items()
+        }
+        return {**found, **parts}
+
+    @property
+    def machines_us(self) -> list[float]:
+        """Launch times of the hosts that the base was measured on, microseconds."""
+        return list(self.profile.card.get("host", {}).get("machines_us", ()))
+
+    def _wider_intervals(self) -> dict[str, dict[str, float]]:
+        return {
+            quantity: {mode: WIDER * width for mode, width in by_mode.items()}
+            for quantity, by_mode in self.profile.card.get("intervals", {}).items()
+        }
 
     def describe(self, environment: Mapping[str, str]) -> dict[str, Any]:
         """Section of the summary: the base, and what is different of device and software."""

@@ -89,7 +89,7 @@ def make_profile(
     tables = {group: drop(table, OPTIONAL) for group, table in everything.items()}
     if base is not None:
         tables = relative_to_base(tables, kernels, base.base)
-    cases, counts, host = _stable_cases(directory / "models.jsonl", settings.most_cases, say)
+    cases, counts, host = _stable_cases(directory / "models.jsonl", settings.most_cases, base, say)
     issued = _issued(cases, device, jobs)
     origins = evaluation.table_origins(kernels, kept["source"].tolist())
     banned = evaluation.banned_kernels(cases, issued)
@@ -111,7 +111,9 @@ def make_profile(
         found["scores"] |= interval_scores(validation, {} if device.is_cpu else host, found["intervals"])
     baselines = BASELINES if base is None else AGAINST_BASE
     found["scores"]["kernels"] = score_groups(tables, folds, fit, say, jobs, baselines)
-    if base is None or cases or (directory / COMPILE_TIMES).exists():
+    if base is not None and cases and not (directory / COMPILE_TIMES).exists():
+        found = base.with_compile_times(found)
+    elif base is None or cases:
         found = add_compile_times(found, directory, cases, [compiled for _, compiled in issued])
     found["error_curves"] = {
         group: asdict(_error_curve(table, folds[group], group, fit)) for group, table in tables.items()
@@ -180,21 +182,29 @@ def _error_curve(table: Table, folds: Folds, group: str, fit: CrossFit) -> Error
     return fit_error_curve(scaled(table.raw, model.mean, model.scale), error, table.time_us, folds.tests, model.widths)
 
 
-def _stable_cases(path: Path, most: int, say: Say) -> tuple[list[MeasuredModel], dict[str, int], dict[str, Any]]:
+def _stable_cases(
+    path: Path, most: int, base: BaseProfile | None, say: Say
+) -> tuple[list[MeasuredModel], dict[str, int], dict[str, Any]]:
     """Measured models to fit to, their counts, and the summary of host probes."""
     everything = read_measured(path)[0] if path.exists() else []
     stable = [case for case in everything if not unstable(case)]
     chosen = spread(stable, most)
     say(f"{len(chosen)} whole-model cases of {len(stable)} ({len(everything) - len(stable)} unstable ones left out)")
     counts = {"cases": len(chosen), "measured": len(everything), "unstable": len(everything) - len(stable)}
-    return chosen, counts, _host(everything)
+    return chosen, counts, _host(everything, () if base is None else base.machines_us)
 
 
-def _host(cases: Sequence[MeasuredModel]) -> dict[str, Any]:
-    """Summary of host probes: the profile's host, the machines, and the range of hosts of several machines."""
+def _host(cases: Sequence[MeasuredModel], others_us: Sequence[float] = ()) -> dict[str, Any]:
+    """Summary of host probes: the profile's host, the machines, and the range of hosts of several machines.
+
+    Args:
+        cases: measured models.
+        others_us: launch times of the base's machines, which count too: a profile is used on hosts of all speeds.
+    """
     machines = machine_probes_us(cases)
     if not machines:
         return {}
+    machines = sorted([*machines, *others_us])
     about = {"probe_us": usual_probe_us(cases), "machines_us": machines}
     return about | ({"range_us": host_range(machines)} if len(machines) > 1 else {})
 
@@ -332,7 +342,7 @@ def interval_scores(
     probe_us = host["probe_us"]
     speeds = 1.0, *(probe_us / us for us in host["range_us"])
     found = {"coverage": coverage(validation, speeds)}
-    if len(host["machines_us"]) < LEAST_MACHINES:
+    if validation["environment"].nunique() < LEAST_MACHINES:
         return found
     return found | {"coverage_by_machine": coverage_by_machine(validation, probe_us, widths)}
 

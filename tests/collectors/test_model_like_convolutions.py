@@ -60,7 +60,7 @@ def test_the_smaller_the_map_the_more_channels_it_has():
     assert means[1:] == sorted(means[1:])
     assert max(widths[2]) <= 256 + 64
     assert max(widths[5]) <= 2048 + 64
-    units = [model_like_convolutions._draw(rng) for _ in range(2000)]
+    units = [model_like_convolutions._draw(rng, model_like_convolutions.KINDS) for _ in range(2000)]
     grouped = [unit for unit in units if 1 < unit.groups < unit.in_channels]
     assert grouped
     assert all(unit.in_channels % unit.groups == 0 == unit.out_channels % unit.groups for unit in grouped)
@@ -77,3 +77,12 @@ def test_some_widths_are_multiples_of_4_and_no_more():
     widths = [model_like_convolutions.map_width(rng, 3) for _ in range(4000)]
     share = sum(width % 8 == 4 for width in widths) / 4000
     assert 0.04 < share < 0.08  # half of the 10 of 99 that go by fours, a quarter of the 4 that go by twos
+
+
+def test_heads_end_in_few_maps_of_an_images_size():
+    cases = model_like_convolutions.sample(50, seed=3, kinds={model_like_convolutions.head: 1})
+    for case in cases:
+        graph = parse(case.graph)
+        _, channels, height, width = graph.ops[0].types[0].shape
+        assert 1 <= channels <= 12
+        assert height == width in model_like_convolutions.HEAD_SIZES
