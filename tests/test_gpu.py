@@ -166,13 +166,16 @@ def test_a_worker_is_replaced_after_a_case_that_cannot_be_captured(tmp_path: Pat
     from collectors.sweep.settings import SweepSettings
     from collectors.workloads.cases import UnitCase
 
-    # the number of nonzero elements has to come to the host, which a capture forbids
-    nonzero = "graph _ {\n  input %a0: float32[8]\n  %0 = nonzero(self=%a0) : int64[8,1]\n  return %0\n}"
+    # the number of different elements has to come to the host, which a capture forbids
+    unique = (
+        "graph _ {\n  input %a0: float32[8]\n"
+        "  %0 = unique_consecutive(self=%a0) : float32[8], int64[0], int64[0]\n  return %0\n}"
+    )
     relu = "graph _ {\n  input %a0: float32[8]\n  %0 = relu(self=%a0) : float32[8]\n  return %0\n}"
     path = tmp_path / "ledger.sqlite"
-    sweep([UnitCase(nonzero, "aten"), UnitCase(relu, "aten")], path, SweepSettings("cuda", 240.0), lambda _: None)
+    sweep([UnitCase(unique, "aten"), UnitCase(relu, "aten")], path, SweepSettings("cuda", 240.0), lambda _: None)
     with Ledger(path) as ledger:
-        rows = {"nonzero" in row["graph"]: row for row in ledger.rows()}
+        rows = {"unique" in row["graph"]: row for row in ledger.rows()}
     assert rows[True]["status"] == "failed"
     assert "not capturable" in rows[True]["error"]
     assert rows[False]["status"] in ("ok", "noisy")

@@ -60,7 +60,7 @@ def test_the_smaller_the_map_the_more_channels_it_has():
     assert means[1:] == sorted(means[1:])
     assert max(widths[2]) <= 256 + 64
     assert max(widths[5]) <= 2048 + 64
-    units = [model_like_convolutions._draw(rng, model_like_convolutions.KINDS) for _ in range(2000)]
+    units = [model_like_convolutions._draw(rng, model_like_convolutions.KINDS) for _ in range(4000)]
     grouped = [unit for unit in units if 1 < unit.groups < unit.in_channels]
     assert grouped
     assert all(unit.in_channels % unit.groups == 0 == unit.out_channels % unit.groups for unit in grouped)

@@ -15,6 +15,7 @@ pytestmark = [
     pytest.mark.slow,
     # torch's own
     pytest.mark.filterwarnings("ignore:.*TensorFloat32 tensor cores for float32:UserWarning"),
+    pytest.mark.filterwarnings("ignore:The CUDA Graph is empty:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*Profiler clears events:UserWarning"),
 ]
 
