@@ -20,6 +20,8 @@ DATA = Path(__file__).parent.parent / "docs" / "data"
 HOSTS = ("uncalibrated", "calibrated")
 WAYS = {"predictor": "transferred", "base": "base alone", "base scaled": "base scaled"}
 """Way of predicting a kernel in a card's scores -> heading."""
+HELD_OUT = {"float32, batch 1": "1", "float32, batch 32": "32"}
+"""Sets of cases in a card's scores -> batch size."""
 IN_BASE = "rare_"
 """Prefix of the groups that the base of `nvidia-h100` has from this same H100: errors there are no scores."""
 
@@ -61,16 +63,38 @@ def model_table(judged: pd.DataFrame) -> str:
     return markdown_table(head, rows)
 
 
+def held_out_table(scores: Sequence[Mapping[str, Any]]) -> str:
+    """A row a mode and batch size: mean errors of speedup for families held out, and of a constant."""
+    rows = [
+        [
+            f"`{score['mode']}`",
+            batch,
+            f"{score['cases']:.0f}",
+            percent(score["mean_error"]),
+            percent(score["median_error"]),
+            percent(score["constant_mean_error"]),
+        ]
+        for score in scores
+        if (batch := HELD_OUT.get(score["cases_of"]))
+    ]
+    return markdown_table(("mode", "batch", "cases", "mean error", "median error", "constant"), rows)
+
+
 def curve_table(curve: pd.DataFrame) -> str:
-    """A row a group and kind of kernels: mean relative errors of the base, and transferred by minutes of measuring."""
+    """A row a group and kind of kernels: mean relative errors of the base, from nothing, and transferred by minutes.
+
+    Args:
+        curve: a row a group, kind and number of minutes, made by scripts/transfer_curve.py.
+    """
     times = sorted(curve["minutes"].unique())
-    columns = ["group", "kernels", "learnt", "tested", "base alone", "base scaled"]
+    others = [way for way in ("base alone", "base scaled", "from nothing") if way in curve]
+    columns = ["group", "kernels", "learnt", "tested", *others]
     columns += [f"{minutes:g} minutes" for minutes in times]
     rows = []
     for (group, kind), points in curve.groupby(["group", "kernels"], sort=False):
         by_time = points.set_index("minutes")
         last = by_time.loc[times[-1]]
-        errors = [last["base alone"], last["base scaled"], *(by_time.loc[time, "transferred"] for time in times)]
+        errors = [*last[others], *(by_time.loc[time, "transferred"] for time in times)]
         rows.append([str(group), str(kind), f"{last['learnt']:,}", f"{last['tested']:,}", *map(percent, errors)])
     return markdown_table(columns, rows)
 
@@ -80,8 +104,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", type=Path, metavar="FILE", help="put each table between its marks in this document")
     args = parser.parse_args()
+    scores = load_profile(HARDWARE).card["scores"]
     texts = {
-        "transferred kernels": kernel_table(load_profile(HARDWARE).card["scores"]["kernels"]),
+        "transferred kernels": kernel_table(scores["kernels"]),
+        "held-out models": held_out_table(scores["models"]),
         "transferred models": model_table(pd.read_csv(DATA / "judged_h100.csv")),
         "learning curve": curve_table(pd.read_csv(DATA / "transfer_h100.csv")),
     }

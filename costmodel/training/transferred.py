@@ -109,8 +109,10 @@ def fit_difference(table: Table, shared: float, seed: int = 0, out_of_fold: Arra
 
 def _grow(x: Array, target: Array, seed: int) -> Trees:
     from sklearn.ensemble import HistGradientBoostingRegressor
+    from threadpoolctl import threadpool_limits
 
-    grown = HistGradientBoostingRegressor(random_state=seed, **OPTIONS).fit(x, target)
+    with threadpool_limits(1):  # several threads wait for one another for longer than they work, on tables so small
+        grown = HistGradientBoostingRegressor(random_state=seed, **OPTIONS).fit(x, target)
     return compact(of_regressors([grown]))
 
 

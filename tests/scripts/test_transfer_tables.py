@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
-from transfer_tables import curve_table, kernel_table, model_table
+from transfer_tables import curve_table, held_out_table, kernel_table, model_table
 
 
 def score(group: str, way: str, error: float) -> dict:
@@ -29,6 +29,21 @@ def test_a_row_a_kind_of_kernels_with_a_column_a_time():
     head, _, row = curve_table(curve).splitlines()
     assert head.endswith("| 2 minutes | 8 minutes |")
     assert row == "| conv | known | 4,014 | 198 | 4.0 % | 6.0 % | 3.5 % | 3.0 % |"
+
+
+def test_from_nothing_is_a_column_if_it_was_trained():
+    point = {"group": "conv", "kernels": "known", "minutes": 2, "learnt": 844, "tested": 198}
+    errors = {"base alone": 0.04, "base scaled": 0.06, "from nothing": 0.4, "transferred": 0.03}
+    head, _, row = curve_table(pd.DataFrame([point | errors])).splitlines()
+    assert "| base scaled | from nothing | 2 minutes |" in head
+    assert row.endswith("| 6.0 % | 40.0 % | 3.0 % |")
+
+
+def test_a_row_a_mode_and_batch_size_of_families_held_out():
+    errors = {"mode": "default", "cases": 8.0, "mean_error": 0.05, "median_error": 0.04, "constant_mean_error": 0.1}
+    sets = ("float32, batch 1 and 32", "float32, batch 32", "timeline alone: float32, batch 32")
+    _, _, *rows = held_out_table([errors | {"cases_of": name} for name in sets]).splitlines()
+    assert rows == ["| `default` | 32 | 8 | 5.0 % | 4.0 % | 10.0 % |"]
 
 
 def test_a_row_a_mode_with_errors_of_models_that_are_one_graph():
