@@ -14,6 +14,7 @@ request was wrong; 130 interrupted.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import math
 import os
 import subprocess
@@ -92,6 +93,7 @@ def say(text: str) -> None:
 def run_one(experiment: Experiment, args: argparse.Namespace, device: str, deadline: float) -> Outcome:
     """Run one experiment, in a process of its own unless this is that process."""
     if args.in_process:
+        faulthandler.enable()
         make_cpu_deterministic(device)
         share_cache()
         return run_here(experiment, Setup(device, args.quick, args.output), args.output, deadline)
