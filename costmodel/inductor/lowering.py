@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from costmodel.inductor.compilation import Compilation
 from costmodel.inductor.fallbacks import falls_back
@@ -42,7 +42,7 @@ class _Expr:
         return _Expr(tuple(dict.fromkeys(self.ops + other.ops)), self.reads | other.reads, self.work + other.work)
 
     def reordered(self, how: str) -> _Expr:
-        return replace(self, reads=frozenset((name, f"{order}/{how}") for name, order in self.reads))
+        return _Expr(self.ops, frozenset((name, f"{order}/{how}") for name, order in self.reads), self.work)
 
     def aligned(self) -> _Expr:
         """The same value in reordered loops: permutations that end every read become the order of the loops.
@@ -50,11 +50,14 @@ class _Expr:
         The loops can then fuse with the loops that produce what they read (`pick_loop_order`,
         `shared_data_after_reordering_loop`).
         """
+        if not any(order for _, order in self.reads):
+            return self
         orders = [order.split("/") for _, order in self.reads]
         while orders and len({order[-1] for order in orders}) == 1 and _is_permutation(orders[0][-1]):
             orders = [order[:-1] for order in orders]
         names = (name for name, _ in self.reads)
-        return replace(self, reads=frozenset((name, "/".join(left)) for name, left in zip(names, orders, strict=True)))
+        reads = frozenset((name, "/".join(left)) for name, left in zip(names, orders, strict=True))
+        return _Expr(self.ops, reads, self.work)
 
 
 def _is_permutation(order: str) -> bool:
@@ -210,7 +213,7 @@ class Lowering:
         broadcast = operators.lookup(op).view is View.EXPAND  # read as an operand of fewer elements is
         if not broadcast and not keeps_order(op, self._graph.type_of(op.refs()[0])):
             source = source.reordered(f"{op.base}{[value for key, value in op.args if key != 'self']}")
-        return replace(source, ops=(*source.ops, op.name)) if source.ops else source
+        return _Expr((*source.ops, op.name), source.reads, source.work) if source.ops else source
 
     def _lower_pointwise(self, op: Op, row: op_table.Row) -> None:
         window = operators.window_elements(op) if row.role is Role.WINDOW else 0

@@ -267,7 +267,7 @@ def keeps_order(op: Op, source: TensorType) -> bool:
     """Whether a view shows all elements in the order of the viewed tensor."""
     view = operators.lookup(op).view
     if view is View.PERMUTE:  # a contiguous tensor stays contiguous if only dimensions of size one move
-        plain = replace(source, layout="nhwc" if source.layout == "nhwc" else "nchw")
+        plain = source.with_layout("nhwc" if source.layout == "nhwc" else "nchw")
         return layout_of(op.type.shape, strides_through(op, plain, dense(plain), op.type)) == "nchw"
     dense_layouts = op.type.layout != "strided" and source.layout != "strided"
     return (dense_layouts or view in ORDER_KEPT) and op.type.numel == source.numel

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field
 
 from costmodel.errors import GraphError
 from costmodel.ir.forward_pass import Break, Calls, ModuleFacts
@@ -75,6 +75,10 @@ class TensorType:
     def is_complex(self) -> bool:
         """Whether the elements are complex numbers."""
         return self.dtype.startswith("complex")
+
+    def with_layout(self, layout: str) -> TensorType:
+        """The same type in another layout."""
+        return self if layout == self.layout else TensorType(self.dtype, self.shape, layout)
 
     def __str__(self) -> str:
         suffix = "" if self.layout == "nchw" else f" {self.layout}"
@@ -161,8 +165,23 @@ class Op:
         return self._refs or ()
 
     def reading(self, function: Callable[[Ref], Ref]) -> Op:
-        """Copy of the operator that reads other values."""
-        return replace(self, args=tuple((key, map_refs(value, function)) for key, value in self.args))
+        """Copy of the operator that reads other values; the operator itself if they are the same."""
+        args = self.args_reading(function)
+        return self if args == self.args else self.with_args(args)
+
+    def args_reading(self, function: Callable[[Ref], Ref]) -> tuple[tuple[str, Arg], ...]:
+        """Arguments of the operator that read other values."""
+        return tuple((key, map_refs(value, function)) for key, value in self.args)
+
+    def with_args(self, args: tuple[tuple[str, Arg], ...]) -> Op:
+        """Copy of the operator with other arguments."""
+        return Op(self.name, self.op, args, self.types, self.module, self.inplace, self.frees, self.section)
+
+    def with_types(self, types: tuple[TensorType, ...]) -> Op:
+        """Copy of the operator with other result types; the operator itself if they are the same."""
+        if types == self.types:
+            return self
+        return Op(self.name, self.op, self.args, types, self.module, self.inplace, self.frees, self.section)
 
     def __str__(self) -> str:
         args = ", ".join(f"{written_name(key)}={format_arg(value)}" for key, value in self.args)
@@ -265,7 +284,9 @@ class Graph:
                 raise GraphError(f"{self.name}: {where} uses {ref}, which is not defined before it")
 
     def __str__(self) -> str:
-        counts = zip(COUNTS, (*astuple(self.calls), self.checked_modules), strict=True)
+        calls = self.calls
+        numbers = (calls.modules, calls.views, calls.idle, calls.queries, calls.writes, self.checked_modules)
+        counts = zip(COUNTS, numbers, strict=True)
         name = "\\x5f" if self.name == _NO_NAME else written_name(self.name or _NO_NAME)
         head = [name, *(f"{word} {count}" for word, count in counts if count)]
         lines = [f"graph {' '.join(head)} {{"]

@@ -10,7 +10,7 @@ from costmodel.device import ASSUMED_GPU
 from costmodel.features import device_share
 from costmodel.inductor.pipeline import compiled_kernels
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
-from costmodel.ir.subgraph import Cutter, Part, cut, fused_part
+from costmodel.ir.subgraph import Cutter, Part, Selection, cut, fused_part
 from costmodel.kernels.eager_dispatch import eager_kernels
 from costmodel.kernels.kernel import Kernel
 from costmodel.planning.blocks import Block, producers_of
@@ -22,6 +22,8 @@ from costmodel.timeline.compile_time import compile_counts
 
 GRID_US = 2.0**-10
 """Times are rounded to multiples of this, so that sums are exact in any order and equal kernels tie."""
+Same = tuple[str, tuple[int, ...], tuple[Ref, ...], tuple[Value, ...]]
+"""Backend of a region, identities of its operators, its outputs and its inputs, which decide its kernels."""
 MOST_PARTNERS = 4
 """Number of nearest producers considered for fusion with a block; a concatenation reads dozens."""
 
@@ -73,6 +75,7 @@ class RegionCosts:
         self._launch_us = 0.0 if profile.on_cpu else profile.costs("default_device", cost_tables.LAUNCH_COSTS)["launch"]
         self._compile_costs = profile.costs("compile")
         self._kernels: dict[tuple[str, tuple[str, ...]], tuple[Kernel, ...]] = {}
+        self._selected: dict[Same, tuple[Selection, tuple[Kernel, ...]]] = other._selected if other else {}
         self._parts: dict[tuple[str, str], tuple[Kernel, ...]] = other._parts if other else {}
         self._us: dict[tuple[str, str], float] = other._us if other else {}
         self._shares: dict[tuple[str, str], float] = other._shares if other else {}
@@ -82,12 +85,19 @@ class RegionCosts:
         """Kernels that a region launches."""
         key = (backend, tuple(ops))
         if key not in self._kernels:
-            part = self._cutter.cut(ops)
-            text = (backend, str(part.graph))
-            if text not in self._parts:
-                self._parts[text] = kernels_of_part(part, backend, self._on_cpu, self._multiprocessors)
-            self._kernels[key] = self._parts[text]
+            selection = self._cutter.select(ops)
+            same = (backend, tuple(map(id, selection.members)), selection.outputs, self._cutter.values_of(selection.inputs))
+            if same not in self._selected:  # the selection is kept, so that its operators keep their identities
+                self._selected[same] = selection, self._kernels_of(backend, self._cutter.part(selection))
+            self._kernels[key] = self._selected[same][1]
         return self._kernels[key]
+
+    def _kernels_of(self, backend: str, part: Part) -> tuple[Kernel, ...]:
+        """Kernels that a part launches; equal parts of the model are compiled once."""
+        text = (backend, str(part.graph))
+        if text not in self._parts:
+            self._parts[text] = kernels_of_part(part, backend, self._on_cpu, self._multiprocessors)
+        return self._parts[text]
 
     def predict_regions(self, regions: Iterable[tuple[str, Sequence[str]]]) -> None:
         """Predict the kernels of many regions in one batch, which is faster than one by one."""
