@@ -156,7 +156,10 @@ class Op:
 
     def arg(self, name: str, default: Arg = None) -> Arg:
         """Value of the argument of that name; `default` if the operator was called without it."""
-        return next((value for key, value in self.args if key == name), default)
+        for key, value in self.args:
+            if key == name:
+                return value
+        return default
 
     def refs(self) -> tuple[Ref, ...]:
         """Values that the operator reads, in order; a value that is read twice appears twice."""
