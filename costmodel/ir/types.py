@@ -113,7 +113,12 @@ def map_refs(arg: Arg, function: Callable[[Ref], Ref]) -> Arg:
     """Replace each value that an argument uses."""
     if isinstance(arg, Ref):
         return function(arg)
-    return tuple(map_refs(item, function) for item in arg) if isinstance(arg, tuple) else arg
+    return tuple([map_refs(item, function) for item in arg]) if _is_nested(arg) else arg
+
+
+def _is_nested(arg: Arg) -> bool:
+    """Whether an argument is a tuple that holds values or tuples; most hold numbers."""
+    return isinstance(arg, tuple) and any(isinstance(item, (Ref, tuple)) for item in arg)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +169,13 @@ class Op:
     def refs(self) -> tuple[Ref, ...]:
         """Values that the operator reads, in order; a value that is read twice appears twice."""
         if self._refs is None:
-            object.__setattr__(self, "_refs", tuple(ref for _, arg in self.args for ref in refs_in(arg)))
+            found: list[Ref] = []
+            for _, arg in self.args:
+                if isinstance(arg, Ref):
+                    found.append(arg)
+                elif _is_nested(arg):
+                    found += refs_in(arg)
+            object.__setattr__(self, "_refs", tuple(found))
         return self._refs or ()
 
     def reading(self, function: Callable[[Ref], Ref]) -> Op:
@@ -174,7 +185,7 @@ class Op:
 
     def args_reading(self, function: Callable[[Ref], Ref]) -> tuple[tuple[str, Arg], ...]:
         """Arguments of the operator that read other values."""
-        return tuple((key, map_refs(value, function)) for key, value in self.args)
+        return tuple([(key, map_refs(value, function)) for key, value in self.args])
 
     def with_args(self, args: tuple[tuple[str, Arg], ...]) -> Op:
         """Copy of the operator with other arguments."""
@@ -250,7 +261,7 @@ class Graph:
         """Operators that read each value, by name, in order, each once."""
         table: dict[str, list[Op]] = {name: [] for name in self._types}
         for op in self.ops:
-            for name in dict.fromkeys(ref.name for ref in op.refs()):
+            for name in dict.fromkeys([ref.name for ref in op.refs()]):
                 table[name].append(op)
         return table
 
@@ -302,6 +313,8 @@ class Graph:
 
 def format_arg(arg: Arg) -> str:
     """Format an argument for the text form."""
-    if isinstance(arg, tuple):
+    if _is_nested(arg):
         return "[" + ", ".join(map(format_arg, arg)) + "]"
+    if isinstance(arg, tuple):
+        return repr(list(arg))
     return repr(arg) if isinstance(arg, str) else str(arg)

@@ -10,7 +10,7 @@ from costmodel.device import ASSUMED_GPU
 from costmodel.features import device_share
 from costmodel.inductor.pipeline import compiled_kernels
 from costmodel.ir import Graph, Op, Ref, TensorType, Value
-from costmodel.ir.subgraph import Cutter, Part, Selection, cut, fused_part
+from costmodel.ir.subgraph import Cutter, Part, cut, fused_part
 from costmodel.kernels.eager_dispatch import eager_kernels
 from costmodel.kernels.kernel import Kernel
 from costmodel.planning.blocks import Block, producers_of
@@ -68,14 +68,15 @@ class RegionCosts:
     """
 
     def __init__(self, main: Graph, profile: Profile, other: RegionCosts | None = None) -> None:
-        self.main = main
-        self._cutter, self._predictor = Cutter(main), profile.predictor
+        self._same: dict[Op, Op] = other._same if other else {}
+        self.main = replace(main, ops=tuple(self._same.setdefault(op, op) for op in main.ops))
+        self._cutter, self._predictor = Cutter(self.main), profile.predictor
         self._on_cpu = profile.on_cpu
         self._multiprocessors = profile.device.multiprocessors
         self._launch_us = 0.0 if profile.on_cpu else profile.costs("default_device", cost_tables.LAUNCH_COSTS)["launch"]
         self._compile_costs = profile.costs("compile")
         self._kernels: dict[tuple[str, tuple[str, ...]], tuple[Kernel, ...]] = {}
-        self._selected: dict[Same, tuple[Selection, tuple[Kernel, ...]]] = other._selected if other else {}
+        self._selected: dict[Same, tuple[Kernel, ...]] = other._selected if other else {}
         self._parts: dict[tuple[str, str], tuple[Kernel, ...]] = other._parts if other else {}
         self._us: dict[tuple[str, str], float] = other._us if other else {}
         self._shares: dict[tuple[str, str], float] = other._shares if other else {}
@@ -87,9 +88,9 @@ class RegionCosts:
         if key not in self._kernels:
             selection = self._cutter.select(ops)
             same = (backend, tuple(map(id, selection.members)), selection.outputs, self._cutter.values_of(selection.inputs))
-            if same not in self._selected:  # the selection is kept, so that its operators keep their identities
-                self._selected[same] = selection, self._kernels_of(backend, self._cutter.part(selection))
-            self._kernels[key] = self._selected[same][1]
+            if same not in self._selected:
+                self._selected[same] = self._kernels_of(backend, self._cutter.part(selection))
+            self._kernels[key] = self._selected[same]
         return self._kernels[key]
 
     def _kernels_of(self, backend: str, part: Part) -> tuple[Kernel, ...]:
