@@ -77,9 +77,7 @@ class _Conversion:
         if key == "input" and not self._runnable and (layout == "nchw" or self._is_part(value)):
             order = () if layout == "nchw" else (("memory_format", CHANNELS_LAST),)
             args = (("self", value), *order)
-            self._append(
-                Op(f"{op.name}.input", CONVOLUTION_INPUT_COPY, args, (kind.with_layout(layout),), op.module)
-            )
+            self._append(Op(f"{op.name}.input", CONVOLUTION_INPUT_COPY, args, (kind.with_layout(layout),), op.module))
             return Ref(f"{op.name}.input")
         if (value, layout) not in self._converted:
             self._converted[value, layout] = self._copy(value, kind.with_layout(layout), op.module)

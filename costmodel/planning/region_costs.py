@@ -87,7 +87,12 @@ class RegionCosts:
         key = (backend, tuple(ops))
         if key not in self._kernels:
             selection = self._cutter.select(ops)
-            same = (backend, tuple(map(id, selection.members)), selection.outputs, self._cutter.values_of(selection.inputs))
+            same = (
+                backend,
+                tuple(map(id, selection.members)),
+                selection.outputs,
+                self._cutter.values_of(selection.inputs),
+            )
             if same not in self._selected:
                 self._selected[same] = self._kernels_of(backend, self._cutter.part(selection))
             self._kernels[key] = self._selected[same]

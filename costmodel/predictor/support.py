@@ -73,7 +73,9 @@ def hardly_measured(names: Sequence[str], scale: Array, x: Array, regimes: Steps
     reaches = (np.array(list(REGIME.values())) / scale[columns]).astype(np.float32)
     found, place = np.unique(x[:, columns], axis=0, return_inverse=True)
     measured = regimes.astype(np.float32) * np.float32(STEP)
-    alike = [_agreeing(found[rows], measured, reaches) @ counts for rows in portions(np.arange(len(found)), len(counts))]
+    alike = [
+        _agreeing(found[rows], measured, reaches) @ counts for rows in portions(np.arange(len(found)), len(counts))
+    ]
     return np.asarray(np.concatenate(alike)[place.reshape(-1)] < LEAST_ALIKE)
 
 

@@ -60,7 +60,9 @@ def test_places_are_chosen_as_brute_force_does_where_they_are_independent(seed):
 @pytest.mark.parametrize(("worse", "single"), [(HOPELESS - 0.01, True), (HOPELESS + 0.01, False)])
 def test_what_is_hopeless_everywhere_is_not_tried_place_by_place(worse, single):
     for base in (1.0, 4.0, 0.25):
-        tried = dict(try_rewrites(rewritten, (FOLD,), len, lambda count, base=base: base * (1.0 if count == 1 else worse)))
+        tried = dict(
+            try_rewrites(rewritten, (FOLD,), len, lambda count, base=base: base * (1.0 if count == 1 else worse))
+        )
         assert any(":" in rewrite for rewrites in tried for rewrite in rewrites) == single
 
 

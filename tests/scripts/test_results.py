@@ -32,8 +32,8 @@ def test_figures_by_hand(script: ModuleType, tmp_path: Path):
         (tmp_path / f"{name}_h200.jsonl").write_text("\n".join(map(json.dumps, records)))
     memory = [memory_row("inference", 90), memory_row("inference", 103), memory_row("training", 108)]
     (tmp_path / "memory_h200.json").write_text(json.dumps({"rows": memory}))
-    cost = {"runs": 3, "seconds": {"ratio": 1.25}, "peak_mib": {"ratio": 1.126}}
-    (tmp_path / "predict_cost.json").write_text(json.dumps(cost))
+    cost = {"runs": 3, "predict densenet121": {"ratio": 1.25, "peak_ratio": 1.126}}
+    (tmp_path / "speed.json").write_text(json.dumps(cost))
     (tmp_path / "sweep_h200.json").write_text(json.dumps({"ratio": 5.55, "sample": {"units": 4000}}))
     hosts = [(machine, "latency", size, share) for machine in "ab" for size, share in ((1, 0.8), (32, 0.9), (8, 0.1))]
     hosts_frame = pd.DataFrame(hosts, columns=["machine", "quantity", "batch_size", "inside"])
