@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_only(arguments: Sequence[str]) -> int:
     """Run a command line in a process that serves nothing else: its standard streams stay isolated until it ends."""
-    gc.disable()  # saves a fifth of the time of a prediction or plan: the objects that importing torch makes live to the end
+    gc.disable()  # saves a fifth of a prediction's or plan's time: objects that importing torch makes live to the end
     return _run(arguments)
 
 

@@ -65,6 +65,11 @@ def _is_permutation(order: str) -> bool:
     return row is not None and row.view is View.PERMUTE
 
 
+def _is_own_copy(op: Op, users: Sequence[Op]) -> bool:
+    """Whether a convolution makes this copy of its input itself."""
+    return op.base == CONVOLUTION_INPUT_COPY and all(user.base == "convolution" for user in users)
+
+
 def _buffer(name: str) -> _Expr:
     return _Expr((), frozenset(((name, ""),)))
 
@@ -123,6 +128,7 @@ class Lowering:
         self._graph, self._target = compilation.graph, compilation.target
         self._ops, self._users = compilation.producers, compilation.users
         self._exprs = {value.name: _buffer(value.name) for value in compilation.graph.values}
+        self._inside = frozenset(op.name for op in compilation.graph.ops if _is_own_copy(op, self._users[op.name]))
         self._lowered = 0
         self._realized_by: dict[str, int] = {}
 
@@ -130,7 +136,7 @@ class Lowering:
         """Lower the next operator."""
         self._lowered += 1
         row = operators.lookup(op)
-        inside = [ref.name for ref in op.refs() if self._is_inside(ref.name)]
+        inside = [ref.name for ref in op.refs() if ref.name in self._inside]
         extern = falls_back(self._graph, op, self._target.on_cpu)
         if extern or row.role is Role.WINDOW:
             for ref in op.refs():
@@ -217,7 +223,7 @@ class Lowering:
 
     def _lower_pointwise(self, op: Op, row: op_table.Row) -> None:
         window = operators.window_elements(op) if row.role is Role.WINDOW else 0
-        copied = self._is_copied_view(op) or self._is_inside(op.name)
+        copied = self._is_copied_view(op) or op.name in self._inside
         if copied:
             self.realize(op.refs()[0].name)
         if row.uses > 1:
@@ -246,12 +252,6 @@ class Lowering:
             return False
         view = operators.lookup(source).view
         return view is View.NARROW or (view in ORDER_KEPT and source.type.layout == "nchw")
-
-    def _is_inside(self, name: str) -> bool:
-        """Whether a value is a copy that a convolution makes of its own input."""
-        op = self._ops.get(name)
-        copied = op is not None and op.base == CONVOLUTION_INPUT_COPY
-        return copied and all(user.base == "convolution" for user in self._users[name])
 
     def _realized_on_reuse(self, expr: _Expr) -> bool:
         rows = (operators.lookup(self._ops[name]) for name in expr.ops)

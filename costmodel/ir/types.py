@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from costmodel.errors import GraphError
 from costmodel.ir.forward_pass import Break, Calls, ModuleFacts
@@ -116,9 +117,13 @@ def map_refs(arg: Arg, function: Callable[[Ref], Ref]) -> Arg:
     return tuple([map_refs(item, function) for item in arg]) if _is_nested(arg) else arg
 
 
-def _is_nested(arg: Arg) -> bool:
+def _is_nested(arg: Arg) -> TypeGuard[tuple["Arg", ...]]:
     """Whether an argument is a tuple that holds values or tuples; most hold numbers."""
-    return isinstance(arg, tuple) and any(isinstance(item, (Ref, tuple)) for item in arg)
+    if isinstance(arg, tuple):
+        for item in arg:  # a loop, which is twice as fast as `any`: most arguments of every operator come here
+            if isinstance(item, (Ref, tuple)):
+                return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +238,7 @@ class Graph:
 
     def __post_init__(self) -> None:
         types: dict[str, tuple[TensorType, ...]] = {value.name: (value.type,) for value in self.values}
-        types.update((op.name, op.types) for op in self.ops)
+        types.update([(op.name, op.types) for op in self.ops])
         object.__setattr__(self, "_types", types)
 
     def type_of(self, ref: Ref) -> TensorType:

@@ -118,8 +118,10 @@ class RegionCosts:
         """Device time of a region, with the gaps between kernels inside the model."""
         key = (backend, tuple(ops))
         if key not in self._total_us:
-            self.predict_regions([key])
-            times = [self._us[kernel.key] + self._launch_us * kernel.launches for kernel in self._kernels[key]]
+            kernels = self.kernels(*key)
+            if any(kernel.key not in self._us for kernel in kernels):
+                self.predict_regions([key])
+            times = [self._us[kernel.key] + self._launch_us * kernel.launches for kernel in kernels]
             self._total_us[key] = sum(map(_on_grid, times))
         return self._total_us[key]
 

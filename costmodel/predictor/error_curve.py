@@ -22,8 +22,8 @@ class ErrorCurve:
 
     def factor(self, distance: float) -> float:
         """Factor at a distance."""
-        return float(self.factors_at(np.float64(distance)))
+        return float(self.factors_at(np.array([distance]))[0])
 
-    def factors_at(self, distances: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    def factors_at(self, distances: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Factors at several distances."""
         return np.asarray(np.interp(distances, self.distances, self.factors))
