@@ -117,7 +117,7 @@ def map_refs(arg: Arg, function: Callable[[Ref], Ref]) -> Arg:
     return tuple([map_refs(item, function) for item in arg]) if _is_nested(arg) else arg
 
 
-def _is_nested(arg: Arg) -> TypeGuard[tuple["Arg", ...]]:
+def _is_nested(arg: Arg) -> TypeGuard[tuple[Arg, ...]]:
     """Whether an argument is a tuple that holds values or tuples; most hold numbers."""
     if isinstance(arg, tuple):
         for item in arg:  # a loop, which is twice as fast as `any`: most arguments of every operator come here
