@@ -68,7 +68,8 @@ def run(*command: str, printed: bool = False) -> Cost:
     with tempfile.TemporaryFile("w+") as written:
         child = subprocess.Popen(command, stdout=written, stderr=subprocess.DEVNULL, env=environment)
         _, status, usage = os.wait4(child.pid, 0)
-        if os.waitstatus_to_exitcode(status):
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
             raise SystemExit(f"failed: {' '.join(command)}")
         written.seek(0)
         cpu_s = float(written.read().split()[-1]) if printed else usage.ru_utime + usage.ru_stime

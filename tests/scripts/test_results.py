@@ -77,7 +77,7 @@ def test_figures_by_hand(script: ModuleType, tmp_path: Path):
         ["20.0 % median error", "40.0 %", "3 of 2 models |"],
         ["10.0 % median error", "100.0 %", "1 of 1 models |"],
         ["largest errors 10.0 % and 8.0 %", "-", "3 |"],
-        ["1.25 times the seconds, 1.13 times the peak memory", "importing torch and torchvision", "3 runs |"],
+        ["1.25 times the CPU time, 1.13 times the peak memory", "importing torch and torchvision", "3 runs |"],
         ["5.5 times the units a minute", "a loop with torch.compile and `do_bench`", "4,000 units |"],
     ]
 
