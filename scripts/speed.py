@@ -90,7 +90,7 @@ def trained(units: Path) -> Cost:
 
 
 def measures(units: Path) -> Mapping[str, Callable[[], Cost]]:
-    """What a round measures, by name, in order."""
+    """Measurements of a round by name, in order."""
 
     def program(text: str, *words: str) -> Callable[[], Cost]:
         return lambda: run(sys.executable, "-W", "ignore", "-c", text, *words, printed=True)

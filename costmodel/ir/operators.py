@@ -7,7 +7,6 @@ everything else. An operator without a row, or with a row that is not `supported
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable, Mapping
 
@@ -78,18 +77,12 @@ ANCHOR_RANK: Mapping[Role, int] = {Role.EXTERN: 4, Role.REDUCTION: 3, Role.WINDO
 
 def lookup(op: Op) -> Row:
     """Row of an operator; `UNKNOWN` where the table has none."""
-    return _row(op.op)
-
-
-@functools.lru_cache(maxsize=1 << 12)
-def _row(operator: str) -> Row:
-    """Row of an operator by its name with the overload."""
-    return TABLE.get(operator.partition(".")[0], UNKNOWN)
+    return TABLE.get(op.op.partition(".")[0], UNKNOWN)  # `op.base`, without the call of a property
 
 
 def is_view(op: Op) -> bool:
     """Whether an operator changes no data."""
-    return _row(op.op).role is Role.VIEW
+    return lookup(op).role is Role.VIEW
 
 
 def flops(graph: Graph, op: Op) -> int:
