@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 CPU = "cpu"
 """Name of the device in environments of CPUs."""
+RESERVED = 0.05
+"""Share of a GPU's memory by which drivers report more or less, for what they keep for themselves."""
 MOST_DIGITS = 18
 """Digits of the largest number that is accepted: what fits in 64 bits."""
 NOT_RECORDED: Mapping[str, Mapping[str, int]] = {
@@ -64,6 +66,11 @@ class Device:
     def is_cpu(self) -> bool:
         """Whether it is a CPU, which runs kernels itself and has neither launches nor cuDNN."""
         return self.name == CPU
+
+    def is_like(self, other: Device) -> bool:
+        """Whether measurements of both are of one device: by name, and by memory where it is known of both."""
+        sizes = [size for size in (self.memory_bytes, other.memory_bytes) if size is not None]
+        return self.name == other.name and max(sizes, default=0) <= (1 + RESERVED) * min(sizes, default=0)
 
 
 ASSUMED_GPU = Device.of({"device": "NVIDIA H200"})

@@ -11,13 +11,17 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file, text as UTF-8.
+    """Write a file, text as UTF-8; a device or pipe is written to, not replaced.
 
     Raises:
         OSError: the file cannot be written; an existing one is unchanged.
     """
+    data = content.encode() if isinstance(content, str) else content
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        path.write_bytes(data)
+        return
     with replacing(path) as temporary:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        temporary.write_bytes(data)
 
 
 def check_writable(path: Path) -> None:

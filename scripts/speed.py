@@ -1,9 +1,12 @@
-"""Time of predicting, planning and training, each as a ratio to something of torch's own in the same run.
+"""Time and memory of predicting, planning and training, each as a ratio to something of torch's own in the same round.
 
-python scripts/speed.py -o docs/data/speed.json
+python scripts/speed.py -o docs/data/speed.json      # minutes on an idle machine
 
-Seconds are CPU time of the process, so that other programs on the machine count little. The unit of kernels is one call
-of torch.export on ResNet-50, and that of plans is the import of torch and torchvision.
+Every figure is measured once a round, beside its unit, and is the median over the rounds; one round before them warms
+the file cache and is not counted. Seconds are CPU time, so that other programs on the machine count little. The unit is
+the import of torch and torchvision or, for kernels, torch.export on ResNet-50. If the compiled extension of torchvision
+does not fit the build of torch, its import is repaired in the same way on both sides. Planning is counted beyond that
+import. Processes read and write compiled modules, as after an installation.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 IMPORT = "from costmodel.zoo import load_torchvision; import torch; load_torchvision()"
@@ -29,15 +33,14 @@ print(time.process_time() - start)
 """
 KERNELS = """
 import sys, time
+from dataclasses import replace
 from pathlib import Path
+from costmodel.predictor.recall import Recall
 from costmodel.profiles.profile import load_profile
 from costmodel.training.dataset import kernel_of, read_frame
 from costmodel.training.tables import trusted
 rows = trusted(read_frame(Path(sys.argv[1]))[0]).sample(7000, random_state=0)
 kernels = [kernel_of(graph, runner) for graph, runner in zip(rows["graph"], rows["runner"])]
-if sys.argv[2] == "new":
-    from dataclasses import replace
-    from costmodel.predictor.recall import Recall
 predictor = load_profile("nvidia-h200").predictor
 if sys.argv[2] == "new":
     groups = {name: replace(group, recall=Recall.nothing()) for name, group in predictor.groups.items()}
@@ -46,39 +49,91 @@ start = time.process_time()
 predictor.predict(kernels, [0.5] * len(kernels))
 print(time.process_time() - start)
 """
-PLAN = """
-import sys, time, torch
-from costmodel.zoo import load_torchvision
-load_torchvision()
-start = time.process_time()
-import costmodel
-from costmodel.zoo import load
-one = load(sys.argv[1])
-costmodel.plan(one.module, one.inputs, hardware="nvidia-h200")
-print(time.process_time() - start)
-"""
+COMMAND = (sys.executable, "-m", "costmodel")
 PLANNED = ("resnet50", "densenet121", "inception_v3")
+Round = Mapping[str, "Cost"]
 
 
-def printed(code: str, *arguments: str) -> float:
-    """Number that a program prints in its last line."""
-    command = [sys.executable, "-W", "ignore", "-c", code, *arguments]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """CPU seconds of a process, or of a part of it, and the peak memory of the process."""
+
+    cpu_s: float
+    peak_mib: float
 
 
-def cpu_seconds(command: list[str]) -> float:
-    """CPU seconds of a process."""
-    with tempfile.TemporaryFile() as nothing:
-        child = subprocess.Popen(command, stdout=nothing, stderr=nothing)
+def run(*command: str, printed: bool = False) -> Cost:
+    """Cost of a process; with `printed`, its CPU seconds are the number that it prints last."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    with tempfile.TemporaryFile("w+") as written:
+        child = subprocess.Popen(command, stdout=written, stderr=subprocess.DEVNULL, env=environment)
         _, status, usage = os.wait4(child.pid, 0)
-    if os.waitstatus_to_exitcode(status):
-        raise SystemExit(f"failed: {' '.join(command)}")
-    return usage.ru_utime + usage.ru_stime
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            raise SystemExit(f"failed: {' '.join(command)}")
+        written.seek(0)
+        cpu_s = float(written.read().split()[-1]) if printed else usage.ru_utime + usage.ru_stime
+    return Cost(cpu_s, usage.ru_maxrss / (1024 if sys.platform != "darwin" else 1 << 20))
 
 
-def median(measure: Callable[[], float], runs: int) -> float:
-    """Median of several measurements."""
-    return statistics.median(measure() for _ in range(runs))
+def command(*words: str) -> Cost:
+    """Cost of a command of costmodel for the H200's profile."""
+    return run(*COMMAND, *words, "--hardware", "nvidia-h200", "-q")
+
+
+def trained(units: Path) -> Cost:
+    """Cost of training on a dataset with the H200's profile as base, in a directory of its own."""
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "units.parquet").write_bytes(units.read_bytes())
+        options = ("--hardware", "tried", "--base", "nvidia-h200", "--directory", directory, "--jobs", "1", "-q")
+        return run(*COMMAND, "train", *options)
+
+
+def measures(units: Path) -> Mapping[str, Callable[[], Cost]]:
+    """Measurements of a round by name, in order."""
+
+    def program(text: str, *words: str) -> Callable[[], Cost]:
+        return lambda: run(sys.executable, "-W", "ignore", "-c", text, *words, printed=True)
+
+    return {
+        "import": lambda: run(sys.executable, "-c", IMPORT),
+        "predict densenet121": lambda: command("predict", "densenet121"),
+        **{f"plan {model}": lambda model=model: command("plan", model) for model in PLANNED},  # type: ignore[misc]
+        "export": program(EXPORT),
+        **{f"7000 kernels, {how}": program(KERNELS, str(units), how) for how in ("measured", "new")},
+        "train with a base": lambda: trained(units),
+    }
+
+
+def figures(rounds: Sequence[Round]) -> dict[str, object]:
+    """Medians over rounds: CPU seconds, and their ratio to the unit; memory too for a prediction."""
+
+    def middle(value: Callable[[Round], float], digits: int = 2) -> float:
+        return round(statistics.median(map(value, rounds)), digits)
+
+    found: dict[str, object] = {
+        "runs": len(rounds),
+        "import_s": middle(lambda one: one["import"].cpu_s),
+        "import_peak_mib": middle(lambda one: one["import"].peak_mib, 1),
+        "export_resnet50_s": middle(lambda one: one["export"].cpu_s),
+    }
+    for name in rounds[0]:
+        if name in ("import", "export"):
+            continue
+        unit = "export" if "kernels" in name else "import"
+
+        def seconds(one: Round, name: str = name) -> float:
+            return one[name].cpu_s - (one["import"].cpu_s if name.startswith("plan") else 0.0)
+
+        ratio = middle(lambda one, unit=unit, seconds=seconds: seconds(one) / one[unit].cpu_s)  # type: ignore[misc]
+        figure = {"cpu_s": middle(seconds), "unit": unit, "ratio": ratio}
+        if name.startswith("predict"):
+            figure["peak_mib"] = middle(lambda one, name=name: one[name].peak_mib, 1)  # type: ignore[misc]
+            figure["peak_ratio"] = middle(  # type: ignore[misc]
+                lambda one, name=name: one[name].peak_mib / one["import"].peak_mib, 3
+            )
+        found[name] = figure
+    return found
 
 
 def main() -> None:
@@ -88,37 +143,12 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
-    imported = median(lambda: cpu_seconds([sys.executable, "-c", IMPORT]), args.runs)
-    exported = median(lambda: printed(EXPORT), args.runs)
-    train = [sys.executable, "-m", "costmodel", "train", "--hardware", "tried", "--base", "nvidia-h200", "-q"]
-    found: dict[str, object] = {"import_s": imported, "export_resnet50_s": exported}
-    for name, seconds, unit in (
-        *(
-            (
-                f"7000 kernels, {how}",
-                median(lambda how=how: printed(KERNELS, str(args.units), how), args.runs),
-                exported,
-            )
-            for how in ("measured", "new")
-        ),
-        *(
-            (f"plan {model}", median(lambda model=model: printed(PLAN, model), args.runs), imported)
-            for model in PLANNED
-        ),
-        ("train with a base", trained(train, args.units), imported),
-    ):
-        found[name] = {"cpu_s": round(seconds, 2), "ratio": round(seconds / unit, 2)}
-    text = json.dumps(found, indent=1) + "\n"
+    measured = measures(args.units)
+    rounds = [{name: measure() for name, measure in measured.items()} for _ in range(args.runs + 1)][1:]
+    text = json.dumps(figures(rounds), indent=1) + "\n"
     print(text, end="")
     if args.output:
-        args.output.write_text(text)
-
-
-def trained(command: list[str], units: Path) -> float:
-    """CPU seconds of training on a dataset in a directory of its own."""
-    with tempfile.TemporaryDirectory() as directory:
-        (Path(directory) / "units.parquet").write_bytes(units.read_bytes())
-        return cpu_seconds([*command, "--directory", directory, "--jobs", "1"])
+        args.output.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

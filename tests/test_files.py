@@ -76,3 +76,17 @@ def test_a_loop_of_links_is_an_error(tmp_path: Path):
     with pytest.raises(OSError, match="symbolic links"):
         check_writable(tmp_path / "a")
     assert (tmp_path / "a").is_symlink()
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path):
+    """Renaming a file over /dev/null would replace it for every program of the machine."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_whole(pipe, "plan")
+        assert os.read(reader, 100) == b"plan"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]

@@ -9,8 +9,10 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from costmodel.device import Device
+
 FACTS_OF_DEVICE = {"multiprocessors", "memory_bytes"}
-"""Fields that follow from the device's name, and that files recorded before lack: they are not compared."""
+"""Fields that follow from the device, and that files recorded before lack: of memory the size is compared if known."""
 METHOD = "1"
 """Version of the way units are measured; raise it with any change that makes new times differ from old ones."""
 
@@ -53,13 +55,18 @@ def available_cores() -> int:
 
 
 def differences(found: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """Differences of two environments in words; empty if they are equal. Without a method, it is the first."""
+    """Differences of two environments in words; empty if they are equal. Without a method, it is the first.
+
+    Raises:
+        ValueError: a fact of a device is impossible.
+    """
     first = {"method": "1"}
     left, right = {**first, **found}, {**first, **here}
+    names = [name for name in sorted({*left, *right} - FACTS_OF_DEVICE) if left.get(name) != right.get(name)]
+    if left.get("device") == right.get("device") and not Device.of(left).is_like(Device.of(right)):
+        names.append("memory_bytes")
     return ", ".join(
-        f"{name} was {left.get(name, 'not recorded')} and is {right.get(name, 'not recorded')}"
-        for name in sorted({*left, *right} - FACTS_OF_DEVICE)
-        if left.get(name) != right.get(name)
+        f"{name} was {left.get(name, 'not recorded')} and is {right.get(name, 'not recorded')}" for name in names
     )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from collectors.workloads.cases import write_whole
 from collectors.workloads.model_cases import case_key
+from costmodel.calibration.same_device import device_of
 from costmodel.errors import DatasetError
 from costmodel.training.dataset import ALIGNED, TRUSTED, read_frame, write_frame
 
@@ -143,6 +144,11 @@ def check_same(path: Path, first: Mapping[str, str], found: Mapping[str, str]) -
         left, right = ({**known, **environment}.get(name) for environment in (first, found))
         if left != right:
             raise DatasetError(f"{path}: {name} was {right}, and {left} in the first file; such numbers are not mixed")
+    sizes = [device_of(environment, path) for environment in (first, found)]
+    if not sizes[0].is_like(sizes[1]):
+        memory = [f"{device.memory_bytes or 0:,}" for device in sizes]
+        fault = f"its GPU has {memory[1]} bytes of memory, that of the first file {memory[0]}"
+        raise DatasetError(f"{path}: {fault}; such numbers are not mixed")
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

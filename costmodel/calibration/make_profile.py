@@ -21,6 +21,7 @@ from costmodel.calibration.intervals import DEFAULT_WIDTHS, coverage, intervals
 from costmodel.calibration.measured_model import MeasuredModel
 from costmodel.calibration.models_file import machine_probes_us, noise, read_measured, spread, usual_probe_us
 from costmodel.calibration.outliers import unstable
+from costmodel.calibration.same_device import check_same_device, device_of
 from costmodel.calibration.scores import latency_scores, score_table
 from costmodel.device import Device
 from costmodel.errors import DatasetError
@@ -28,7 +29,7 @@ from costmodel.features import OPTIONAL, Roofline
 from costmodel.files import write_whole
 from costmodel.predictor.error_curve import ErrorCurve
 from costmodel.predictor.network import scaled
-from costmodel.profiles.card import CARD, CARD_SCHEMA, SHOWN
+from costmodel.profiles.card import CARD, CARD_SCHEMA
 from costmodel.profiles.predictor_file import save_predictor
 from costmodel.profiles.profile import PREDICTOR, WHOLE_MODELS
 from costmodel.timeline import residual_gp
@@ -80,8 +81,8 @@ def make_profile(
         few = f"{len(kept)} usable units; at least {LEAST_UNITS} are needed"
         raise DatasetError(f"{directory / 'units.parquet'}: {few}")
     environment = about.get("environment", {})
-    device = _device(environment, directory)
-    _check_device(directory, name, device)
+    device = device_of(environment, directory / "units.parquet")
+    check_same_device(directory, name, device, directory / "units.parquet")
     say(f"{len(kept)} units of {len(frame)} can be trained on")
     kernels = [kernel_of(graph, runner) for graph, runner in zip(kept["graph"], kept["runner"], strict=True)]
     roofline = fit_roofline(kernels, kept["device_us_p50"].tolist())
@@ -167,8 +168,8 @@ def refresh(
     Raises:
         DatasetError: the sample is missing, damaged, too small, or of another device than the profile.
     """
-    environment = read_frame(sample / "units.parquet")[1].get("environment", {})
-    _check_device(directory, name, _device(environment, sample))
+    units = sample / "units.parquet"
+    check_same_device(directory, name, device_of(read_frame(units)[1].get("environment", {}), units), units)
     card = make_profile(sample, name, settings, say, jobs, older)
     for file in (PREDICTOR, WHOLE_MODELS, CARD):
         (sample / file).replace(directory / file)
@@ -221,29 +222,6 @@ def unit_counts(frame: pd.DataFrame, kept: pd.DataFrame) -> dict[str, Any]:
     """Summary of the measured units and those that are trained on."""
     status = _counts(frame["status"])
     return {"measured": len(frame), "trained_on": len(kept), "status": status, "noise": _noise(kept)}
-
-
-def _check_device(directory: Path, name: str, device: Device) -> None:
-    """Refuse measurements of another device than the profile in the directory.
-
-    Raises:
-        DatasetError: they are of another one.
-    """
-    path = directory / CARD
-    if not path.exists():
-        return
-    known = SHOWN.check(SHOWN.load(path), str(path)).get("environment", {})
-    before = known.get("device", device.name) if isinstance(known, Mapping) else device.name
-    if before != device.name:
-        fault = f"measured on {device.name}, but the profile {name} is of {before}"
-        raise DatasetError(f"{directory / 'units.parquet'}: {fault}; give the measurements another --hardware name")
-
-
-def _device(environment: Mapping[str, object], directory: Path) -> Device:
-    try:
-        return Device.of(environment)
-    except ValueError as error:
-        raise DatasetError(f"{directory / 'units.parquet'}: {error} in its environment; collect again") from error
 
 
 def _noise(kept: pd.DataFrame) -> float:

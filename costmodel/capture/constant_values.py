@@ -57,11 +57,12 @@ class Constants:
     def _compute(
         self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[torch.Tensor]
     ) -> list[torch.Tensor] | None:
+        if str(func) not in COMPUTED:
+            return None
         values = {id(tensor): self.value_of(tensor) for tensor in _tensors_in((args, kwargs))}
         large = any(tensor.numel() > MOST_ELEMENTS for tensor in tensors)
         needless = not any(tensor.is_meta for tensor in tensors)
-        listed = str(func) in COMPUTED
-        if not listed or large or needless or any(value is None for value in values.values()):
+        if large or needless or any(value is None for value in values.values()):
             return None
         call = tree_map_only(torch.Tensor, lambda tensor: values[id(tensor)], (tuple(args), dict(kwargs)))
         options = {key: "cpu" if key == "device" else value for key, value in call[1].items()}

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch._prims_common import suggest_memory_format
+from torch._prims_common import get_computation_dtype, suggest_memory_format
 from torch.utils._pytree import tree_leaves
 
+from costmodel.capture.aliasing import type_of
 from costmodel.zoo.placement import wraps_others
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -85,3 +86,23 @@ def recurrent_results(args: Sequence[Any]) -> tuple[torch.Tensor, ...]:
     states = (state,) if isinstance(state, torch.Tensor) else tuple(state)
     width = states[0].shape[-1] * (2 if bidirectional else 1)
     return source.new_empty((*source.shape[:-1], width)), *map(torch.empty_like, states)
+
+
+def batch_norm_results(args: Sequence[Any]) -> tuple[torch.Tensor, ...] | None:
+    """Results without data of batch norm in evaluation mode, as of torch's decomposition, which makes ten tensors more.
+
+    None for any other call: in training, or of tensors whose memory order is not plain to see.
+
+    Args:
+        args: arguments of `aten.native_batch_norm`.
+    """
+    source, weight, bias, mean, variance, training = args[:6]
+    if training or mean is None or variance is None or source.dim() < 2 or not is_plain_meta(args):
+        return None
+    channels = source.shape[1:2]
+    alike = all(part is None or part.shape == channels for part in (weight, bias, mean, variance))
+    dense = type_of(source).layout != "strided" and min(source.shape[1:]) > 1  # along one element any stride is right
+    if not alike or not dense or not source.is_floating_point():
+        return None
+    statistics = (source.new_empty(channels, dtype=get_computation_dtype(source.dtype)) for _ in range(2))
+    return torch.empty_like(source), *statistics

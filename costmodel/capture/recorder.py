@@ -20,7 +20,7 @@ from costmodel.capture.call_counts import CallCounts
 from costmodel.capture.constant_values import Constants
 from costmodel.capture.data_dependence import largest, not_reached, plain_name, source_line
 from costmodel.capture.functional_variants import functional
-from costmodel.capture.meta_tensors import has_meta, is_channels_last, meta_like, tensors_of
+from costmodel.capture.meta_tensors import batch_norm_results, has_meta, is_channels_last, meta_like, tensors_of
 from costmodel.capture.module_stack import ModuleStack
 from costmodel.capture.read_values import READS, ReadValues, has_sized_result
 from costmodel.capture.refusals import (
@@ -155,8 +155,8 @@ class Recorder(TorchDispatchMode):
         node = self.graph.create_node(
             "call_function",
             target,
-            tree_map_only(torch.Tensor, self.node_of, tuple(args)),
-            tree_map_only(torch.Tensor, self.node_of, dict(kwargs)),
+            tuple(map(self._as_nodes, args)),
+            {key: self._as_nodes(value) for key, value in kwargs.items()},
         )
         if result is None and target._schema.is_mutable:  # type: ignore[attr-defined]  # an OpOverload
             result = args[0]  # written and not returned, as by `_foreach_add_`
@@ -172,6 +172,12 @@ class Recorder(TorchDispatchMode):
             self._values.bind(item, self.graph.call_function(operator.getitem, (node, index)) if several else node)
         if target._schema.is_mutable:  # type: ignore[attr-defined]  # an OpOverload
             self._note_writes(args, kwargs, [item for _, item in tensors])
+
+    def _as_nodes(self, value: Any) -> Any:
+        """An argument of an ATen operator, which is no deeper than a list, with nodes in place of tensors."""
+        if isinstance(value, torch.Tensor):
+            return self.node_of(value)
+        return type(value)(map(self._as_nodes, value)) if type(value) in (list, tuple) else value
 
     def _converted(
         self, node: fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any], result: torch.Tensor
@@ -270,6 +276,8 @@ class Recorder(TorchDispatchMode):
         if str(func) not in PURE and not has_meta((args, kwargs)):
             refuse_impure(self.where, func, args, kwargs)
             args, kwargs = self._on_meta(args, kwargs)
+        if func is aten.native_batch_norm.default and (known := batch_norm_results(args)) is not None:
+            return args, kwargs, known
         try:
             return args, kwargs, func(*args, **kwargs)
         except RuntimeError as error:

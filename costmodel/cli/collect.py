@@ -110,6 +110,8 @@ def collect(
     name = checks.check_name(hardware, device)
     directory = checks.make_directory(name, directory)
     local = scheduler in (None, "local")
+    if local:
+        checks.check_same(name, directory, device)
     chosen: Base | None
     if refresh:
         chosen, directory = checks.refreshed(name, directory, base)

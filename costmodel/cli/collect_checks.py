@@ -120,6 +120,19 @@ def base_of(given: str | None, name: str, device: str) -> Base | None:
     return None if chosen is None else chosen.base
 
 
+def check_same(name: str, directory: Path, device: str) -> None:
+    """Check that the profile in a directory, if there is one, is of this device.
+
+    Raises:
+        DatasetError: it is of another one, or of one with another memory size.
+        ProfileError: it is damaged.
+    """
+    from collectors.processes.environment import environment
+    from costmodel.calibration.same_device import check_same_device, device_of
+
+    check_same_device(directory, name, device_of(environment(device), directory), directory)
+
+
 def refreshed(name: str, directory: Path, base: str | None) -> tuple[Base, Path]:
     """A profile's own predictor as the base of its refresh, and the directory of the measurements.
 

@@ -17,7 +17,6 @@ from costmodel.features.triton import triton_features
 from costmodel.ir import DTYPE_BYTES, operators
 from costmodel.ir import flops as flops_module
 from costmodel.kernels.kernel import Kernel
-from costmodel.kernels.traffic import traffic_bytes
 
 __all__ = [
     "CONVOLUTIONS",
@@ -85,7 +84,7 @@ def featurize(kernel: Kernel, roofline: Roofline, multiprocessors: int, position
         position: relative depth in the model, from 0 to 1.
     """
     graph, anchor = kernel.graph, kernel.anchor
-    flops, traffic, bound = anchor_flops(kernel), traffic_bytes(graph), roofline.bound_us(kernel)
+    flops, traffic, bound = anchor_flops(kernel), kernel.traffic_bytes, roofline.bound_us(kernel)
     dtype = anchor.type.dtype
     named = {
         "position": position,
@@ -113,7 +112,7 @@ def device_share(kernel: Kernel, us: float, roofline: Roofline, multiprocessors:
     features = featurize(kernel, roofline, multiprocessors)
     if "log_waves_64" in features and not features.get("depthwise"):
         return min(1.0, math.exp2((features["log_waves_64"] + features["log_waves_128"]) / 2))
-    return min(1.0, traffic_bytes(kernel.graph) / roofline.bytes_per_us / max(us, roofline.floor_us))
+    return min(1.0, kernel.traffic_bytes / roofline.bytes_per_us / max(us, roofline.floor_us))
 
 
 _SPECIFIC: Mapping[str, Callable[[Kernel, int], dict[str, float]]] = {

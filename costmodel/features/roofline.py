@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from costmodel.ir import Op, flops, operators
 from costmodel.ir.op_table import Role
 from costmodel.kernels.kernel import Kernel
-from costmodel.kernels.traffic import traffic_bytes
 
 _MATMULS = (flops.matmul_flops, flops.attention_flops)
 CONVOLUTIONS = frozenset({"convolution", "cudnn_convolution_relu", "cudnn_convolution_add_relu"})
@@ -35,7 +34,7 @@ class Roofline:
 
         Williams, Waterman and Patterson, "Roofline" (CACM 2009).
         """
-        traffic = (traffic_bytes(kernel.graph) + scratch_bytes(kernel)) / self.bytes_per_us
+        traffic = (kernel.traffic_bytes + scratch_bytes(kernel)) / self.bytes_per_us
         return self.floor_us * launches_of(kernel) + max(traffic, anchor_flops(kernel) / self.peak_of(kernel))
 
     def least_us(self, kernel: Kernel) -> float:

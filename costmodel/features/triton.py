@@ -8,7 +8,6 @@ from costmodel.inductor.split_reductions import split_reduction
 from costmodel.ir import Ref, operators
 from costmodel.ir.op_table import Role, View
 from costmodel.kernels.kernel import Kernel
-from costmodel.kernels.traffic import needed_elements
 
 
 def triton_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
@@ -22,7 +21,7 @@ def triton_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
     views = [op for op in graph.ops if operators.lookup(op).role is Role.VIEW]
     reductions = [op for op in computing if operators.lookup(op).role is Role.REDUCTION]
     outputs = [graph.type_of(ref) for ref in graph.outputs]
-    needed = needed_elements(graph)
+    needed = kernel.needed_elements
     results = (Ref(op.name, index) for op in computing for index in range(len(op.types)))
     reduced = (ref for op in reductions for ref in op.refs())
     domain = max(needed.get(ref, 0.0) for ref in (*results, *reduced))

@@ -48,14 +48,14 @@ class _Conversion:
         if op.base == "convolution" and len(op.type.shape) == 4:
             layout = "nhwc" if self._only is None or op.name in self._only else "nchw"
             args = tuple((key, self._operand(op, key, value, layout)) for key, value in op.args)
-            self._append(replace(op, args=args, types=(replace(op.type, layout=layout),)))
+            self._append(op.with_args(args).with_types((op.type.with_layout(layout),)))
         elif self._runnable and is_strided(op):
             args = tuple((key, self._as_captured(op, value)) for key, value in op.args)
-            self._append(replace(op, args=args))
+            self._append(op.with_args(args))
         elif op.name in self._contiguous or self._is_contiguous_copy(op):
             self._append(op)
         else:
-            self._append(replace(_as_reshape(op), types=_propagated(op, self._types)))
+            self._append(_as_reshape(op).with_types(_propagated(op, self._types)))
 
     def _is_contiguous_copy(self, op: Op) -> bool:
         """Whether a copy stays contiguous: Inductor ignores the requested memory format, except for attention."""
@@ -77,12 +77,10 @@ class _Conversion:
         if key == "input" and not self._runnable and (layout == "nchw" or self._is_part(value)):
             order = () if layout == "nchw" else (("memory_format", CHANNELS_LAST),)
             args = (("self", value), *order)
-            self._append(
-                Op(f"{op.name}.input", CONVOLUTION_INPUT_COPY, args, (replace(kind, layout=layout),), op.module)
-            )
+            self._append(Op(f"{op.name}.input", CONVOLUTION_INPUT_COPY, args, (kind.with_layout(layout),), op.module))
             return Ref(f"{op.name}.input")
         if (value, layout) not in self._converted:
-            self._converted[value, layout] = self._copy(value, replace(kind, layout=layout), op.module)
+            self._converted[value, layout] = self._copy(value, kind.with_layout(layout), op.module)
         return self._converted[value, layout]
 
     def _is_part(self, value: Ref) -> bool:
@@ -125,6 +123,6 @@ def _propagated(op: Op, types: Mapping[str, tuple[TensorType, ...]]) -> tuple[Te
     if not channels_last or role in (Role.EXTERN, Role.SOURCE):
         return op.types
     if op.base == "permute":
-        return (replace(op.type, layout="nchw" if op.arg("dims") == (0, 2, 3, 1) else "strided"),)
+        return (op.type.with_layout("nchw" if op.arg("dims") == (0, 2, 3, 1) else "strided"),)
     layout = "strided" if role is Role.VIEW else "nhwc"
-    return tuple(replace(kind, layout=layout) if len(kind.shape) == 4 else kind for kind in op.types)
+    return tuple(kind.with_layout(layout) if len(kind.shape) == 4 else kind for kind in op.types)

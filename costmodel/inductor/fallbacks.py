@@ -36,8 +36,7 @@ def falls_back(graph: Graph, op: Op, on_cpu: bool) -> bool:
 
 def _is_complex(graph: Graph, op: Op) -> bool:
     """Whether an operator reads or makes complex numbers (`fallback_node_due_to_unsupported_type`)."""
-    kinds = (*op.types, *map(graph.type_of, op.refs()))
-    return any(kind.is_complex for kind in kinds)
+    return any(kind.is_complex for kind in (*op.types, *map(graph.type_of, op.refs())))
 
 
 def _sorts_long(graph: Graph, op: Op, on_cpu: bool) -> bool:

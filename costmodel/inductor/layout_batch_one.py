@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from costmodel.inductor.compilation import Compilation
 from costmodel.inductor.lowering import lower
@@ -64,7 +64,7 @@ def _views(compilation: Compilation) -> dict[str, _View]:
         viewed = views.get(source.name)
         if viewed is None:
             lost = not _is_realized(compilation, source.name, position)
-            viewed = _View(dense(kind if kind.layout == "nhwc" else replace(kind, layout="nchw")), lost)
+            viewed = _View(dense(kind if kind.layout == "nhwc" else kind.with_layout("nchw")), lost)
         strides = strides_through(op, kind, viewed.strides, op.type)
         image_of_tokens = operators.lookup(op).view in ORDER_KEPT and _channels_last(op.type.shape, strides)
         views[op.name] = _View(strides, viewed.lost or image_of_tokens)

@@ -69,7 +69,7 @@ def _base(name: str, made: Mapping[str, Op]) -> str:
 
 
 def _converted(op: Op, role: Role) -> list[Op]:
-    kind = replace(op.type, layout="nhwc")
+    kind = op.type.with_layout("nhwc")
     if op.type == kind:
         return [op]
     if role is Role.WINDOW:  # a convolution's copy of the result is fused with it
@@ -94,7 +94,7 @@ def _calls(op: Op, users: Mapping[str, Sequence[Op]]) -> list[Op]:
 
 def has_two_orders(kind: TensorType) -> bool:
     """Whether channels_last and contiguous strides differ for a tensor of this shape."""
-    return len(kind.shape) == 4 and layout_of(kind.shape, dense(replace(kind, layout="nhwc"))) == "nhwc"
+    return len(kind.shape) == 4 and layout_of(kind.shape, dense(kind.with_layout("nhwc"))) == "nhwc"
 
 
 def _near_convolutions(graph: Graph, users: Mapping[str, Sequence[Op]]) -> set[str]:

@@ -9,7 +9,7 @@ once most of their addends are, and layer norms that read them need one kernel.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from costmodel.inductor.compilation import Compilation
 from costmodel.inductor.lowering import most_reads
@@ -56,7 +56,7 @@ def choose_loop_orders(compilation: Compilation) -> Compilation:
         types[op.name] = _in_voted_order(op, votes, strides[op.name])
         if strides[op.name] is None:
             strides[op.name] = dense(types[op.name][0])
-        made.append(op if types[op.name] == op.types else replace(op, types=types[op.name]))
+        made.append(op.with_types(types[op.name]))
     return compilation.with_ops(made)
 
 
@@ -86,7 +86,7 @@ def _in_voted_order(op: Op, votes: Votes | None, strides: Strides | None) -> tup
         and votes.contiguous
         and len(votes.contiguous) >= len(votes.other)
     ):
-        return tuple(replace(kind, layout="nchw") for kind in op.types)
+        return tuple(kind.with_layout("nchw") for kind in op.types)
     if strides is not None and len(op.types) == 1:
-        return (replace(op.type, layout=layout_of(op.type.shape, strides)),)
+        return (op.type.with_layout(layout_of(op.type.shape, strides)),)
     return op.types

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from costmodel.inductor.compilation import Compilation
 from costmodel.inductor.fallbacks import falls_back
@@ -42,7 +42,7 @@ class _Expr:
         return _Expr(tuple(dict.fromkeys(self.ops + other.ops)), self.reads | other.reads, self.work + other.work)
 
     def reordered(self, how: str) -> _Expr:
-        return replace(self, reads=frozenset((name, f"{order}/{how}") for name, order in self.reads))
+        return _Expr(self.ops, frozenset((name, f"{order}/{how}") for name, order in self.reads), self.work)
 
     def aligned(self) -> _Expr:
         """The same value in reordered loops: permutations that end every read become the order of the loops.
@@ -50,16 +50,24 @@ class _Expr:
         The loops can then fuse with the loops that produce what they read (`pick_loop_order`,
         `shared_data_after_reordering_loop`).
         """
+        if not any(order for _, order in self.reads):
+            return self
         orders = [order.split("/") for _, order in self.reads]
         while orders and len({order[-1] for order in orders}) == 1 and _is_permutation(orders[0][-1]):
             orders = [order[:-1] for order in orders]
         names = (name for name, _ in self.reads)
-        return replace(self, reads=frozenset((name, "/".join(left)) for name, left in zip(names, orders, strict=True)))
+        reads = frozenset((name, "/".join(left)) for name, left in zip(names, orders, strict=True))
+        return _Expr(self.ops, reads, self.work)
 
 
 def _is_permutation(order: str) -> bool:
     row = operators.TABLE.get(order.partition("[")[0])
     return row is not None and row.view is View.PERMUTE
+
+
+def _is_own_copy(op: Op, users: Sequence[Op]) -> bool:
+    """Whether a convolution makes this copy of its input itself."""
+    return op.base == CONVOLUTION_INPUT_COPY and all(user.base == "convolution" for user in users)
 
 
 def _buffer(name: str) -> _Expr:
@@ -120,6 +128,7 @@ class Lowering:
         self._graph, self._target = compilation.graph, compilation.target
         self._ops, self._users = compilation.producers, compilation.users
         self._exprs = {value.name: _buffer(value.name) for value in compilation.graph.values}
+        self._inside = frozenset(op.name for op in compilation.graph.ops if _is_own_copy(op, self._users[op.name]))
         self._lowered = 0
         self._realized_by: dict[str, int] = {}
 
@@ -127,7 +136,7 @@ class Lowering:
         """Lower the next operator."""
         self._lowered += 1
         row = operators.lookup(op)
-        inside = [ref.name for ref in op.refs() if self._is_inside(ref.name)]
+        inside = [ref.name for ref in op.refs() if ref.name in self._inside]
         extern = falls_back(self._graph, op, self._target.on_cpu)
         if extern or row.role is Role.WINDOW:
             for ref in op.refs():
@@ -210,11 +219,11 @@ class Lowering:
         broadcast = operators.lookup(op).view is View.EXPAND  # read as an operand of fewer elements is
         if not broadcast and not keeps_order(op, self._graph.type_of(op.refs()[0])):
             source = source.reordered(f"{op.base}{[value for key, value in op.args if key != 'self']}")
-        return replace(source, ops=(*source.ops, op.name)) if source.ops else source
+        return _Expr((*source.ops, op.name), source.reads, source.work) if source.ops else source
 
     def _lower_pointwise(self, op: Op, row: op_table.Row) -> None:
         window = operators.window_elements(op) if row.role is Role.WINDOW else 0
-        copied = self._is_copied_view(op) or self._is_inside(op.name)
+        copied = self._is_copied_view(op) or op.name in self._inside
         if copied:
             self.realize(op.refs()[0].name)
         if row.uses > 1:
@@ -243,12 +252,6 @@ class Lowering:
             return False
         view = operators.lookup(source).view
         return view is View.NARROW or (view in ORDER_KEPT and source.type.layout == "nchw")
-
-    def _is_inside(self, name: str) -> bool:
-        """Whether a value is a copy that a convolution makes of its own input."""
-        op = self._ops.get(name)
-        copied = op is not None and op.base == CONVOLUTION_INPUT_COPY
-        return copied and all(user.base == "convolution" for user in self._users[name])
 
     def _realized_on_reuse(self, expr: _Expr) -> bool:
         rows = (operators.lookup(self._ops[name]) for name in expr.ops)

@@ -40,7 +40,9 @@ class Emitter:
 
 
 def rewritten(graph: Graph, rewrites: Mapping[str, Rewrite]) -> Graph:
-    """Replace each operator by its rewrite, if there is one by its name and it applies."""
+    """Replace each operator by its rewrite, if there is one by its name and it applies; else the graph itself."""
+    if not any(op.base in rewrites for op in graph.ops):
+        return graph
     users = graph.users()
     returned = frozenset(ref.name for ref in graph.outputs)
     rewritten: list[Op] = []
@@ -48,6 +50,8 @@ def rewritten(graph: Graph, rewrites: Mapping[str, Rewrite]) -> Graph:
         rewrite = rewrites.get(op.base)
         made = rewrite(Site(graph, op, users, returned)) if rewrite else None
         rewritten += made or [op]
+    if len(rewritten) == len(graph.ops) and all(new is old for new, old in zip(rewritten, graph.ops, strict=True)):
+        return graph
     return replace(graph, ops=tuple(rewritten))
 
 

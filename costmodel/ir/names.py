@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 _SPECIAL = re.compile(r"""[\s,=()\[\]%#\\'"]""")
@@ -9,6 +10,7 @@ _SPECIAL = re.compile(r"""[\s,=()\[\]%#\\'"]""")
 _ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00(?:0[0-9a-f]|10)[0-9a-f]{4}))")
 
 
+@functools.lru_cache(maxsize=1 << 14)
 def written_name(name: str) -> str:
     r"""Escape a name as one printable word; `read_name` reverses it.
 

@@ -77,7 +77,7 @@ ANCHOR_RANK: Mapping[Role, int] = {Role.EXTERN: 4, Role.REDUCTION: 3, Role.WINDO
 
 def lookup(op: Op) -> Row:
     """Row of an operator; `UNKNOWN` where the table has none."""
-    return TABLE.get(op.base, UNKNOWN)
+    return TABLE.get(op.op.partition(".")[0], UNKNOWN)  # `op.base`, without the call of a property
 
 
 def is_view(op: Op) -> bool:

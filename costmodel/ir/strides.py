@@ -6,6 +6,7 @@ short runs, which can cost several times the traffic of contiguous access.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,12 +37,17 @@ def _strides(graph: Graph, ref: Ref, made: Mapping[str, Op]) -> Strides | None:
 
 def dense(kind: TensorType) -> Strides | None:
     """Strides of a dense tensor in the layout of its type; None for `strided`."""
-    if kind.layout == "strided":
+    return _dense(kind.shape, kind.layout)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _dense(shape: tuple[int, ...], layout: str) -> Strides | None:
+    if layout == "strided":
         return None
-    order = tuple(range(len(kind.shape)))
-    if kind.layout == "nhwc" and len(order) > 2:
+    order = tuple(range(len(shape)))
+    if layout == "nhwc" and len(order) > 2:
         order = (0, *order[2:], 1)
-    return dense_in(kind.shape, order)
+    return dense_in(shape, order)
 
 
 def dense_in(shape: Sequence[int], order: Sequence[int]) -> Strides:
@@ -267,7 +273,7 @@ def keeps_order(op: Op, source: TensorType) -> bool:
     """Whether a view shows all elements in the order of the viewed tensor."""
     view = operators.lookup(op).view
     if view is View.PERMUTE:  # a contiguous tensor stays contiguous if only dimensions of size one move
-        plain = replace(source, layout="nhwc" if source.layout == "nhwc" else "nchw")
+        plain = source.with_layout("nhwc" if source.layout == "nhwc" else "nchw")
         return layout_of(op.type.shape, strides_through(op, plain, dense(plain), op.type)) == "nchw"
     dense_layouts = op.type.layout != "strided" and source.layout != "strided"
     return (dense_layouts or view in ORDER_KEPT) and op.type.numel == source.numel

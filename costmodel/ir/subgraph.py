@@ -26,6 +26,15 @@ class Part:
     outputs: tuple[Ref, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Operators of a graph, in its order, with the values that they read from and return to the rest of it."""
+
+    members: tuple[Op, ...]
+    inputs: tuple[Ref, ...]
+    outputs: tuple[Ref, ...]
+
+
 class Cutter:
     """Extractor of subgraphs of one graph, each in time linear in the size of the subgraph."""
 
@@ -39,23 +48,35 @@ class Cutter:
         for number, (ref, reader) in enumerate(reads):
             self._reads.setdefault(ref.name, []).append((number, ref, reader))
 
-    def cut(self, names: Iterable[str]) -> Part:
-        """Extract the named operators, in the order of the graph."""
+    def select(self, names: Iterable[str]) -> Selection:
+        """Select the named operators."""
         chosen = set(names)
-        members = [self._ops[name] for name in sorted(chosen, key=self._position.__getitem__)]
+        members = tuple(self._ops[name] for name in sorted(chosen, key=self._position.__getitem__))
         inputs = tuple(dict.fromkeys(ref for op in members for ref in op.refs() if ref.name not in chosen))
         read = sorted(found for op in members for found in self._reads.get(op.name, ()) if found[2] not in chosen)
-        outputs = tuple(dict.fromkeys(ref for _, ref, _ in read))
-        renamed = {ref: Ref(f"a{index}") for index, ref in enumerate(inputs)}
-        values = tuple(
-            Value(renamed[ref].name, self._graph.type_of(ref), "param" if ref.name in self._params else "input")
-            for ref in inputs
+        return Selection(members, inputs, tuple(dict.fromkeys(ref for _, ref, _ in read)))
+
+    def cut(self, names: Iterable[str]) -> Part:
+        """Extract the named operators, in the order of the graph."""
+        return self.part(self.select(names))
+
+    def values_of(self, inputs: Iterable[Ref]) -> tuple[Value, ...]:
+        """Values that stand for inputs of a subgraph."""
+        return tuple(
+            Value(f"a{index}", self._graph.type_of(ref), "param" if ref.name in self._params else "input")
+            for index, ref in enumerate(inputs)
         )
+
+    def part(self, selection: Selection) -> Part:
+        """Extract selected operators under canonical names."""
+        members, inputs, outputs = selection.members, selection.inputs, selection.outputs
+        values = self.values_of(inputs)
+        renamed = {ref: Ref(value.name) for ref, value in zip(inputs, values, strict=True)}
         made: list[Op] = []
         new: dict[str, str] = {}
         for index, op in enumerate(members):
-            moved = op.reading(lambda ref: Ref(new[ref.name], ref.index) if ref.name in new else renamed[ref])
-            made.append(Op(str(index), op.op, moved.args, op.types))
+            args = op.args_reading(lambda ref: Ref(new[ref.name], ref.index) if ref.name in new else renamed[ref])
+            made.append(Op(str(index), op.op, args, op.types))
             new[op.name] = str(index)
         returned = tuple(Ref(new[ref.name], ref.index) for ref in outputs)
         return Part(Graph("", values, tuple(made), returned), inputs, outputs)

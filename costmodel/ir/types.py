@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from costmodel.errors import GraphError
 from costmodel.ir.forward_pass import Break, Calls, ModuleFacts
@@ -76,6 +77,10 @@ class TensorType:
         """Whether the elements are complex numbers."""
         return self.dtype.startswith("complex")
 
+    def with_layout(self, layout: str) -> TensorType:
+        """The same type in another layout."""
+        return self if layout == self.layout else TensorType(self.dtype, self.shape, layout)
+
     def __str__(self) -> str:
         suffix = "" if self.layout == "nchw" else f" {self.layout}"
         return f"{self.dtype}[{','.join(map(str, self.shape))}]{suffix}"
@@ -109,7 +114,16 @@ def map_refs(arg: Arg, function: Callable[[Ref], Ref]) -> Arg:
     """Replace each value that an argument uses."""
     if isinstance(arg, Ref):
         return function(arg)
-    return tuple(map_refs(item, function) for item in arg) if isinstance(arg, tuple) else arg
+    return tuple([map_refs(item, function) for item in arg]) if _is_nested(arg) else arg
+
+
+def _is_nested(arg: Arg) -> TypeGuard[tuple[Arg, ...]]:
+    """Whether an argument is a tuple that holds values or tuples; most hold numbers."""
+    if isinstance(arg, tuple):
+        for item in arg:  # a loop, which is twice as fast as `any`: most arguments of every operator come here
+            if isinstance(item, (Ref, tuple)):
+                return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +166,41 @@ class Op:
 
     def arg(self, name: str, default: Arg = None) -> Arg:
         """Value of the argument of that name; `default` if the operator was called without it."""
-        return next((value for key, value in self.args if key == name), default)
+        for key, value in self.args:
+            if key == name:
+                return value
+        return default
 
     def refs(self) -> tuple[Ref, ...]:
         """Values that the operator reads, in order; a value that is read twice appears twice."""
         if self._refs is None:
-            object.__setattr__(self, "_refs", tuple(ref for _, arg in self.args for ref in refs_in(arg)))
+            found: list[Ref] = []
+            for _, arg in self.args:
+                if isinstance(arg, Ref):
+                    found.append(arg)
+                elif _is_nested(arg):
+                    found += refs_in(arg)
+            object.__setattr__(self, "_refs", tuple(found))
         return self._refs or ()
 
     def reading(self, function: Callable[[Ref], Ref]) -> Op:
-        """Copy of the operator that reads other values."""
-        return replace(self, args=tuple((key, map_refs(value, function)) for key, value in self.args))
+        """Copy of the operator that reads other values; the operator itself if they are the same."""
+        args = self.args_reading(function)
+        return self if args == self.args else self.with_args(args)
+
+    def args_reading(self, function: Callable[[Ref], Ref]) -> tuple[tuple[str, Arg], ...]:
+        """Arguments of the operator that read other values."""
+        return tuple([(key, map_refs(value, function)) for key, value in self.args])
+
+    def with_args(self, args: tuple[tuple[str, Arg], ...]) -> Op:
+        """Copy of the operator with other arguments."""
+        return Op(self.name, self.op, args, self.types, self.module, self.inplace, self.frees, self.section)
+
+    def with_types(self, types: tuple[TensorType, ...]) -> Op:
+        """Copy of the operator with other result types; the operator itself if they are the same."""
+        if types == self.types:
+            return self
+        return Op(self.name, self.op, self.args, types, self.module, self.inplace, self.frees, self.section)
 
     def __str__(self) -> str:
         args = ", ".join(f"{written_name(key)}={format_arg(value)}" for key, value in self.args)
@@ -200,7 +238,7 @@ class Graph:
 
     def __post_init__(self) -> None:
         types: dict[str, tuple[TensorType, ...]] = {value.name: (value.type,) for value in self.values}
-        types.update((op.name, op.types) for op in self.ops)
+        types.update([(op.name, op.types) for op in self.ops])
         object.__setattr__(self, "_types", types)
 
     def type_of(self, ref: Ref) -> TensorType:
@@ -228,7 +266,7 @@ class Graph:
         """Operators that read each value, by name, in order, each once."""
         table: dict[str, list[Op]] = {name: [] for name in self._types}
         for op in self.ops:
-            for name in dict.fromkeys(ref.name for ref in op.refs()):
+            for name in dict.fromkeys([ref.name for ref in op.refs()]):
                 table[name].append(op)
         return table
 
@@ -265,7 +303,9 @@ class Graph:
                 raise GraphError(f"{self.name}: {where} uses {ref}, which is not defined before it")
 
     def __str__(self) -> str:
-        counts = zip(COUNTS, (*astuple(self.calls), self.checked_modules), strict=True)
+        calls = self.calls
+        numbers = (calls.modules, calls.views, calls.idle, calls.queries, calls.writes, self.checked_modules)
+        counts = zip(COUNTS, numbers, strict=True)
         name = "\\x5f" if self.name == _NO_NAME else written_name(self.name or _NO_NAME)
         head = [name, *(f"{word} {count}" for word, count in counts if count)]
         lines = [f"graph {' '.join(head)} {{"]
@@ -278,6 +318,8 @@ class Graph:
 
 def format_arg(arg: Arg) -> str:
     """Format an argument for the text form."""
-    if isinstance(arg, tuple):
+    if _is_nested(arg):
         return "[" + ", ".join(map(format_arg, arg)) + "]"
+    if isinstance(arg, tuple):
+        return repr(list(arg))
     return repr(arg) if isinstance(arg, str) else str(arg)

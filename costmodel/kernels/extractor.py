@@ -66,9 +66,9 @@ class Extractor:
                     new_ops.append(self._permutation(str(len(new_ops)), ref, renamed[_key(ref)]))
                     through[_key(ref)] = new_ops[-1].name
             names = renamed | through if through else renamed
-            moved = op.reading(partial(_renamed, names=names))
+            args = op.args_reading(partial(_renamed, names=names))
             renamed[name] = str(len(new_ops))
-            new_ops.append(Op(renamed[name], op.op, moved.args, op.types))
+            new_ops.append(Op(renamed[name], op.op, args, op.types))
         outputs = []
         for ref in self._outputs(order, computed, written):
             output = Ref(renamed[ref.name], ref.index)

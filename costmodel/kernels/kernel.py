@@ -7,11 +7,13 @@ type, so that one predictor serves both.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from costmodel.ir import Graph, Op, Ref, operators
 from costmodel.kernels.extractor import TIMES_ONE
+from costmodel.kernels.traffic import moved_bytes, needed_elements
 
 COPY = "copy"
 """Kind of a kernel that copies, shown to users."""
@@ -50,6 +52,16 @@ class Kernel:
         The backend is part of it, because one operator alone has the same graph as a library call and in Inductor.
         """
         return ("inductor" if self.backend == "triton" else "aten", str(self.graph))
+
+    @cached_property
+    def needed_elements(self) -> Mapping[Ref, float]:
+        """Elements of each value that the outputs need."""
+        return needed_elements(self.graph)
+
+    @cached_property
+    def traffic_bytes(self) -> int:
+        """Least memory traffic: the needed part of each input, once, and every output."""
+        return moved_bytes(self.graph, self.needed_elements)
 
     @cached_property
     def kind(self) -> str:

@@ -14,7 +14,11 @@ def traffic_bytes(graph: Graph) -> int:
     A slice of a computed value needs only that slice of its operands: a kernel that adds a bias to queries, keys and
     values and returns the queries reads a third of them.
     """
-    needed = needed_elements(graph)
+    return moved_bytes(graph, needed_elements(graph))
+
+
+def moved_bytes(graph: Graph, needed: Mapping[Ref, float]) -> int:
+    """The same from the elements of each value that are needed."""
     read = sum(
         min(value.type.nbytes, round(needed.get(Ref(value.name), 0.0)) * DTYPE_BYTES[value.type.dtype])
         for value in graph.values

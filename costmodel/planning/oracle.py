@@ -118,7 +118,7 @@ class _Search:
         key = (id(tree), before, end, after)
         if key not in self._known:
             rows, last, rest = self._rows(tree, source, before)
-            self._known[key] = _least(self._extended(rows, last, rest, end, after))
+            self._known[key] = self._extended(rows, last, rest, end, after)
         return self._known[key]
 
     def _rows(
@@ -144,7 +144,7 @@ class _Search:
         block: int,
         choice: Choice,
     ) -> _Found:
-        found = _least(self._extended(rows, last, inner, block, choice))
+        found = self._extended(rows, last, inner, block, choice)
         return _Found(found.cost + self._run(block, choice), ((block, choice),), (found,))
 
     def _extended(
@@ -154,18 +154,23 @@ class _Search:
         inner: BlockSplitJoin | BlockDag | None,
         end: int,
         after: Choice,
-    ) -> Iterator[_Found]:
-        """Extend each row by the element between its block and the next, and by the edges into that block."""
+    ) -> _Found:
+        """Best row, extended by the element between its block and the next, and by the edges into that block."""
+        least, parts = math.inf, tuple[_Found, ...]()
         for before, row in rows.items():
+            between: tuple[_Found, ...] = ()
             if inner is None:
-                yield _Found(row.cost + self._edge(last, before, end, after), parts=(row,))
+                cost = self._edge(last, before, end, after)
             elif isinstance(inner, BlockDag):
-                found = self._dag(inner, last, before, end, after)
-                yield _Found(row.cost + found.cost, parts=(row, found))
+                between = (self._dag(inner, last, before, end, after),)
+                cost = between[0].cost
             else:
-                branches = tuple(self._branch(branch, last, before, end, after) for branch in inner.branches)
-                each = [branch.cost for branch in branches]
-                yield _Found(row.cost + min(sum(each), self._together(each)), parts=(row, *branches))
+                between = tuple([self._branch(branch, last, before, end, after) for branch in inner.branches])
+                each = [branch.cost for branch in between]
+                cost = min(sum(each), self._together(each))
+            if row.cost + cost < least or not parts:
+                least, parts = row.cost + cost, (row, *between)
+        return _Found(least, parts=parts)
 
     def _dag(self, dag: BlockDag, last: int, before: Choice | None, end: int, after: Choice) -> _Found:
         options = [self._choices(block) for block in dag.blocks]

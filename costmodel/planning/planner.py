@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -80,8 +81,12 @@ def _candidates(graph: Graph, profile: Profile, strategy: str, wanted: Objective
     """Decisions of the strategy for each sequence of rewrites that is tried."""
     known = RegionCosts(graph, profile)
 
+    @functools.cache
+    def rewritten(rewrites: Rewrites) -> Graph:  # sequences that are tried share their beginnings
+        return apply_rewrites(rewritten(rewrites[:-1]), rewrites[-1:]) if rewrites else graph
+
     def costs_after(rewrites: Rewrites) -> RegionCosts:
-        return RegionCosts(hoist_constants(apply_rewrites(graph, rewrites)).main, profile, known)
+        return RegionCosts(hoist_constants(rewritten(rewrites)).main, profile, known)
 
     def decide(rewrites: Rewrites) -> list[Candidate]:
         region_costs = costs_after(rewrites)
@@ -94,7 +99,7 @@ def _candidates(graph: Graph, profile: Profile, strategy: str, wanted: Objective
         mixed = choose_layouts(costs_after(PLAIN), costs_after(LAST), cudnn=not profile.on_cpu, fork=wanted.fork)
         sequences = (*BASE_SEQUENCES, *([(*PLAIN, f"channels_last:{','.join(mixed)}")] if mixed else []))
         branches = PLACED if wanted.branch_rewrites else ()
-        tried = try_rewrites(graph, sequences, decide, lambda found: min(map(wanted.value, found)), branches)
+        tried = try_rewrites(rewritten, sequences, decide, lambda found: min(map(wanted.value, found)), branches)
     else:
         tried = [(rewrites, decide(rewrites)) for rewrites in BASE_SEQUENCES]
     if math.isfinite(wanted.memory_limit):

@@ -22,6 +22,8 @@ from costmodel.timeline.compile_time import compile_counts
 
 GRID_US = 2.0**-10
 """Times are rounded to multiples of this, so that sums are exact in any order and equal kernels tie."""
+Same = tuple[str, tuple[int, ...], tuple[Ref, ...], tuple[Value, ...]]
+"""Backend of a region, identities of its operators, its outputs and its inputs, which decide its kernels."""
 MOST_PARTNERS = 4
 """Number of nearest producers considered for fusion with a block; a concatenation reads dozens."""
 
@@ -66,13 +68,15 @@ class RegionCosts:
     """
 
     def __init__(self, main: Graph, profile: Profile, other: RegionCosts | None = None) -> None:
-        self.main = main
-        self._cutter, self._predictor = Cutter(main), profile.predictor
+        self._same: dict[Op, Op] = other._same if other else {}
+        self.main = replace(main, ops=tuple(self._same.setdefault(op, op) for op in main.ops))
+        self._cutter, self._predictor = Cutter(self.main), profile.predictor
         self._on_cpu = profile.on_cpu
         self._multiprocessors = profile.device.multiprocessors
         self._launch_us = 0.0 if profile.on_cpu else profile.costs("default_device", cost_tables.LAUNCH_COSTS)["launch"]
         self._compile_costs = profile.costs("compile")
         self._kernels: dict[tuple[str, tuple[str, ...]], tuple[Kernel, ...]] = {}
+        self._selected: dict[Same, tuple[Kernel, ...]] = other._selected if other else {}
         self._parts: dict[tuple[str, str], tuple[Kernel, ...]] = other._parts if other else {}
         self._us: dict[tuple[str, str], float] = other._us if other else {}
         self._shares: dict[tuple[str, str], float] = other._shares if other else {}
@@ -82,12 +86,24 @@ class RegionCosts:
         """Kernels that a region launches."""
         key = (backend, tuple(ops))
         if key not in self._kernels:
-            part = self._cutter.cut(ops)
-            text = (backend, str(part.graph))
-            if text not in self._parts:
-                self._parts[text] = kernels_of_part(part, backend, self._on_cpu, self._multiprocessors)
-            self._kernels[key] = self._parts[text]
+            selection = self._cutter.select(ops)
+            same = (
+                backend,
+                tuple(map(id, selection.members)),
+                selection.outputs,
+                self._cutter.values_of(selection.inputs),
+            )
+            if same not in self._selected:
+                self._selected[same] = self._kernels_of(backend, self._cutter.part(selection))
+            self._kernels[key] = self._selected[same]
         return self._kernels[key]
+
+    def _kernels_of(self, backend: str, part: Part) -> tuple[Kernel, ...]:
+        """Kernels that a part launches; equal parts of the model are compiled once."""
+        text = (backend, str(part.graph))
+        if text not in self._parts:
+            self._parts[text] = kernels_of_part(part, backend, self._on_cpu, self._multiprocessors)
+        return self._parts[text]
 
     def predict_regions(self, regions: Iterable[tuple[str, Sequence[str]]]) -> None:
         """Predict the kernels of many regions in one batch, which is faster than one by one."""
@@ -102,8 +118,10 @@ class RegionCosts:
         """Device time of a region, with the gaps between kernels inside the model."""
         key = (backend, tuple(ops))
         if key not in self._total_us:
-            self.predict_regions([key])
-            times = [self._us[kernel.key] + self._launch_us * kernel.launches for kernel in self._kernels[key]]
+            kernels = self.kernels(*key)
+            if any(kernel.key not in self._us for kernel in kernels):
+                self.predict_regions([key])
+            times = [self._us[kernel.key] + self._launch_us * kernel.launches for kernel in kernels]
             self._total_us[key] = sum(map(_on_grid, times))
         return self._total_us[key]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from costmodel.ir import Graph
-from costmodel.rewrites.registry import REWRITES, apply_rewrites
+from costmodel.rewrites.registry import REWRITES
 
 Rewrites = tuple[str, ...]
 PLACED = ("merge_sibling_convs", "sink_epilogues_into_cat", "conv1x1_to_matmul")
@@ -25,7 +25,7 @@ Made = TypeVar("Made")
 
 
 def try_rewrites(
-    graph: Graph,
+    rewritten: Callable[[Rewrites], Graph],
     sequences: Sequence[Rewrites],
     decide: Callable[[Rewrites], Made],
     value: Callable[[Made], float],
@@ -38,7 +38,7 @@ def try_rewrites(
     The result of this coordinate descent is never worse than any given sequence, and may be a local optimum.
 
     Args:
-        graph: captured graph.
+        rewritten: applies a sequence of rewrites to the captured graph.
         sequences: sequences of rewrites without those of `PLACED`.
         decide: makes a decision for a sequence of rewrites.
         value: value of a decision, above 0; smaller is better.
@@ -55,17 +55,19 @@ def try_rewrites(
     bases = tuple(sequences)
     for name in branch_rewrites:
         for base in bases:
-            if _places(graph, base, name):
+            if _places(rewritten, base, name):
                 worth((*base, name))
         best = least(tuple(tried), worth)
-        best = _descended(graph, best[:-1] if best[-1:] == (name,) else best, name, worth)
+        best = _descended(rewritten, best[:-1] if best[-1:] == (name,) else best, name, worth)
         bases = (best,)
     return list(tried.items())
 
 
-def _descended(graph: Graph, base: Rewrites, name: str, worth: Callable[[Rewrites], float]) -> Rewrites:
+def _descended(
+    rewritten: Callable[[Rewrites], Graph], base: Rewrites, name: str, worth: Callable[[Rewrites], float]
+) -> Rewrites:
     """Append a rewrite to a sequence at the places where it lowers the value."""
-    places = _places(graph, base, name)
+    places = _places(rewritten, base, name)
 
     def made_at(chosen: Collection[str]) -> Rewrites:
         listed = ",".join(place for place in places if place in chosen)
@@ -86,5 +88,5 @@ def least(found: Iterable[Made], value: Callable[[Made], float]) -> Made:
     return next(one for one, worth in valued if worth <= limit)
 
 
-def _places(graph: Graph, rewrites: Rewrites, name: str) -> tuple[str, ...]:
-    return REWRITES[name].places(apply_rewrites(graph, rewrites))
+def _places(rewritten: Callable[[Rewrites], Graph], base: Rewrites, name: str) -> tuple[str, ...]:
+    return REWRITES[name].places(rewritten(base))

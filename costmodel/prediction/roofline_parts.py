@@ -9,7 +9,6 @@ from costmodel.features import Roofline
 from costmodel.features.roofline import anchor_flops, scratch_bytes
 from costmodel.ir import operators
 from costmodel.kernels.kernel import Kernel
-from costmodel.kernels.traffic import traffic_bytes
 from costmodel.report.kernel_prediction import COMPUTE, LAUNCH, MEMORY
 
 
@@ -54,7 +53,7 @@ def roofline_parts(kernels: Iterable[Kernel], roofline: Roofline) -> list[Roofli
 
 
 def _parts(kernel: Kernel, roofline: Roofline) -> RooflineParts:
-    traffic = traffic_bytes(kernel.graph) + scratch_bytes(kernel)
+    traffic = kernel.traffic_bytes + scratch_bytes(kernel)
     counted = anchor_flops(kernel)
     flops = counted or sum(operators.flops(kernel.graph, op) for op in kernel.graph.ops if not operators.is_view(op))
     compute_us = counted / roofline.peak_of(kernel)

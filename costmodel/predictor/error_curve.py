@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,4 +22,8 @@ class ErrorCurve:
 
     def factor(self, distance: float) -> float:
         """Factor at a distance."""
-        return float(np.interp(distance, self.distances, self.factors))
+        return float(self.factors_at(np.array([distance]))[0])
+
+    def factors_at(self, distances: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Factors at several distances."""
+        return np.asarray(np.interp(distances, self.distances, self.factors))

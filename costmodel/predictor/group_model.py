@@ -13,8 +13,8 @@ from costmodel.features import OPTIONAL
 from costmodel.predictor.error_curve import ErrorCurve
 from costmodel.predictor.neighbours import EXACT, STEP32, corrections, distances, portions, usual
 from costmodel.predictor.network import Array, NeuralNetwork, Steps, scaled
-from costmodel.predictor.recall import Recall
-from costmodel.predictor.support import Counts, no_regimes
+from costmodel.predictor.recall import Recall, Times
+from costmodel.predictor.support import Counts, Mask, no_regimes
 from costmodel.predictor.trees import Trees
 
 BOUND = "log_bound_us"
@@ -134,25 +134,23 @@ class GroupModel:
             return np.full(len(x), USUAL_HOST_US, dtype=np.float32)
         return host_us_of(self.host_trees, x)
 
-    def half_width(self, us: float, distance: float) -> float:
-        """Half-width of the 90 % interval of a logarithm.
+    def half_widths(self, us: Times, distances: Times) -> Times:
+        """Half-widths of the 90 % intervals of logarithms, (rows,).
 
         Args:
-            us: predicted time of the kernel.
-            distance: distance to the nearest kernel of the sample; 0 for a recalled kernel.
+            us: predicted time of each kernel.
+            distances: distance of each to the nearest kernel of the sample; 0 for a recalled kernel.
         """
-        usual = float(self.widths[int(np.searchsorted(self.edges, us))])
-        if distance < EXACT:
-            return min(usual, RECALLED_WIDTH)
+        usual = self.widths[np.searchsorted(self.edges, us)].astype(np.float64)
         if self.curve is not None:
-            return usual * self.curve.factor(distance)
-        return usual if distance <= self.far else FAR_FACTOR * usual
+            wide = usual * self.curve.factors_at(distances)
+        else:
+            wide = np.where(distances <= self.far, usual, FAR_FACTOR * usual)
+        return np.where(distances < EXACT, np.minimum(usual, RECALLED_WIDTH), wide)
 
-    def in_range(self, us: float, distance: float) -> bool:
-        """Whether a kernel is predicted, not extrapolated; arguments as for `half_width`."""
-        if self.curve is None:
-            return distance <= self.far
-        return self.half_width(us, distance) <= EXTRAPOLATED_WIDTH
+    def in_range(self, half_widths: Times, distances: Times) -> Mask:
+        """Whether kernels with these half-widths and distances are predicted, not extrapolated, (rows,)."""
+        return np.asarray(distances <= self.far if self.curve is None else half_widths <= EXTRAPOLATED_WIDTH)
 
     def workspace_share(self, x: Array) -> Array:
         """Workspaces for scaled vectors as shares of the kernels' traffic, (rows,).

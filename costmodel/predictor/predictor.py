@@ -20,7 +20,6 @@ import numpy as np
 from costmodel.features import UNRULED, Roofline, featurize, group_of, launches_of
 from costmodel.features.scalars import log2_of
 from costmodel.kernels.kernel import Kernel
-from costmodel.kernels.traffic import traffic_bytes
 from costmodel.predictor.error_curve import ErrorCurve
 from costmodel.predictor.group_model import LARGEST_RANGE, USUAL_HOST_US, GroupModel
 from costmodel.predictor.support import UNSUPPORTED_FACTOR, hardly_measured
@@ -131,7 +130,7 @@ class Predictor:
             return {}
         features = [featurize(one, self.roofline, self.multiprocessors, 0.5) for one in kernels]
         shares = model.workspace_share(model.vectors(features))
-        sizes = [round(float(share) * traffic_bytes(one.graph)) for one, share in zip(kernels, shares, strict=True)]
+        sizes = [round(float(share) * one.traffic_bytes) for one, share in zip(kernels, shares, strict=True)]
         return dict(zip([one.key for one in kernels], sizes, strict=True))
 
     def _predict_group(self, group: str, chosen: Sequence[tuple[Kernel, float]]) -> list[Estimate]:
@@ -143,7 +142,8 @@ class Predictor:
             return self._without_model(chosen)
         rows = model.recall.find([kernel.key for kernel, _ in chosen]).tolist()
         new = iter(self._new(model, [one for one, row in zip(chosen, rows, strict=True) if row < 0]))
-        return [next(new) if row < 0 else _recalled(model, row) for row in rows]
+        known = iter(_recalled(model, [row for row in rows if row >= 0]))
+        return [next(new if row < 0 else known) for row in rows]
 
     def _without_model(self, chosen: Sequence[tuple[Kernel, float]]) -> list[Estimate]:
         """Estimates of kernels of a group that was not measured: the base's, else a multiple of the bound."""
@@ -173,14 +173,17 @@ class Predictor:
         log_ratio, distances = model.log_ratio(x)
         alone = hardly_measured(model.names, model.scale, x, model.regimes, model.regime_counts).tolist()
         hosts = model.host_us(x).tolist() if self.base is None or model.host_trees else [one.host_us for one in known]
+        ratios = map(math.exp, np.clip(log_ratio, *LARGEST_RANGE).tolist())
+        times = [one.us * ratio for one, ratio in zip(known, ratios, strict=True)]
+        widths = model.half_widths(np.array(times), distances.astype(np.float64))
+        near = model.in_range(widths, distances.astype(np.float64)).tolist()
         estimates = []
-        for one, log, distance, host_us, is_alone in zip(
-            known, log_ratio, distances.tolist(), hosts, alone, strict=True
+        for one, us, width, is_near, host_us, is_alone in zip(
+            known, times, widths.tolist(), near, hosts, alone, strict=True
         ):
-            us = one.us * math.exp(float(np.clip(log, *LARGEST_RANGE)))
-            factor = math.exp(model.half_width(us, distance))
+            factor = math.exp(width)
             above = max(factor, UNSUPPORTED_FACTOR) if is_alone else factor
-            in_range = one.in_range and not is_alone and model.in_range(us, distance)
+            in_range = one.in_range and not is_alone and is_near
             low_us, high_us = us / max(factor, one.us / one.low_us), us * max(above, one.high_us / one.us)
             estimates.append(Estimate(us, low_us, high_us, in_range, host_us))
         return estimates
@@ -198,8 +201,12 @@ def _widened(estimate: Estimate, least: float) -> Estimate:
     return replace(estimate, low_us=estimate.us / factor, high_us=estimate.us * factor)
 
 
-def _recalled(model: GroupModel, row: int) -> Estimate:
-    """Estimate of a measured kernel."""
-    us, host_us = model.recall.us_at(row), model.recall.host_us_at(row)
-    factor = math.exp(model.half_width(us, 0.0))
-    return Estimate(us, us / factor, us * factor, in_range=True, host_us=USUAL_HOST_US if host_us is None else host_us)
+def _recalled(model: GroupModel, rows: Sequence[int]) -> list[Estimate]:
+    """Estimates of measured kernels."""
+    times = [model.recall.us_at(row) for row in rows]
+    hosts = [model.recall.host_us_at(row) for row in rows]
+    factors = map(math.exp, model.half_widths(np.array(times), np.zeros(len(rows))).tolist())
+    return [
+        Estimate(us, us / factor, us * factor, in_range=True, host_us=USUAL_HOST_US if host_us is None else host_us)
+        for us, factor, host_us in zip(times, factors, hosts, strict=True)
+    ]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from costmodel.predictor.neighbours import STEP, in_steps
+from costmodel.predictor.neighbours import STEP, in_steps, portions
 from costmodel.predictor.network import Array, Steps
 
 Mask = npt.NDArray[np.bool_]
@@ -73,5 +73,15 @@ def hardly_measured(names: Sequence[str], scale: Array, x: Array, regimes: Steps
     reaches = (np.array(list(REGIME.values())) / scale[columns]).astype(np.float32)
     found, place = np.unique(x[:, columns], axis=0, return_inverse=True)
     measured = regimes.astype(np.float32) * np.float32(STEP)
-    alike = [int(counts[(np.abs(measured - one) <= reaches).all(axis=1)].sum()) for one in found]
-    return np.asarray(np.array(alike)[place.reshape(-1)] < LEAST_ALIKE)
+    alike = [
+        _agreeing(found[rows], measured, reaches) @ counts for rows in portions(np.arange(len(found)), len(counts))
+    ]
+    return np.asarray(np.concatenate(alike)[place.reshape(-1)] < LEAST_ALIKE)
+
+
+def _agreeing(x: Array, measured: Array, reaches: Array) -> Mask:
+    """Whether each row of x agrees with each measured regime in all features, (rows of x, regimes)."""
+    agree = np.ones((len(x), len(measured)), dtype=bool)
+    for column, other, reach in zip(x.T, measured.T, reaches, strict=True):
+        agree &= np.abs(other - column[:, None]) <= reach
+    return agree

@@ -46,8 +46,8 @@ def compile_counts(kernels: Iterable[Kernel], parameters: int | None = None, gra
         graphs: number of graphs that the model is compiled as.
     """
     kernels = tuple(kernels)
-    fused = {str(kernel.graph): len(kernel.graph.ops) for kernel in kernels if kernel.backend == "triton"}
-    library = {str(kernel.graph): _groups(kernel.anchor) for kernel in kernels if kernel.backend != "triton"}
+    fused = {kernel.key[1]: len(kernel.graph.ops) for kernel in kernels if kernel.backend == "triton"}
+    library = {kernel.key[1]: _groups(kernel.anchor) for kernel in kernels if kernel.backend != "triton"}
     if parameters is None:
         parameters = sum(value.role == "param" for kernel in kernels for value in kernel.graph.values)
     return {

@@ -9,7 +9,6 @@ import numpy as np
 from costmodel.features import Roofline, anchor_flops
 from costmodel.features.roofline import arithmetic_kind
 from costmodel.kernels.kernel import Kernel
-from costmodel.kernels.traffic import traffic_bytes
 
 LARGE_TRAFFIC_BYTES = 64e6
 """Traffic above which a kernel counts for the fit of bandwidth: more than the second-level cache of an H200 holds.
@@ -26,7 +25,7 @@ def fit_roofline(kernels: Sequence[Kernel], time_us: Sequence[float]) -> Rooflin
     compute in a type, and the floor is the 1 % quantile of time.
     """
     times = np.asarray(time_us)
-    traffic = np.array([traffic_bytes(kernel.graph) for kernel in kernels], dtype=float)
+    traffic = np.array([kernel.traffic_bytes for kernel in kernels], dtype=float)
     large = traffic > LARGE_TRAFFIC_BYTES
     bandwidth = (
         np.quantile(traffic[large] / times[large], 0.95) if large.sum() >= LEAST_LARGE else np.max(traffic / times)

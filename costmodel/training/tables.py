@@ -16,7 +16,6 @@ import pandas as pd
 from costmodel.features import GROUPS, Roofline, featurize, group_of
 from costmodel.kernels.eager_dispatch import count_views
 from costmodel.kernels.kernel import Kernel
-from costmodel.kernels.traffic import traffic_bytes
 from costmodel.predictor.group_model import UNMEASURED, none_measured
 from costmodel.predictor.network import Array
 from costmodel.predictor.recall import Hashes, key_hash
@@ -112,7 +111,7 @@ def tabulate(
             continue
         place = 0.5 if position is None or math.isnan(position) else float(position)
         features = featurize(kernel, roofline, multiprocessors, place)
-        traffic = traffic_bytes(kernel.graph)
+        traffic = kernel.traffic_bytes
         share = UNMEASURED if math.isnan(workspace) else float(workspace) / traffic
         issue_us = UNMEASURED if math.isnan(host) or kernel.backend == "triton" else issue_alone_us(kernel, float(host))
         known = share, issue_us, traffic, key_hash(kernel.key)

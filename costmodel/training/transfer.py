@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from costmodel.errors import DatasetError
-from costmodel.kernels.traffic import traffic_bytes
 from costmodel.training.dataset import kernel_of
 
 NEAREST = 25
@@ -52,7 +51,7 @@ def transferred(rows: pd.DataFrame, here: pd.DataFrame, there: pd.DataFrame) -> 
 def _rates(rows: pd.DataFrame) -> Values:
     """Bytes a microsecond that each row's kernel moved."""
     kernels = (kernel_of(graph, runner) for graph, runner in zip(rows["graph"], rows["runner"], strict=True))
-    moved = np.array([traffic_bytes(one.graph) for one in kernels])
+    moved = np.array([one.traffic_bytes for one in kernels])
     return np.asarray(moved / rows["device_us_p50"].to_numpy(dtype=float))
 
 

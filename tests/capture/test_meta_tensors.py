@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from torch import nn
 from costmodel.capture.call_counts import CallCounts
 from costmodel.capture.meta_tensors import (
     acts_on_operators,
+    batch_norm_results,
     has_meta,
     is_channels_last,
     meta_like,
@@ -134,3 +136,54 @@ def test_calls_that_compute_nothing_are_counted_by_what_they_return():
     counts.count("writes")
     found = counts.calls
     assert (found.views, found.idle, found.queries, found.writes, found.modules) == (2, 1, 1, 5, 0)
+
+
+def _image(shape: tuple[int, ...], dtype: torch.dtype, order: str) -> torch.Tensor:
+    """A tensor without data: dense, in channels_last, transposed, broadcast, or a part of a larger one."""
+    if order == "transposed":
+        return torch.empty(shape[::-1], dtype=dtype, device="meta").permute(*reversed(range(len(shape))))
+    if order == "broadcast":
+        return torch.empty((1, *shape[1:]), dtype=dtype, device="meta").expand(shape)
+    if order == "part":
+        return torch.empty((shape[0], 2 * shape[1], *shape[2:]), dtype=dtype, device="meta")[:, : shape[1]]
+    made = torch.empty(shape, dtype=dtype, device="meta")
+    return made.to(memory_format=torch.channels_last) if order == "channels_last" else made
+
+
+def test_results_of_batch_norm_are_those_of_torchs_decomposition():
+    """In shape, strides and dtype, wherever they are not left to torch."""
+    shapes = [
+        shape[:rank] for shape in itertools.product((1, 2), (1, 3), (1, 4), (1, 5), (2,)) for rank in (2, 3, 4, 5)
+    ]
+    ours = 0
+    for shape, order in itertools.product(sorted(set(shapes)), ("dense", "channels_last", "transposed", "broadcast")):
+        if order == "channels_last" and len(shape) != 4:
+            continue
+        for dtype, affine in itertools.product((torch.float32, torch.bfloat16), (True, False)):
+            image = _image(shape, dtype, order)
+            weight, bias, mean, variance = (torch.empty(shape[1], device="meta") for _ in range(4))
+            call = (image, *((weight, bias) if affine else (None, None)), mean, variance, False, 0.1, 1e-5)
+            if (found := batch_norm_results(call)) is None:
+                continue
+            ours += 1
+            expected = torch.ops.aten.native_batch_norm.default(*call)
+            for one, other in zip(found, expected, strict=True):
+                assert (one.shape, one.stride(), one.dtype) == (other.shape, other.stride(), other.dtype)
+    assert ours > 50
+
+
+@pytest.mark.parametrize("order", ["transposed", "part"])
+def test_batch_norm_of_other_memory_orders_is_left_to_torch(order: str):
+    parts = [torch.empty(3, device="meta") for _ in range(4)]
+    assert batch_norm_results((_image((2, 3, 4, 5), torch.float32, order), *parts, False, 0.1, 1e-5)) is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels", "training"), [((2, 3, 4, 5), 3, True), ((2, 3, 4, 5), 2, False), ((3,), 3, False)]
+)
+def test_batch_norm_in_training_or_of_other_sizes_is_left_to_torch(
+    shape: tuple[int, ...], channels: int, training: bool
+):
+    parts = [torch.empty(channels, device="meta") for _ in range(4)]
+    assert batch_norm_results((torch.empty(shape, device="meta"), *parts, training, 0.1, 1e-5)) is None
+    assert batch_norm_results((torch.empty(shape), *parts, False, 0.1, 1e-5)) is None  # a tensor with data

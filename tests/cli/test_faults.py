@@ -208,10 +208,11 @@ class TestValidate:
     [
         (["predict", "net.py:telling", "-q"], False),
         (["predict", "net.py:telling", "net.py:small", "-q"], True),
+        (["plan", "net.py:telling", "--no-check", "-q"], False),
         (["ir", "net.py:telling"], True),
     ],
 )
-def test_garbage_is_looked_for_but_in_a_process_for_one_prediction(
+def test_garbage_is_looked_for_but_in_a_process_for_one_prediction_or_plan(
     arguments: list[str],
     enabled: bool,
     models: Path,

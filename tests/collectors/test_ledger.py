@@ -114,6 +114,14 @@ class TestLedger:
         with pytest.raises(DatasetError, match=f"begun in another environment: {changed}; use a new file"):
             Ledger(path, {"torch": "2.13.0", "driver": "580", "device": "test"})
 
+    def test_another_memory_size_is_another_device(self, tmp_path: Path):
+        path = tmp_path / "ledger.sqlite"
+        Ledger(path, {"device": "NVIDIA H100", "memory_bytes": str(80 << 30)}).close()
+        Ledger(path, {"device": "NVIDIA H100"}).close()  # recorded before sizes were
+        Ledger(path, {"device": "NVIDIA H100", "memory_bytes": str(79 << 30)}).close()  # as another driver says
+        with pytest.raises(DatasetError, match=r"memory_bytes was 85899345920 and is 100931731456; use a new file"):
+            Ledger(path, {"device": "NVIDIA H100", "memory_bytes": str(94 << 30)})
+
     def test_another_way_of_measuring_is_another_environment(self):
         here = environment("cpu")
         assert differences(here, here) == ""

@@ -146,3 +146,14 @@ def test_compile_times_of_two_modes_are_two_records(tmp_path):
     lines = [json.loads(case("vgg11", 1.0)) | {"mode": mode} for mode in ("default", "reduce-overhead", "default")]
     file.write_text("\n".join(map(json.dumps, lines)))
     assert merge_models([file], tmp_path / "out.jsonl") == 2
+
+
+def test_gpus_of_one_name_with_other_memory_are_not_mixed(tmp_path: Path):
+    here = HERE | {"memory_bytes": "100000000000"}
+    first = units(tmp_path / "a.parquet", here, ("x", "ok", 1.0))
+    near = units(tmp_path / "b.parquet", here | {"memory_bytes": "99000000000"}, ("y", "ok", 1.0))  # another driver
+    far = units(tmp_path / "c.parquet", here | {"memory_bytes": "80000000000"}, ("z", "ok", 1.0))
+    assert merge_units([first, near], tmp_path / "out.parquet") == 2
+    said = r"c\.parquet: its GPU has 80,000,000,000 bytes of memory, that of the first file 100,000,000,000"
+    with pytest.raises(DatasetError, match=said):
+        merge_units([first, far], tmp_path / "out.parquet")

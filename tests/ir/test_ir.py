@@ -73,6 +73,19 @@ class TestOp:
     def test_refs_keep_order_and_repeats(self) -> None:
         assert self.op.refs() == (Ref("a"), Ref("b", 1), Ref("a"))
 
+    def test_a_copy_that_changes_nothing_is_the_operator_itself(self) -> None:
+        op = Op("c", "cat", (("tensors", (Ref("x"), Ref("y", 1))), ("dim", 1)), (IMAGE,), "m", True, (Ref("x"),), 2)
+        assert op.reading(lambda ref: Ref(ref.name, ref.index)) is op
+        assert op.with_types((IMAGE,)) is op
+        assert IMAGE.with_layout("nchw") is IMAGE
+        moved = op.reading(lambda ref: Ref("z")).with_types((IMAGE.with_layout("nhwc"),))
+        expected = replace(
+            op, args=(("tensors", (Ref("z"), Ref("z"))), ("dim", 1)), types=(replace(IMAGE, layout="nhwc"),)
+        )
+        assert moved == expected
+        assert (moved.inplace, moved.frees, moved.section) == (True, (Ref("x"),), 2)
+        assert moved.refs() == (Ref("z"), Ref("z"))
+
     def test_arg_has_a_default(self) -> None:
         assert self.op.arg("dim") == 1
         assert self.op.arg("out", 7) == 7

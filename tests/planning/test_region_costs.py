@@ -7,9 +7,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
-from costmodel.planning.blocks import Block
-from costmodel.planning.region_costs import MOST_PARTNERS, BlockCosts
+from costmodel.capture.executable import capture_exactly
+from costmodel.planning import region_costs
+from costmodel.planning.blocks import Block, find_blocks
+from costmodel.planning.region_costs import MOST_PARTNERS, BlockCosts, RegionCosts
+from costmodel.profiles.profile import load_profile
+from costmodel.rewrites.hoist_constants import hoist_constants
+from costmodel.rewrites.registry import apply_rewrites
+from tests.rewrites.test_conv1x1_to_matmul import Squeezed
+from tests.rewrites.test_merge_sibling_convs import Inception
 
 BLOCKS = (Block(("a",), True), Block(("b", "c"), False), Block(("d",), False))
 TIMES = {"cudnn": 4.0, "eager": 10.0, "inductor": 6.0}
@@ -92,3 +101,33 @@ def test_fusion_is_considered_with_the_latest_producers():
     assert sorted(asked[2 * count :]) == sorted(
         ("inductor", (f"o{index}", f"o{count - 1}")) for index in range(1, count - 1)
     )
+
+
+REWRITES = (
+    ("fold_batch_norm",),
+    ("fold_batch_norm", "channels_last"),
+    ("fold_batch_norm", "merge_sibling_convs"),
+    ("fold_batch_norm", "conv1x1_to_matmul"),
+)
+
+
+def test_region_costs_that_share_cost_the_same_and_compile_less(monkeypatch: pytest.MonkeyPatch):
+    model = nn.Sequential(Squeezed(6, 3), Inception()).eval()
+    graph = capture_exactly(model, (torch.empty(2, 6, 5, 5),), "net").graph
+    profile = load_profile("nvidia-h200")
+    first = RegionCosts(graph, profile)
+    made = region_costs.kernels_of_part
+    compiled: list[str] = []
+    monkeypatch.setattr(region_costs, "kernels_of_part", lambda part, *how: compiled.append(how[0]) or made(part, *how))
+    counts = {}
+    for shared in (True, False):
+        found = []
+        for rewrites in REWRITES:
+            main = hoist_constants(apply_rewrites(graph, rewrites)).main
+            costs = RegionCosts(main, profile, first if shared else None)
+            found += [costs.us(how, block.ops) for block in find_blocks(main) for how in ("eager", "inductor")]
+            found.append(costs.us("inductor", [op.name for op in main.ops]))
+        counts[shared] = (found, len(compiled))
+        compiled.clear()
+    assert counts[True][0] == counts[False][0]
+    assert counts[True][1] < counts[False][1]

@@ -32,8 +32,8 @@ def test_figures_by_hand(script: ModuleType, tmp_path: Path):
         (tmp_path / f"{name}_h200.jsonl").write_text("\n".join(map(json.dumps, records)))
     memory = [memory_row("inference", 90), memory_row("inference", 103), memory_row("training", 108)]
     (tmp_path / "memory_h200.json").write_text(json.dumps({"rows": memory}))
-    cost = {"runs": 3, "seconds": {"ratio": 1.25}, "peak_mib": {"ratio": 1.126}}
-    (tmp_path / "predict_cost.json").write_text(json.dumps(cost))
+    cost = {"runs": 3, "predict densenet121": {"ratio": 1.25, "peak_ratio": 1.126}}
+    (tmp_path / "speed.json").write_text(json.dumps(cost))
     (tmp_path / "sweep_h200.json").write_text(json.dumps({"ratio": 5.55, "sample": {"units": 4000}}))
     hosts = [(machine, "latency", size, share) for machine in "ab" for size, share in ((1, 0.8), (32, 0.9), (8, 0.1))]
     hosts_frame = pd.DataFrame(hosts, columns=["machine", "quantity", "batch_size", "inside"])
@@ -77,7 +77,7 @@ def test_figures_by_hand(script: ModuleType, tmp_path: Path):
         ["20.0 % median error", "40.0 %", "3 of 2 models |"],
         ["10.0 % median error", "100.0 %", "1 of 1 models |"],
         ["largest errors 10.0 % and 8.0 %", "-", "3 |"],
-        ["1.25 times the seconds, 1.13 times the peak memory", "importing torch and torchvision", "3 runs |"],
+        ["1.25 times the CPU time, 1.13 times the peak memory", "importing torch and torchvision", "3 runs |"],
         ["5.5 times the units a minute", "a loop with torch.compile and `do_bench`", "4,000 units |"],
     ]
 
