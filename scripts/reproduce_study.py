@@ -93,7 +93,6 @@ def say(text: str) -> None:
 def run_one(experiment: Experiment, args: argparse.Namespace, device: str, deadline: float) -> Outcome:
     """Run one experiment, in a process of its own unless this is that process."""
     if args.in_process:
-        faulthandler.enable()
         make_cpu_deterministic(device)
         share_cache()
         return run_here(experiment, Setup(device, args.quick, args.output), args.output, deadline)
@@ -302,4 +301,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    faulthandler.enable()  # a library's crash says where
     sys.exit(main())
