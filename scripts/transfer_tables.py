@@ -86,6 +86,7 @@ def curve_table(curve: pd.DataFrame) -> str:
     Args:
         curve: a row a group, kind and number of minutes, made by scripts/transfer_curve.py.
     """
+    curve = curve[~curve["group"].str.startswith(IN_BASE)]
     times = sorted(curve["minutes"].unique())
     others = [way for way in ("base alone", "base scaled", "from nothing") if way in curve]
     columns = ["group", "kernels", "learnt", "tested", *others]

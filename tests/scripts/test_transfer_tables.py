@@ -34,7 +34,8 @@ def test_a_row_a_kind_of_kernels_with_a_column_a_time():
 def test_from_nothing_is_a_column_if_it_was_trained():
     point = {"group": "conv", "kernels": "known", "minutes": 2, "learnt": 844, "tested": 198}
     errors = {"base alone": 0.04, "base scaled": 0.06, "from nothing": 0.4, "transferred": 0.03}
-    head, _, row = curve_table(pd.DataFrame([point | errors])).splitlines()
+    points = pd.DataFrame([point | errors, point | errors | {"group": "rare_conv"}])
+    head, _, row = curve_table(points).splitlines()
     assert "| base scaled | from nothing | 2 minutes |" in head
     assert row.endswith("| 6.0 % | 40.0 % | 3.0 % |")
 
