@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collectors.workloads.model_cases import WholeModelCase
+from collectors.workloads.model_cases import AMP, WholeModelCase
 from costmodel.errors import RequestError
 from costmodel.zoo.torchvision_import import tolerate_missing_operators
 from costmodel.zoo.user_code import importable
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 Call = Callable[[], Any]
-AMP = ("float16", "bfloat16")
-"""Precisions of autocast."""
 MATMUL_PRECISIONS = ("highest", "high", "medium")
 """Precisions of float32 matmuls, as of `torch.set_float32_matmul_precision`."""
 

@@ -23,13 +23,13 @@ from collectors.workloads import (
 )
 from collectors.workloads.cases import UnitCase, distinct, read_cases, size_bytes, write_cases, write_whole
 from collectors.workloads.from_models import harvest
-from collectors.workloads.model_cases import AMP_MODELS, WholeModelCase, in_other_precisions
+from collectors.workloads.model_cases import AMP, AMP_BATCHES, AMP_MODELS, WholeModelCase, in_other_precisions
 from costmodel.errors import DatasetError, RequestError
 from costmodel.ir import HALF_PRECISION, operators, parse
 from costmodel.records import read_json
 
 DEFAULT = ("conv", "matmul", "layer")
-UNIT_WORKLOADS = (*DEFAULT, *other_precisions.PRECISIONS)
+UNIT_WORKLOADS = (*DEFAULT, *other_precisions.PRECISIONS, "casts")
 WORKLOADS = (*UNIT_WORKLOADS, "models", "amp", "host")
 SEED = 11
 CONV_UNITS = 1500
@@ -59,6 +59,8 @@ QUICK_WORK, QUICK_BYTES = 1 << 22, 4 << 20
 
 Spec = tuple[str, int, str, bool, int | None, str]
 """Model, batch size, precision, channels last, image size, device."""
+AmpSpec = tuple[str, int, str, str]
+"""Model, batch size, precision of autocast, device."""
 
 
 def unit_cases(workloads: Iterable[str], device: str, quick: bool, end: float) -> list[UnitCase]:
@@ -75,6 +77,8 @@ def unit_cases(workloads: Iterable[str], device: str, quick: bool, end: float) -
     for name in workloads:
         if name in other_precisions.PRECISIONS:
             cases += _other_precision(name, quick)
+        elif name == "casts":
+            cases += _casts(device, quick, end)
         else:
             cases += _layer(device, quick, end) if name == "layer" else makers[name](device, quick)
     if device == "cpu":
@@ -126,6 +130,35 @@ def _other_precision(precision: str, quick: bool) -> list[UnitCase]:
         return other_precisions.sample(precision, other_precisions.CASES, SEED)
     small = (case for case in other_precisions.synthetic(precision) if size_bytes(parse(case.graph)) <= QUICK_BYTES)
     return list(itertools.islice(small, QUICK_CASES))
+
+
+def _casts(device: str, quick: bool, end: float) -> list[UnitCase]:
+    """Kernels of models under autocast that read or write float32 and half precision; none on a CPU."""
+    if not device.startswith("cuda"):
+        return []
+    models = QUICK_MODELS[:1] if quick else _models()
+    batches = (1,) if quick else AMP_BATCHES
+    specs: list[AmpSpec] = [(model, batch, amp, device) for amp in AMP for batch in batches for model in models]
+    random.Random(SEED).shuffle(specs)  # noqa: S311 - repeatable on purpose
+    cases: list[UnitCase] = []
+    for _, outcome in in_parallel(capture_casts, specs, min(len(specs), default_processes()), end, ONE_THREAD):
+        if not isinstance(outcome, BaseException):  # a model that cannot be captured here gives no cases
+            cases += outcome
+    uses = Counter(case.key for case in cases)
+    found = sorted((replace(case, uses=uses[case.key]) for case in distinct(cases)), key=lambda case: case.key)
+    return found[:QUICK_CASES] if quick else found
+
+
+def capture_casts(spec: AmpSpec) -> list[UnitCase]:
+    """Kernels of one model under autocast that mix precisions, captured on the meta device."""
+    from costmodel.capture.trace import capture
+    from costmodel.zoo import load
+
+    model, batch, amp, device = spec
+    loaded = load(model, batch_size=batch)
+    graph = capture(loaded.module, loaded.inputs, model, amp=amp)
+    cases = harvest(graph, f"{model}@{batch} amp={amp}", device)
+    return [case for case in cases if "float32[" in case.graph and f" {amp}[" in case.graph]
 
 
 def _layer(device: str, quick: bool, end: float) -> list[UnitCase]:
