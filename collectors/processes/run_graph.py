@@ -73,7 +73,8 @@ def callables(
 
     Args:
         graph: the graph.
-        runner: `aten` or `aten_tf32` for eager execution, `inductor` for compiled, `autotune` for compiled with max-autotune.
+        runner: `aten` or `aten_tf32` for eager execution, `inductor` for compiled, `autotune` for compiled with
+            max-autotune.
         device: `cpu` or `cuda`.
     """
     module = build_module(graph)

@@ -32,8 +32,8 @@ class UnitCase:
 
     Attributes:
         graph: text of an `ir.Graph` with canonical names.
-        runner: `aten` (eager execution), `aten_tf32` (eager, float32 matmuls in TF32), `inductor` (compiled as one graph) or `autotune` (compiled, with Triton
-            templates timed beside the library's kernels).
+        runner: `aten` (eager execution), `aten_tf32` (eager, float32 matmuls in TF32), `inductor` (compiled as one
+            graph) or `autotune` (compiled, with Triton templates timed beside the library's kernels).
         unit: cases of one unit run the same operators in different ways (eager, folded, fused); "" for a single kernel.
         way: name of the way of running the unit.
         position: relative depth in the model, from 0 (input) to 1 (output); None for a synthetic unit.

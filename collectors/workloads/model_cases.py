@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 WholeModelCase = dict[str, Any]
-"""`model` (a spec of costmodel.zoo), `batch_size`, `precision`, `layout`; `img_size` if it is not the model's own; `amp`
-(`float16` or `bfloat16`) if each call runs under autocast; `matmul_precision` (`high` or `medium`) if it is not torch's
-default, `highest`."""
+"""`model` (a spec of costmodel.zoo), `batch_size`, `precision`, `layout`; where they are no defaults, `img_size`, `amp`
+(`float16` or `bfloat16`: each call runs under autocast) and `matmul_precision` (`high` or `medium`)."""
 AMP_MODELS = (
     "resnet50", "vit_b_16", "efficientnet_b0", "convnext_tiny", "mobilenet_v3_large", "swin_t", "densenet121",
     "regnet_y_800mf", "resnet18", "vgg16", "mobilenet_v2", "resnext50_32x4d", "inception_v3", "efficientnet_v2_s",

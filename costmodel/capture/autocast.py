@@ -165,7 +165,7 @@ def _widest(regions: Regions, op: Any, args: Sequence[Any], kwargs: Mapping[str,
     return op(*args, **kwargs)
 
 
-def _banned(_: Regions, op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NoReturn:
+def _banned(*_: object) -> NoReturn:
     raise CaptureError(
         "torch refuses binary_cross_entropy under autocast; use binary_cross_entropy_with_logits, without the sigmoid"
     )

@@ -30,7 +30,10 @@ FLOAT32_RESULT = (
     "prod", "prod.dim_int", "softmax.int", "sum", "sum.dim_IntList",
 )  # fmt: skip
 """Return float32 by their argument `dtype`, unless that is given."""
-FLOAT32_NORM: Mapping[str, str] = {"norm.Scalar": "norm.ScalarOpt_dtype", "norm.ScalarOpt_dim": "norm.ScalarOpt_dim_dtype"}
+FLOAT32_NORM: Mapping[str, str] = {
+    "norm.Scalar": "norm.ScalarOpt_dtype",
+    "norm.ScalarOpt_dim": "norm.ScalarOpt_dim_dtype",
+}
 """Return float32 by another overload, whose last argument is `dtype`."""
 WIDEST = (
     "addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "grid_sampler", "index_put", "scatter_add", "tensordot",

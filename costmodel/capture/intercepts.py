@@ -226,15 +226,15 @@ fast path saves Python calls and spends as much on its checks.
 """
 
 
-def _multi_head(
-    recorder: Recorder, regions: Regions, module: nn.MultiheadAttention, *args: Any, **kwargs: Any
-) -> Any:
+def _multi_head(recorder: Recorder, regions: Regions, module: nn.MultiheadAttention, *args: Any, **kwargs: Any) -> Any:
     """Record multi-head attention as the operator of its fast path, which torch does not take on meta tensors.
 
     Nor does it take it under autocast.
     """
     with torch._C.DisableTorchFunction():  # the checks below must not be counted
-        if regions.dtype is None and _takes_fast_path(module, _MULTI_HEAD_ARGUMENTS.bind(module, *args, **kwargs).arguments):
+        if regions.dtype is None and _takes_fast_path(
+            module, _MULTI_HEAD_ARGUMENTS.bind(module, *args, **kwargs).arguments
+        ):
             return _native_multi_head(module, recorder, args[0] if args else kwargs["query"]), None
     return _MULTI_HEAD(module, *args, **kwargs)
 

@@ -35,7 +35,10 @@ _CAPTURE_SHARE = 0.15
 """Share of the budget for capturing the models that units are taken from."""
 Workloads = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[WORKLOAD]...", help="conv, matmul, layer, tf32, bfloat16, casts, models, amp, host; default: conv, matmul and layer."),
+    typer.Argument(
+        metavar="[WORKLOAD]...",
+        help="conv, matmul, layer, tf32, bfloat16, casts, models, amp, host; default: conv, matmul and layer.",
+    ),
 ]
 Name = Annotated[
     str | None, typer.Option("--hardware", metavar="NAME", help="Name of the profile; default: the device's name.")

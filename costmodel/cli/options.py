@@ -102,6 +102,8 @@ PrecisionOption = Annotated[
         "for one from your code, which keeps its own.",
     ),
 ]
+
+
 class Amp(StrEnum):
     """Precisions of autocast."""
 
@@ -129,7 +131,10 @@ MatmulPrecisionOption = Annotated[
     ),
 ]
 CudnnBenchmark = Annotated[
-    bool, typer.Option("--cudnn-benchmark", help="torch.backends.cudnn.benchmark is on; never measured, so only bounds.")
+    bool,
+    typer.Option(
+        "--cudnn-benchmark", help="torch.backends.cudnn.benchmark is on: bounds only, as it was never measured."
+    ),
 ]
 ChannelsLast = Annotated[bool, typer.Option("--channels-last", help="Parameters and inputs in channels_last.")]
 FormatOption = Annotated[

@@ -68,9 +68,7 @@ class Arithmetic:
     def on(self, profile: Profile) -> Profile:
         """The profile of a device under these settings."""
         other = copy.copy(profile)
-        device = replace(
-            profile.device, tf32=self.matmul_precision != HIGHEST, cudnn_benchmark=self.cudnn_benchmark
-        )
+        device = replace(profile.device, tf32=self.matmul_precision != HIGHEST, cudnn_benchmark=self.cudnn_benchmark)
         other.__dict__["device"] = device  # where the cached property stores it
         return other
 

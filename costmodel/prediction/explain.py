@@ -95,8 +95,9 @@ def _tf32(graph: Graph, profile: Profile, modes: Mapping[str, ModePrediction]) -
         return []
     kernels = [kernel for trace in traces for kernel in trace.kernels]
     unsure = "".join(f"; {line}" for line in unmeasured_settings(kernels, other))
-    why = f'{", ".join(gains)} with torch.set_float32_matmul_precision("high"); operands then keep 10 bits of mantissa'
-    return [Reason("setting", "matmuls in TF32", f"{why}, a relative error of 5e-4 each, as cuDNN's convolutions{unsure}")]
+    why = f'{", ".join(gains)} with torch.set_float32_matmul_precision("high"); '
+    why += "operands then keep 10 bits of mantissa, a relative error of 5e-4 each, as in cuDNN's convolutions"
+    return [Reason("setting", "matmuls in TF32", why + unsure)]
 
 
 def _breaks(graph: Graph) -> list[Reason]:

@@ -12,8 +12,9 @@ from costmodel.predictor.estimate import Estimate
 Chosen = Sequence[tuple[Kernel, float]]
 """Kernels with their relative depths."""
 TIMES_FLOAT16 = 2.0
-"""Time of a matmul in TF32 over that in float16, without the launch: tensor cores compute half as fast, and operands take
-twice the bytes (NVIDIA H100 and A100 whitepapers)."""
+"""Time of a matmul in TF32 over that in float16, without the launch.
+
+Tensor cores compute half as fast, and operands take twice the bytes (NVIDIA H100 and A100 whitepapers)."""
 
 
 def tf32_estimates(chosen: Chosen, predict: Callable[[Chosen], Sequence[Estimate]], floor_us: float) -> list[Estimate]:

@@ -235,7 +235,7 @@ class Report:
         peak_memory_bytes: most memory in use at once: parameters, inputs and results, without workspaces.
         kernels: kernels in order of issue, by mode; not part of the JSON.
         modules: modules of the model, parents first; not part of the JSON.
-        arithmetic: settings of torch that are not its defaults, such as `amp float16` or `matmuls in TF32`; empty, and
+        arithmetic: settings of torch that are not its defaults, such as `amp float16` or `matmuls in TF32`; empty and
             not part of the JSON, for the defaults.
     """
 
