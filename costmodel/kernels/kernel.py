@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 from costmodel.ir import Graph, Op, Ref, operators
 from costmodel.kernels.extractor import TIMES_ONE
 
-TF32_RUNNER = "aten_tf32"
+TF32_RUNNER: Final = "aten_tf32"
 """Way to run a graph of ATen operators whose float32 matmuls may compute in TF32, in keys and in datasets."""
 COPY = "copy"
 """Kind of a kernel that copies, shown to users."""

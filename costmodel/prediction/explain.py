@@ -17,7 +17,7 @@ from costmodel.prediction.modes import Work, predict_modes
 from costmodel.prediction.recompilation import recompilations
 from costmodel.prediction.report_warnings import unmeasured_settings
 from costmodel.prediction.timed_kernels import Part, timed_kernels
-from costmodel.predictor.predictor import Estimate
+from costmodel.predictor.estimate import Estimate
 from costmodel.profiles.profile import Profile
 from costmodel.report.figures import counted, seconds
 from costmodel.report.types import ModePrediction, Reason, Report

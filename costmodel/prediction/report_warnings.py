@@ -8,7 +8,7 @@ from costmodel.features import CONVOLUTIONS, UNMEASURED, group_of
 from costmodel.ir import Break, Graph, operators
 from costmodel.kernels.kernel import Kernel
 from costmodel.prediction.bounds import extrapolated_share
-from costmodel.predictor.predictor import Estimate
+from costmodel.predictor.estimate import Estimate
 from costmodel.profiles.profile import Profile
 from costmodel.report.figures import counted
 from costmodel.report.types import Unsupported

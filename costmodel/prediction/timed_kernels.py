@@ -10,7 +10,7 @@ from costmodel.ir import Graph
 from costmodel.kernels.kernel import Kernel
 from costmodel.prediction.layer_groups import Layer, Shares, compiled_shares, eager_shares
 from costmodel.prediction.roofline_parts import RooflineParts, roofline_parts
-from costmodel.predictor.predictor import Estimate
+from costmodel.predictor.estimate import Estimate
 from costmodel.profiles.profile import Profile
 from costmodel.timeline.issue_trace import IssueTrace
 from costmodel.timeline.timed_trace import TimedTrace

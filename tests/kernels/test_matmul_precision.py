@@ -25,7 +25,7 @@ class Net(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         tokens = self.conv(x).flatten(2).transpose(1, 2)
-        tokens = self.linear(tokens) @ self.linear.weight
+        tokens = self.linear(tokens.contiguous()) @ self.linear.weight
         tokens = tokens @ tokens.transpose(1, 2) @ tokens
         heads = tokens.unsqueeze(1)
         tokens = nn.functional.scaled_dot_product_attention(heads, heads, heads).squeeze(1)
