@@ -49,10 +49,11 @@ class Regions:
 
     Attributes:
         where: path of the running module, for errors.
+        exact: whether the recorded graph will be run, perhaps on a CPU, where regions of a GPU cast nothing.
     """
 
-    def __init__(self, where: Callable[[], str]) -> None:
-        self.where = where
+    def __init__(self, where: Callable[[], str], exact: bool = False) -> None:
+        self.where, self.exact = where, exact
         self._entered: list[tuple[torch.dtype | None, bool]] = []
         self._kept: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
@@ -62,7 +63,16 @@ class Regions:
         return self._entered[-1][0] if self._entered else None
 
     def enter(self, dtype: torch.dtype | None, keeps: bool = True) -> None:
-        """Enter a region; None turns autocast off."""
+        """Enter a region; None turns autocast off.
+
+        Raises:
+            CaptureError: the graph will be run.
+        """
+        if dtype is not None and self.exact:
+            raise CaptureError(
+                f"{self.where()} runs under autocast, which a plan cannot run; convert the model and its inputs "
+                "instead, as --precision float16 does"
+            )
         self._entered.append((dtype, keeps))
         self._switch()
 

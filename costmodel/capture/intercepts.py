@@ -56,7 +56,7 @@ class WholeOperators(TorchFunctionMode):
     def __init__(self, recorder: Recorder, fast_path: bool = True, amp: torch.dtype | None = None) -> None:
         super().__init__()
         self._recorder = recorder
-        self._regions = regions = Regions(lambda: recorder.where)
+        self._regions = regions = Regions(lambda: recorder.where, recorder.exact)
         self._recorded = {**dict.fromkeys(_ATTENTION, self._attention), _PYTHON_DROPOUT: self._dropout}
         functions = torch.nn.functional
         self._patches = [

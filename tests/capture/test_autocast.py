@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from costmodel.capture.autocast import POLICIES
+from costmodel.capture.executable import capture_exactly
 from costmodel.capture.trace import capture
 from costmodel.errors import CaptureError
 from costmodel.ir import Graph, Ref
@@ -192,6 +193,16 @@ class TestRefusals:
             capture(Calls(on_cpu), (X,))
         with torch.autocast("cpu", torch.bfloat16), pytest.raises(CaptureError, match="of the device 'cpu'"):
             capture(Calls(lambda net, x: net.linear(x)), (X,))
+
+    def test_a_graph_that_will_be_run(self) -> None:
+        """On a CPU the region of a GPU would cast nothing."""
+
+        def within(net: Calls, x: torch.Tensor) -> torch.Tensor:
+            with torch.autocast("cuda", torch.float16):
+                return net.linear(x)
+
+        with pytest.raises(CaptureError, match="which a plan cannot run; convert the model"):
+            capture_exactly(Calls(within), (torch.ones(2, 4),), "net")
 
     def test_a_precision_that_a_gpu_has_not(self) -> None:
         def strange(net: Calls, x: torch.Tensor) -> torch.Tensor:
