@@ -54,7 +54,7 @@ class Arithmetic:
         Raises:
             RequestError: names the setting and the profile.
         """
-        if not profile.on_cpu:
+        if self == DEFAULT or not profile.on_cpu:
             return
         given = {"amp": self.amp, "matmul precision": None if self.matmul_precision == HIGHEST else "TF32"}
         given |= {"cudnn benchmark": "cuDNN" if self.cudnn_benchmark else None}
