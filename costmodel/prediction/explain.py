@@ -76,7 +76,7 @@ def _bounds(modes: Mapping[str, ModePrediction], on_cpu: bool) -> list[Reason]:
 
 
 def _tf32(graph: Graph, profile: Profile, modes: Mapping[str, ModePrediction]) -> list[Reason]:
-    """What matmuls in TF32 would save; nothing if they are set already, or save less than TF32_GAIN in every mode."""
+    """Latency that matmuls in TF32 would save; nothing if they are set, or gain less than TF32_GAIN everywhere."""
     if profile.on_cpu or profile.device.tf32:
         return []
     other = Arithmetic(matmul_precision="high", cudnn_benchmark=profile.device.cudnn_benchmark).on(profile)
