@@ -5,7 +5,8 @@ The key is active on the recording thread within a region, and takes effect wher
 composite operators are divided, and not within an operator that it has cast.
 
 As in torch (`cached_cast` in autocast_mode.cpp), the cast of a float32 leaf that requires a gradient to the region's
-precision is kept until the outermost region ends, also under `no_grad`: each weight is cast once in each pass. Dynamo
+precision is kept until the outermost region ends, also under `no_grad`: each weight is cast once in each pass.
+Under `inference_mode`, which is not predicted, recent versions of torch cast it at each use. Dynamo
 traces without that cache and removes repeated casts later, so compiled code casts each weight once too.
 """
 
