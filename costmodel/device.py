@@ -39,11 +39,15 @@ class Device:
         name: as the driver reports it; `cpu` for a CPU.
         multiprocessors: streaming multiprocessors of a GPU; on a CPU the threads that share a kernel.
         memory_bytes: total memory of a GPU; None where it is not known.
+        tf32: whether float32 matmuls compute in TF32, by `torch.set_float32_matmul_precision("high")`.
+        cudnn_benchmark: whether cuDNN times its algorithms, by `torch.backends.cudnn.benchmark`.
     """
 
     name: str
     multiprocessors: int
     memory_bytes: int | None = None
+    tf32: bool = False
+    cudnn_benchmark: bool = False
 
     @classmethod
     def of(cls, environment: Mapping[str, object]) -> Device:

@@ -12,6 +12,7 @@ from collectors.processes.argument_values import chosen_values
 from costmodel.execution.fx_module import build_module
 from costmodel.execution.inductor_compile import compile_module
 from costmodel.ir import Graph, TensorType, Value
+from costmodel.kernels.kernel import TF32_RUNNER
 
 COLD_BYTES = 64 << 20
 """Total size up to which copies of a kernel's parameters are rotated, so that they come from memory as in a model.
@@ -72,13 +73,14 @@ def callables(
 
     Args:
         graph: the graph.
-        runner: `aten` for eager execution, `inductor` for compiled, `autotune` for compiled with max-autotune.
+        runner: `aten` or `aten_tf32` for eager execution, `inductor` for compiled, `autotune` for compiled with
+            max-autotune.
         device: `cpu` or `cuda`.
     """
     module = build_module(graph)
     sets = argument_sets(graph, device)
     function: Callable[..., Any] = module
-    if runner != "aten":
+    if runner not in ("aten", TF32_RUNNER):
         function = compile_module(module, sets[0], templates=runner == "autotune")
     return [_bind(function, arguments) for arguments in sets], module, sets[0]
 

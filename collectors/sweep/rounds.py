@@ -16,6 +16,7 @@ from collectors.sweep.ledger import Ledger
 from collectors.sweep.settings import Progress, Report, SweepSettings
 from collectors.workloads.cases import Runner, UnitCase
 from collectors.workloads.catalog import remember, remembered
+from costmodel.kernels.kernel import TF32_RUNNER
 from costmodel.predictor.predictor import Base
 
 Sweep = Callable[[Sequence[UnitCase], Path, SweepSettings, Report], None]
@@ -53,7 +54,7 @@ class Watch:
         """Seconds per case of each runner in the last round; estimates before the first."""
         alone = self.measuring[0] / self.measuring[1] if self.measuring[1] else 0.2
         compiled = self.compiling[0] / self.compiling[1] if self.compiling[1] else 0.4
-        return {"aten": alone, "inductor": alone + compiled}
+        return {"aten": alone, TF32_RUNNER: alone, "inductor": alone + compiled}
 
 
 def sweep_in_rounds(

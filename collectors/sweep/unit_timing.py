@@ -12,6 +12,8 @@ from collectors.processes.process import interruptions
 from collectors.workloads.cases import MOST_TENSOR_BYTES, UnitCase, lone_convolution, size_bytes
 from costmodel.errors import MeasurementError
 from costmodel.ir import Graph, parse
+from costmodel.kernels.kernel import TF32_RUNNER
+from costmodel.measurement.matmul_precision import matmul_precision
 from costmodel.training.dataset import WORKSPACE
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ def measure_case(case: UnitCase, device: str) -> tuple[str, dict[str, Any]]:
         return "oom", {"error": f"its tensors take more than {MOST_TENSOR_BYTES >> 30} GiB"}
     record: dict[str, Any] = {}
     start = time.perf_counter()
-    with torch.no_grad():
+    with torch.no_grad(), matmul_precision("high" if case.runner == TF32_RUNNER else "highest"):
         calls, reference, arguments = callables(graph, case.runner, device)
         result = calls[0]()
         record["setup_s"] = round(time.perf_counter() - start, 3)

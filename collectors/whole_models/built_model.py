@@ -6,12 +6,12 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collectors.workloads.model_cases import WholeModelCase
+from collectors.workloads.model_cases import AMP, WholeModelCase
 from costmodel.errors import RequestError
 from costmodel.zoo.torchvision_import import tolerate_missing_operators
 from costmodel.zoo.user_code import importable
@@ -21,15 +21,25 @@ if TYPE_CHECKING:
     from torch import nn
 
 Call = Callable[[], Any]
+MATMUL_PRECISIONS = ("highest", "high", "medium")
+"""Precisions of float32 matmuls, as of `torch.set_float32_matmul_precision`."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltModel:
-    """A module in evaluation mode on a device, and the inputs it is called with."""
+    """A module in evaluation mode on a device, and the inputs it is called with.
+
+    Attributes:
+        module: the module.
+        arguments: its positional inputs.
+        keywords: its keyword inputs.
+        autocast: device type and dtype of the autocast region around each call; None for none.
+    """
 
     module: nn.Module
     arguments: tuple[Any, ...] = ()
     keywords: Mapping[str, Any] = field(default_factory=dict)
+    autocast: tuple[str, torch.dtype] | None = None
 
     @property
     def eager(self) -> Call:
@@ -38,7 +48,21 @@ class BuiltModel:
 
     def call(self, function: Callable[..., Any]) -> Call:
         """Call of a function on the inputs."""
-        return partial(function, *self.arguments, **self.keywords)
+        return partial(self._around(function), *self.arguments, **self.keywords)
+
+    def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function in an autocast region of its own at each call, which casts each weight once."""
+        if self.autocast is None:
+            return function
+        import torch
+
+        kind, dtype = self.autocast
+
+        def under_autocast(*arguments: Any, **keywords: Any) -> Any:
+            with torch.autocast(kind, dtype):
+                return function(*arguments, **keywords)
+
+        return under_autocast
 
     def input_shape(self) -> list[int]:
         """Shape of the first input tensor."""
@@ -54,17 +78,29 @@ class BuiltModel:
         from torch.utils._pytree import tree_leaves, tree_map_only
 
         arguments, keywords = tree_map_only(torch.Tensor, torch.clone, (self.arguments, dict(self.keywords)))
-        found = tree_leaves(function(*arguments, **keywords))
+        found = tree_leaves(self._around(function)(*arguments, **keywords))
         return [leaf.detach().clone() for leaf in found if isinstance(leaf, torch.Tensor)]
 
 
 def build(case: WholeModelCase, device: str) -> BuiltModel:
     """Build a model of torchvision or timm with random weights, or of FILE.py:CALLABLE as the file builds it.
 
+    The precision of float32 matmuls, which torch keeps for the process, becomes that of the case.
+
     Raises:
-        RequestError: the model is unknown, of another source, or takes several inputs.
+        RequestError: the model is unknown, of another source, or takes several inputs; or a precision is impossible.
     """
-    return _user_model(case, device) if ".py:" in case["model"] else _library_model(case, device)
+    import torch
+
+    amp, matmuls = case.get("amp"), case.get("matmul_precision", "highest")
+    if amp not in (None, *AMP) or matmuls not in MATMUL_PRECISIONS:
+        raise RequestError(
+            f"{case['model']}: amp={amp}, matmul_precision={matmuls}; amp is one of {', '.join(AMP)} and "
+            f"matmul_precision one of {', '.join(MATMUL_PRECISIONS)}"
+        )
+    torch.set_float32_matmul_precision(matmuls)
+    built = _user_model(case, device) if ".py:" in case["model"] else _library_model(case, device)
+    return replace(built, autocast=(device.partition(":")[0], getattr(torch, amp)) if amp else None)
 
 
 def _library_model(case: WholeModelCase, device: str) -> BuiltModel:

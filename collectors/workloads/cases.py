@@ -15,12 +15,13 @@ from msgspec import Meta
 from costmodel import files
 from costmodel.errors import DatasetError
 from costmodel.ir import DTYPE_BYTES, Graph
+from costmodel.kernels.kernel import TF32_RUNNER
 from costmodel.records import Count, Text, convert, parse_json, read_regular
 
 MOST_TENSOR_BYTES = 3 << 30
 """Size of all tensors of a case above which it is not measured."""
 
-Runner = Literal["aten", "inductor", "autotune"]
+Runner = Literal["aten", "aten_tf32", "inductor", "autotune"]
 MOST_FILE_BYTES = 1 << 30
 """Size of the largest case file that is read."""
 
@@ -31,8 +32,8 @@ class UnitCase:
 
     Attributes:
         graph: text of an `ir.Graph` with canonical names.
-        runner: `aten` (eager execution), `inductor` (compiled as one graph) or `autotune` (compiled, with Triton
-            templates timed beside the library's kernels).
+        runner: `aten` (eager execution), `aten_tf32` (eager, float32 matmuls in TF32), `inductor` (compiled as one
+            graph) or `autotune` (compiled, with Triton templates timed beside the library's kernels).
         unit: cases of one unit run the same operators in different ways (eager, folded, fused); "" for a single kernel.
         way: name of the way of running the unit.
         position: relative depth in the model, from 0 (input) to 1 (output); None for a synthetic unit.
@@ -56,7 +57,7 @@ class UnitCase:
     @property
     def compiled(self) -> bool:
         """Whether Inductor has to compile it before it can be measured."""
-        return self.runner != "aten"
+        return self.runner not in ("aten", TF32_RUNNER)
 
 
 class CaseLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import random
 from collections import Counter
@@ -17,17 +18,19 @@ from collectors.workloads import (
     matmuls,
     mixing_blocks,
     model_like_convolutions,
+    other_precisions,
     single_operators,
 )
 from collectors.workloads.cases import UnitCase, distinct, read_cases, size_bytes, write_cases, write_whole
 from collectors.workloads.from_models import harvest
-from collectors.workloads.model_cases import WholeModelCase
+from collectors.workloads.model_cases import AMP, AMP_BATCHES, AMP_MODELS, WholeModelCase, in_other_precisions
 from costmodel.errors import DatasetError, RequestError
 from costmodel.ir import HALF_PRECISION, operators, parse
 from costmodel.records import read_json
 
-UNIT_WORKLOADS = ("conv", "matmul", "layer")
-WORKLOADS = (*UNIT_WORKLOADS, "models", "host")
+DEFAULT = ("conv", "matmul", "layer")
+UNIT_WORKLOADS = (*DEFAULT, *other_precisions.PRECISIONS, "casts")
+WORKLOADS = (*UNIT_WORKLOADS, "models", "amp", "host")
 SEED = 11
 CONV_UNITS = 1500
 MODEL_LIKE_CONVOLUTIONS = 8000
@@ -56,6 +59,8 @@ QUICK_WORK, QUICK_BYTES = 1 << 22, 4 << 20
 
 Spec = tuple[str, int, str, bool, int | None, str]
 """Model, batch size, precision, channels last, image size, device."""
+AmpSpec = tuple[str, int, str, str]
+"""Model, batch size, precision of autocast, device."""
 
 
 def unit_cases(workloads: Iterable[str], device: str, quick: bool, end: float) -> list[UnitCase]:
@@ -70,7 +75,12 @@ def unit_cases(workloads: Iterable[str], device: str, quick: bool, end: float) -
     makers = {"conv": _conv, "matmul": _matmul}
     cases: list[UnitCase] = []
     for name in workloads:
-        cases += _layer(device, quick, end) if name == "layer" else makers[name](device, quick)
+        if name in other_precisions.PRECISIONS:
+            cases += _other_precision(name, quick)
+        elif name == "casts":
+            cases += _casts(device, quick, end)
+        else:
+            cases += _layer(device, quick, end) if name == "layer" else makers[name](device, quick)
     if device == "cpu":
         cases = [case for case in cases if fits_cpu(case)]
     units: dict[tuple[str, str], list[UnitCase]] = {}
@@ -113,6 +123,42 @@ def _matmul(_device: str, quick: bool) -> list[UnitCase]:
     if not quick:
         return cases
     return [case for case in cases if size_bytes(parse(case.graph)) <= QUICK_BYTES][:QUICK_CASES]
+
+
+def _other_precision(precision: str, quick: bool) -> list[UnitCase]:
+    if not quick:
+        return other_precisions.sample(precision, other_precisions.CASES, SEED)
+    small = (case for case in other_precisions.synthetic(precision) if size_bytes(parse(case.graph)) <= QUICK_BYTES)
+    return list(itertools.islice(small, QUICK_CASES))
+
+
+def _casts(device: str, quick: bool, end: float) -> list[UnitCase]:
+    """Kernels of models under autocast that read or write float32 and half precision; none on a CPU."""
+    if not device.startswith("cuda"):
+        return []
+    models = QUICK_MODELS[:1] if quick else _models()
+    batches = (1,) if quick else AMP_BATCHES
+    specs: list[AmpSpec] = [(model, batch, amp, device) for amp in AMP for batch in batches for model in models]
+    random.Random(SEED).shuffle(specs)  # noqa: S311 - repeatable on purpose
+    cases: list[UnitCase] = []
+    for _, outcome in in_parallel(capture_casts, specs, min(len(specs), default_processes()), end, ONE_THREAD):
+        if not isinstance(outcome, BaseException):  # a model that cannot be captured here gives no cases
+            cases += outcome
+    uses = Counter(case.key for case in cases)
+    found = sorted((replace(case, uses=uses[case.key]) for case in distinct(cases)), key=lambda case: case.key)
+    return found[:QUICK_CASES] if quick else found
+
+
+def capture_casts(spec: AmpSpec) -> list[UnitCase]:
+    """Kernels of one model under autocast that mix precisions, captured on the meta device."""
+    from costmodel.capture.trace import capture
+    from costmodel.zoo import load
+
+    model, batch, amp, device = spec
+    loaded = load(model, batch_size=batch)
+    graph = capture(loaded.module, loaded.inputs, model, amp=amp)
+    cases = harvest(graph, f"{model}@{batch} amp={amp}", device)
+    return [case for case in cases if "float32[" in case.graph and f" {amp}[" in case.graph]
 
 
 def _layer(device: str, quick: bool, end: float) -> list[UnitCase]:
@@ -175,6 +221,17 @@ def capture_cases(spec: Spec) -> list[UnitCase]:
     return list(harvest(capture(loaded.module, loaded.inputs, model), source, device))
 
 
+def amp_cases(device: str, quick: bool) -> list[WholeModelCase]:
+    """Whole models under autocast and with matmuls in TF32; on a CPU in bfloat16 alone."""
+    if quick:
+        cases = [{**case, "img_size": 64} for case in in_other_precisions(QUICK_MODELS[:1], (1,))]
+    else:
+        has_timm = importlib.util.find_spec("timm") is not None
+        cases = in_other_precisions([name for name in AMP_MODELS if has_timm or not name.startswith("timm:")])
+    on_gpu = device.startswith("cuda")
+    return [case for case in cases if on_gpu or not ({"float16", "high"} & set(case.values()))]
+
+
 def model_cases(device: str, quick: bool) -> list[WholeModelCase]:
     """Whole models to measure, at two batch sizes each, or a tiny one for a quick run.
 
@@ -209,12 +266,12 @@ def remember(path: Path, request: Mapping[str, object], cases: Sequence[UnitCase
 
 
 def check(names: Iterable[str]) -> tuple[str, ...]:
-    """Check names of workloads and remove repetitions; without names, all workloads of units.
+    """Check names of workloads and remove repetitions; without names, those of DEFAULT.
 
     Raises:
         RequestError: there is no such workload.
     """
-    chosen = tuple(dict.fromkeys(names)) or UNIT_WORKLOADS
+    chosen = tuple(dict.fromkeys(names)) or DEFAULT
     for name in chosen:
         if name not in WORKLOADS:
             raise RequestError(f"unknown workload {name!r}; choose of {', '.join(WORKLOADS)}")

@@ -14,7 +14,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from costmodel.capture.autocast import AUTOCAST_QUERIES, asked_of_gpu, enter_autocast
+from costmodel.capture.autocast import QUERIES, Regions, answer_of, enter_region, leave_region, lowered, make_region
 from costmodel.capture.meta_tensors import RECURRENT, RECURRENT_ARGUMENTS, is_plain_meta, recurrent_results
 from costmodel.capture.read_values import READ_FUNCTIONS, ReadValues, chosen_branch, moves_to_cpu
 from costmodel.capture.recorder import Recorder
@@ -36,6 +36,8 @@ _INDEXED = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
 _RECURRENT = {name: getattr(torch.ops.aten, name).input for name in RECURRENT}
 _WHOLE = {name: getattr(torch.ops.aten, name).default for name in ("rms_norm", "lstm_cell", "gru_cell")}
 """Composite operators by the names of torch's functions; `costmodel.kernels.composites` divides them for a device."""
+_CELLS = (_WHOLE["lstm_cell"], _WHOLE["gru_cell"])
+"""Those that autocast runs in the precision of its region; it runs the others in float32."""
 
 
 class WholeOperators(TorchFunctionMode):
@@ -48,31 +50,37 @@ class WholeOperators(TorchFunctionMode):
     Args:
         recorder: recorder of the operators.
         fast_path: whether multi-head attention may be one operator, its fast path.
+        amp: precision of the autocast region around the pass; None for none.
     """
 
-    def __init__(self, recorder: Recorder, fast_path: bool = True) -> None:
+    def __init__(self, recorder: Recorder, fast_path: bool = True, amp: torch.dtype | None = None) -> None:
         super().__init__()
         self._recorder = recorder
+        self._regions = regions = Regions(lambda: recorder.where, recorder.exact)
         self._recorded = {**dict.fromkeys(_ATTENTION, self._attention), _PYTHON_DROPOUT: self._dropout}
         functions = torch.nn.functional
         self._patches = [
             _patched(recorder, functions, "scaled_dot_product_attention", self._attention),
             _patched(recorder, torch, "cond", chosen_branch),
-            _patched(recorder, torch.autocast, "__init__", functools.partial(enter_autocast, recorder)),
-            *(_patched(recorder, torch, name, asked_of_gpu(getattr(torch, name))) for name in AUTOCAST_QUERIES),
+            _patched(recorder, torch.autocast, "__init__", functools.partial(make_region, regions)),
+            _patched(recorder, torch.autocast, "__enter__", functools.partial(enter_region, regions)),
+            _patched(recorder, torch.autocast, "__exit__", functools.partial(leave_region, regions)),
+            *(_patched(recorder, torch, name, answer_of(regions, name, getattr(torch, name))) for name in QUERIES),
             cuda_answers(with_streams=True),
+            regions.active(amp),
         ]
         if fast_path and not recorder.training:
-            heads = functools.partial(_multi_head, recorder)
+            heads = functools.partial(_multi_head, recorder, regions)
             self._patches.append(_patched(recorder, nn.MultiheadAttention, "forward", heads))
         self._inside = ExitStack()
 
     def _attention(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         bound = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), args, strict=False)) | kwargs
         self._recorder.refuse(ATTENTION, (), bound)
+        bound = lowered(self._regions, bound)
         query, value = bound["query"], bound["value"]
         if not _has_fused_kernel(query, bound["key"], value, bound.get("attn_mask")):
-            return _PYTHON_ATTENTION(*args, **kwargs)
+            return _PYTHON_ATTENTION(**bound)
         batch, heads, length, _ = query.shape
         written = _needing_gradient(
             query.new_empty((batch, length, heads, value.shape[-1])),  # the layout that fused kernels write
@@ -157,9 +165,13 @@ class WholeOperators(TorchFunctionMode):
         """Record a recurrent layer or a composite operator as one operator; run any other call."""
         target = func if func in _RECURRENT.values() else _RECURRENT.get(getattr(func, "__name__", ""))
         if target is not None and len(args) == RECURRENT_ARGUMENTS and not kwargs:
-            return self._recurrent(target, *args)
+            return self._recurrent(target, *lowered(self._regions, args))
         target = func if func in _WHOLE.values() else _WHOLE.get(getattr(func, "__name__", ""))
         if target is not None and not self._recorder.training and is_plain_meta((args, kwargs)):
+            if target in _CELLS:
+                args, kwargs = lowered(self._regions, (args, kwargs))
+            elif self._regions.dtype is not None:
+                args, kwargs = self._regions.cast((args, kwargs), torch.float32)
             return self._composite(target, *args, **kwargs)
         return func(*args, **kwargs)
 
@@ -214,10 +226,15 @@ fast path saves Python calls and spends as much on its checks.
 """
 
 
-def _multi_head(recorder: Recorder, module: nn.MultiheadAttention, *args: Any, **kwargs: Any) -> Any:
-    """Record multi-head attention as the operator of its fast path, which torch does not take on meta tensors."""
+def _multi_head(recorder: Recorder, regions: Regions, module: nn.MultiheadAttention, *args: Any, **kwargs: Any) -> Any:
+    """Record multi-head attention as the operator of its fast path, which torch does not take on meta tensors.
+
+    Nor does it take it under autocast.
+    """
     with torch._C.DisableTorchFunction():  # the checks below must not be counted
-        if _takes_fast_path(module, _MULTI_HEAD_ARGUMENTS.bind(module, *args, **kwargs).arguments):
+        if regions.dtype is None and _takes_fast_path(
+            module, _MULTI_HEAD_ARGUMENTS.bind(module, *args, **kwargs).arguments
+        ):
             return _native_multi_head(module, recorder, args[0] if args else kwargs["query"]), None
     return _MULTI_HEAD(module, *args, **kwargs)
 

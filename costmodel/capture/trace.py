@@ -18,7 +18,7 @@ import torch
 from torch import fx, nn
 
 from costmodel import ir
-from costmodel.capture.autocast import refuse_autocast
+from costmodel.capture.autocast import AMP, surrounding
 from costmodel.capture.data_dependence import NO_LINE, lacks_data, line_of_error
 from costmodel.capture.functional_variants import functional, writes_first
 from costmodel.capture.inputs import Arguments, Inputs, inputs_fault, module_fault
@@ -48,6 +48,7 @@ def capture(
     partial: bool = False,
     fast_path: bool = True,
     values: ReadValues | None = None,
+    amp: str | None = None,
 ) -> ir.Graph:
     """Capture the graph of ATen operators of one eager forward pass.
 
@@ -63,12 +64,13 @@ def capture(
             their maximum, and the graph ends at a data-dependent branch; `Graph.breaks` names the places.
         fast_path: whether multi-head attention may be one operator, its fast path.
         values: values that the pass reads, from a real run; None if it must do without.
+        amp: precision of an autocast region around the pass, a key of AMP; None for the region that the caller is in.
 
     Raises:
         CaptureError: the forward pass failed; the message names the module and quotes the error.
         DataDependentError: it needs the values of a tensor; with `partial`, before any operator.
     """
-    traced = trace(module, inputs, training=training, partial=partial, fast_path=fast_path, values=values)
+    traced = trace(module, inputs, training=training, partial=partial, fast_path=fast_path, values=values, amp=amp)
     return lower(traced, name)
 
 
@@ -82,6 +84,7 @@ def trace(
     partial: bool = False,
     fast_path: bool = True,
     values: ReadValues | None = None,
+    amp: str | None = None,
 ) -> fx.Graph:
     """Record the FX graph of one forward pass; `meta["types"]` holds result types, `meta["module"]` the module.
 
@@ -90,7 +93,7 @@ def trace(
     state: the second pass is recorded if the first one fills a cache in the module.
 
     Raises:
-        CaptureError: the forward pass failed, or runs under autocast.
+        CaptureError: the forward pass failed, or runs under autocast of a CPU.
     """
     for name, fault in (("module", module_fault(module)), ("inputs", inputs_fault(inputs))):
         if fault:
@@ -99,10 +102,9 @@ def trace(
     for tensor in inputs.tensors():
         if not tensor.numel():
             raise CaptureError(f"an input of shape {'x'.join(map(str, tensor.shape))} is empty; give one with elements")
-    if any(map(torch.is_autocast_enabled, ("cuda", "cpu"))):
-        refuse_autocast(type(module).__name__)
+    around = surrounding(type(module).__name__)
     with untouched(module) as has_changed, torch.random.fork_rng(devices=[]):
-        how = _How(exact, training, partial, fast_path, values)
+        how = _How(exact, training, partial, fast_path, values, AMP[amp] if amp else around)
         state = state_on_meta(module, training)
         before = dict(state)
         first = _traced(module, state, inputs, how)
@@ -124,6 +126,7 @@ class _How:
     partial: bool
     fast_path: bool
     values: ReadValues | None
+    amp: torch.dtype | None
 
 
 def _is_other(before: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> bool:
@@ -168,7 +171,7 @@ def _run(
 ) -> tuple[Any, list[fx.Node]]:
     """Run the forward pass: its result and no nodes; or None and the unread nodes if it stops for missing data."""
     gradients = forgetful_autograd() if how.training else torch.no_grad()
-    with gradients, scopes(recorder), recorder, WholeOperators(recorder, how.fast_path):
+    with gradients, scopes(recorder), recorder, WholeOperators(recorder, how.fast_path, how.amp):
         if how.training:
             module.train()
         try:

@@ -32,6 +32,7 @@ def capture_with_partition(
     is_whole: bool = False,
     fast_path: bool = True,
     compiled: nn.Module | None = None,
+    amp: str | None = None,
 ) -> Graph:
     """Capture a forward pass, and have Dynamo divide it.
 
@@ -50,17 +51,19 @@ def capture_with_partition(
         compiled: the module that is compiled, where `module` was converted from it and lost its breaks; None if it is
             `module` itself.
 
+        amp: precision of an autocast region around the pass, `float16` or `bfloat16`; None for the caller's, if any.
+
     Raises:
         CaptureError: the forward pass failed.
     """
     with stdout_to_stderr():
-        graph = capture(module, inputs, name, partial=True, fast_path=fast_path)
+        graph = capture(module, inputs, name, partial=True, fast_path=fast_path, amp=amp)
     values = None
     if lacks_values(graph):
         real = real or given_call(module, inputs)
         values = None if real is None else _values_of(real)
     if values is not None:
-        graph = _captured_again(graph, module, inputs, values, fast_path)
+        graph = _captured_again(graph, module, inputs, values, fast_path, amp)
     if check and is_whole and not graph.breaks:
         return replace(graph, partition=Partition((0,), 1))
     return _divided(graph, compiled or module, inputs, real, values is not None) if check else graph
@@ -124,11 +127,13 @@ def _values_of(real: RealCall) -> ReadValues | None:
         return None
 
 
-def _captured_again(graph: Graph, module: nn.Module, inputs: Inputs, values: ReadValues, fast_path: bool) -> Graph:
+def _captured_again(
+    graph: Graph, module: nn.Module, inputs: Inputs, values: ReadValues, fast_path: bool, amp: str | None
+) -> Graph:
     """The graph captured with the values of a real run; the given graph if the pass then takes another way."""
     try:
         with muted():
-            return capture(module, inputs, graph.name, partial=True, fast_path=fast_path, values=values)
+            return capture(module, inputs, graph.name, partial=True, fast_path=fast_path, values=values, amp=amp)
     except CaptureError:
         return graph
 

@@ -13,6 +13,7 @@ from costmodel.cli.page_facts import drawing_of
 from costmodel.cli.run import message_of, print_traceback
 
 if TYPE_CHECKING:
+    from costmodel.prediction.arithmetic import Arithmetic
     from costmodel.report import Report
 
 
@@ -39,6 +40,7 @@ class Settings:
     img_size: int | None
     precision: str | None
     channels_last: bool
+    arithmetic: Arithmetic
     explain: bool
     host: str | None
     shapes: tuple[tuple[int, ...], ...]
@@ -103,10 +105,12 @@ def predict_case(case: Case, settings: Settings) -> list[Predicted | Failure]:
         how = checking(case.model, request, check=is_checked, quiet=settings.quiet)
         if settings.frontend != "run":
             how["is_whole"] = False
-        graph = capture_with_partition(module, loaded.inputs, loaded.name, **how, compiled=loaded.module)
+        how |= {"compiled": loaded.module, "amp": settings.arithmetic.amp}
+        graph = capture_with_partition(module, loaded.inputs, loaded.name, **how)
 
     def predicted(hardware: str) -> Predicted:
         options: dict[str, Any] = {"explain": settings.explain, "host": settings.host, "shapes": settings.shapes}
+        options["arithmetic"] = settings.arithmetic
         report = predict_captured(graph, loaded.inputs, hardware=hardware, **options)
         report = replace(report, warnings=(*loaded.warnings, *report.warnings))
         return Predicted(report, drawing_of(graph, report) if settings.draw else "")

@@ -35,7 +35,10 @@ _CAPTURE_SHARE = 0.15
 """Share of the budget for capturing the models that units are taken from."""
 Workloads = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[WORKLOAD]...", help="conv, matmul, layer, models, host; default: conv, matmul and layer."),
+    typer.Argument(
+        metavar="[WORKLOAD]...",
+        help="conv, matmul, layer, tf32, bfloat16, casts, models, amp, host; default: conv, matmul and layer.",
+    ),
 ]
 Name = Annotated[
     str | None, typer.Option("--hardware", metavar="NAME", help="Name of the profile; default: the device's name.")
@@ -122,8 +125,9 @@ def collect(
         if units:
             with _sweep_on(scheduler, device, workers) as sweep:
                 _collect_units(units, directory, device, end, quick, quiet, sweep, chosen)
-        if "models" in names:
-            _collect_models(directory, device, end, quick, quiet)
+        for workload in ("models", "amp"):
+            if workload in names:
+                _collect_models(workload, directory, device, end, quick, quiet)
     except KeyboardInterrupt:
         note("interrupted; measurements so far are kept, and the same command resumes", quiet)
         raise
@@ -194,8 +198,11 @@ def _collect_units(
         sweep_in_rounds(cases, directory / "ledger.sqlite", choice, request, settings, report, sweep, base)
 
 
-def _collect_models(directory: Path, device: str, end: float, quick: bool, quiet: bool) -> None:
-    """Measure whole models in a process of their own, as they leave state in Dynamo, Inductor and the allocator."""
+def _collect_models(workload: str, directory: Path, device: str, end: float, quick: bool, quiet: bool) -> None:
+    """Measure whole models in a process of their own, as they leave state in Dynamo, Inductor and the allocator.
+
+    The workload, `models` or `amp`, names the files.
+    """
     from collectors.processes.process import describe_exit, last_words, pinned, running
     from collectors.workloads import catalog
     from collectors.workloads.cases import write_whole
@@ -204,12 +211,13 @@ def _collect_models(directory: Path, device: str, end: float, quick: bool, quiet
     if seconds < 1:
         note("no time is left for whole models", quiet)
         return
-    cases, out, log = directory / "models.json", directory / "models.jsonl", directory / "models.log"
-    write_whole(cases, json.dumps(catalog.model_cases(device, quick)))
+    cases, out, log = (directory / f"{workload}.{suffix}" for suffix in ("json", "jsonl", "log"))
+    chosen = catalog.amp_cases if workload == "amp" else catalog.model_cases
+    write_whole(cases, json.dumps(chosen(device, quick)))
     command = [sys.executable, "-m", "collectors.whole_models.collect", str(cases), str(out)]
     variables, name = pinned(device)
     command += ["--device", name, "--seconds", str(seconds), "--parent", str(os.getpid())]
-    command += [] if quick else ["--cold", str(_COLD_CASES)]
+    command += [] if quick or workload == "amp" else ["--cold", str(_COLD_CASES)]
     note(f"measuring whole models; progress in {log}", quiet)
     with running(command, variables, log) as process:
         while process.poll() is None:
@@ -223,14 +231,13 @@ def _print_summary(directory: Path, name: str) -> None:
     from collectors.sweep.sweep import tally
     from collectors.whole_models.records import done_keys
 
-    ledger, models = directory / "ledger.sqlite", directory / "models.jsonl"
+    ledger, models, amp = (directory / name for name in ("ledger.sqlite", "models.jsonl", "amp.jsonl"))
     lines = []
     if ledger.exists():
         units, ends = tally(ledger)
         listed = ", ".join(f"{count} {status}" for status, count in ends.most_common()) or "none yet"
         lines.append(f"{units} units, measured in {sum(ends.values())} cases: {listed}\nledger: {ledger}")
-    if models.exists():
-        lines.append(f"{len(done_keys(models))} whole models: {models}")
+    lines += [f"{len(done_keys(path))} whole models: {path}" for path in (models, amp) if path.exists()]
     if not lines:
         raise CostmodelError("nothing was measured; give a larger --budget")
     with opened(None) as write:

@@ -102,6 +102,40 @@ PrecisionOption = Annotated[
         "for one from your code, which keeps its own.",
     ),
 ]
+
+
+class Amp(StrEnum):
+    """Precisions of autocast."""
+
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+
+
+class MatmulPrecision(StrEnum):
+    """Precisions of float32 matmuls."""
+
+    HIGHEST = "highest"
+    HIGH = "high"
+    MEDIUM = "medium"
+
+
+AmpOption = Annotated[
+    Amp | None,
+    typer.Option("--amp", help="Each call runs under torch.autocast of this precision; the model stays in float32."),
+]
+MatmulPrecisionOption = Annotated[
+    MatmulPrecision,
+    typer.Option(
+        "--matmul-precision",
+        help="As torch.set_float32_matmul_precision: with high, and with medium, float32 matmuls compute in TF32.",
+    ),
+]
+CudnnBenchmark = Annotated[
+    bool,
+    typer.Option(
+        "--cudnn-benchmark", help="torch.backends.cudnn.benchmark is on: bounds only, as it was never measured."
+    ),
+]
 ChannelsLast = Annotated[bool, typer.Option("--channels-last", help="Parameters and inputs in channels_last.")]
 FormatOption = Annotated[
     Format | None,

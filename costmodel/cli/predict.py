@@ -41,6 +41,9 @@ def predict(
     img_size: options.ImgSize = None,
     precision: options.PrecisionOption = None,
     channels_last: options.ChannelsLast = False,
+    amp: options.AmpOption = None,
+    matmul_precision: options.MatmulPrecisionOption = options.MatmulPrecision.HIGHEST,
+    cudnn_benchmark: options.CudnnBenchmark = False,
     format: options.FormatOption = None,  # noqa: A002 - the name of the option
     layers: options.LayersOption = None,
     depth: options.Depth = None,
@@ -60,6 +63,7 @@ def predict(
 
     Several models, batch sizes or profiles make several cases; a table at the end ranks them.
     """
+    from costmodel.prediction.arithmetic import Arithmetic
     from costmodel.profiles.hosts import resolve_host
     from costmodel.profiles.profile import load_profile
     from costmodel.report.page import NO_FACTS
@@ -72,13 +76,17 @@ def predict(
         cases = cases_of(models, batch_size)
         profiles = tuple(dict.fromkeys(choose_hardware(name, quiet) for name in hardware or (None,)))
         is_single = len(cases) * len(profiles) == 1
+        arithmetic = Arithmetic(amp and amp.value, matmul_precision.value, cudnn_benchmark)
+        arithmetic.check_precision(precision and precision.value)
         for name in profiles:
             resolve_host(host, load_profile(name))  # an unknown host is refused once, not for every model
+            arithmetic.check_device(load_profile(name))
         settings = Settings(
             hardware=profiles,
             img_size=img_size,
             precision=precision and precision.value,
             channels_last=channels_last,
+            arithmetic=arithmetic,
             explain=explain,
             host=host,
             shapes=parse_shapes(shapes, explain),

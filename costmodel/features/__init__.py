@@ -42,6 +42,8 @@ UNRULED = "unruled"
 """Group of kernels with an operator without a cost rule, which is never trained."""
 _CALLS = ("attention", "gemm")
 """Groups of library calls; such calls on rare operands are with those of ATen."""
+IN_TF32 = "_tf32"
+"""End of the name of a group of float32 matmuls that compute in TF32."""
 UNMEASURED = "unmeasured"
 """Group of kernels with an operator that units never hold, which is never trained either."""
 
@@ -49,7 +51,8 @@ UNMEASURED = "unmeasured"
 def group_of(kernel: Kernel) -> str:
     """Group of a kernel, which has a model of its own: one of `GROUPS`, `UNRULED` or `UNMEASURED`.
 
-    `conv`, `gemm` and `attention` are library calls, `triton` fused kernels, `aten` the rest; kernels of operators that
+    `conv`, `gemm` and `attention` are library calls (`gemm_tf32` where float32 operands are rounded to TF32), `triton`
+    fused kernels, `aten` the rest; kernels of operators that
     few vision models call have groups of their own (`rare_`).
     """
     if is_unruled(kernel):
@@ -57,6 +60,8 @@ def group_of(kernel: Kernel) -> str:
     if is_unmeasured(kernel):
         return UNMEASURED
     common = _common_group(kernel)
+    if kernel.tf32 and common in _CALLS and not is_rare(kernel):
+        return f"{common}{IN_TF32}"
     if not is_rare(kernel):
         return common
     return "rare_aten" if common in _CALLS else f"rare_{common}"
@@ -119,6 +124,8 @@ _SPECIFIC: Mapping[str, Callable[[Kernel, int], dict[str, float]]] = {
     "conv": conv_features,
     "gemm": gemm_features,
     "attention": attention_features,
+    "gemm_tf32": gemm_features,
+    "attention_tf32": attention_features,
     "aten": aten_features,
     "triton": triton_features,
     "rare_conv": conv_features,

@@ -53,7 +53,8 @@ class Roofline:
     def peak_of(self, kernel: Kernel) -> float:
         """Arithmetic ceiling of a kernel's anchor; infinite where arithmetic is not counted."""
         anchor = kernel.anchor
-        return self.peak.get(f"{arithmetic_kind(anchor)}.{anchor.type.dtype}", math.inf)
+        precision = "tf32" if kernel.tf32 else anchor.type.dtype
+        return self.peak.get(f"{arithmetic_kind(anchor)}.{precision}", math.inf)
 
 
 def arithmetic_kind(op: Op) -> str:

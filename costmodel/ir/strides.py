@@ -152,6 +152,8 @@ def _narrowed(op: Op, _source: TensorType, before: Strides, _kind: TensorType) -
 
 def _reshaped(_op: Op, source: TensorType, before: Strides, kind: TensorType) -> Strides | None:
     """Strides in another shape; contiguous where the strides of the source force a copy."""
+    if not kind.numel:
+        return dense(kind)
     return _cut(_chunks(source.shape, before), kind.shape) or dense(kind)
 
 

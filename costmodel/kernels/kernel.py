@@ -10,11 +10,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 from costmodel.ir import Graph, Op, Ref, operators
 from costmodel.kernels.extractor import TIMES_ONE
 from costmodel.kernels.traffic import moved_bytes, needed_elements
 
+TF32_RUNNER: Final = "aten_tf32"
+"""Way to run a graph of ATen operators whose float32 matmuls may compute in TF32, in keys and in datasets."""
 COPY = "copy"
 """Kind of a kernel that copies, shown to users."""
 
@@ -29,12 +32,15 @@ class Kernel:
         graph: its operators under canonical names; inputs and parameters have their layouts in the model.
         ops: names of its operators in the whole graph.
         launches: number of device kernels that the host launches for it; several for a split reduction.
+        tf32: whether a library may round the float32 operands of its matmul to TF32, as
+            `torch.set_float32_matmul_precision("high")` allows.
     """
 
     backend: str
     graph: Graph
     ops: tuple[str, ...] = field(compare=False)
     launches: int = 1
+    tf32: bool = False
 
     @cached_property
     def anchor(self) -> Op:
@@ -49,8 +55,11 @@ class Kernel:
     def key(self) -> tuple[str, str]:
         """Identity of a kernel: two kernels with the same key take the same time.
 
-        The backend is part of it, because one operator alone has the same graph as a library call and in Inductor.
+        The backend is part of it, because one operator alone has the same graph as a library call and in Inductor; so
+        is the precision of a matmul's arithmetic, which its graph does not show.
         """
+        if self.tf32:
+            return (TF32_RUNNER, str(self.graph))
         return ("inductor" if self.backend == "triton" else "aten", str(self.graph))
 
     @cached_property

@@ -53,7 +53,8 @@ def layers_of(graph: Graph) -> tuple[Layer, ...]:
 
     An anchor leads a layer. Another operator joins the layer of the operand that was computed last, if its module is
     an ancestor of the anchor's, or a sibling or child of a module there that has no anchor of its own; a concatenation
-    takes in operators of its own module only. Else it leads a layer.
+    takes in operators of its own module only. Else it leads a layer. Casts of weights and inputs, as autocast makes
+    them, belong to the next layer of their module.
     """
     groups: list[_Group] = []
     anchored = _with_ancestors({op.module for op in graph.ops if _leads(op)})
@@ -72,8 +73,21 @@ def layers_of(graph: Graph) -> tuple[Layer, ...]:
             groups.append(group)
         group.add(op, order)
         made_by[op.name] = (order, group)
+    groups = _with_casts(groups, {value.name for value in graph.values})
     found = [group.layer(max(1, len(graph.ops) - 1)) for group in groups]
     return tuple(sorted(found, key=lambda layer: layer.position))
+
+
+def _with_casts(groups: Sequence[_Group], given: Set[str]) -> list[_Group]:
+    """Groups in which casts of given values have joined the group after them, if it is of the same module."""
+    found: list[_Group] = []
+    for group in reversed(groups):
+        casts = all(op.base == "_to_copy" and op.refs()[0].name in given for op in group.ops)
+        if casts and found and group.modules <= found[-1].modules:
+            found[-1].ops[:0] = group.ops
+        else:
+            found.append(group)
+    return found[::-1]
 
 
 def _with_ancestors(modules: Set[str]) -> Set[str]:

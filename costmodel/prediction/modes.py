@@ -14,7 +14,7 @@ from costmodel.prediction.bounds import KeyedEstimate, kernel_width, latency_bou
 from costmodel.prediction.compile_fields import compile_fields
 from costmodel.prediction.roofline_parts import roofline_us
 from costmodel.prediction.timed_kernels import TimedKernels
-from costmodel.predictor.predictor import Estimate
+from costmodel.predictor.estimate import Estimate
 from costmodel.profiles.card import CARD
 from costmodel.profiles.profile import Profile
 from costmodel.report.types import ModePrediction

@@ -14,7 +14,7 @@ WAYS = ("run", "fx", "export", "dynamo")
 
 
 def capture_named(
-    spec: str, request: dict[str, Any], *, way: str, check: bool
+    spec: str, request: dict[str, Any], *, way: str, check: bool, amp: str | None = None
 ) -> tuple[Graph, Inputs, tuple[str, ...]]:
     """Load a model on the meta device and capture it: the graph, its inputs, and warnings of changes to the model.
 
@@ -23,6 +23,7 @@ def capture_named(
         request: the other arguments of `costmodel.zoo.load`.
         way: way of capture, one of WAYS.
         check: whether Dynamo looks for graph breaks, unless the model is known to be one graph.
+        amp: precision of an autocast region around the pass; None for none.
 
     Raises:
         UnknownModelError: unknown name; similar names are suggested.
@@ -39,7 +40,7 @@ def capture_named(
     module = loaded.module if recorded else convert(loaded.module, loaded.inputs, way)
     real = None if spec.endswith(".pt2") else _real(spec, request)  # without the code that made it
     is_whole = way == "run" and is_known(spec)
-    how: dict[str, Any] = {"real": real, "check": check or way == "dynamo", "is_whole": is_whole}
+    how: dict[str, Any] = {"real": real, "check": check or way == "dynamo", "is_whole": is_whole, "amp": amp}
     graph = capture_with_partition(module, loaded.inputs, loaded.name, **how, compiled=loaded.module)
     return graph, loaded.inputs, loaded.warnings
 

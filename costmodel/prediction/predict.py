@@ -13,13 +13,20 @@ from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, RequestError
 from costmodel.ir import Graph
 from costmodel.memory.capacity import eager_bytes, shortage
+from costmodel.prediction.arithmetic import AMP, DEFAULT, HIGHEST, MATMUL_PRECISIONS, Arithmetic
 from costmodel.prediction.bounds import extrapolated_share
 from costmodel.prediction.kernel_predictions import predict_kernels
 from costmodel.prediction.layer_groups import layers_of
 from costmodel.prediction.layer_predictions import layer_flops, predict_layers
 from costmodel.prediction.modes import Work, predict_modes
 from costmodel.prediction.named_models import WAYS, capture_named
-from costmodel.prediction.report_warnings import unmeasured_kinds, unmeasured_precisions, unsupported_in, warnings_of
+from costmodel.prediction.report_warnings import (
+    unmeasured_kinds,
+    unmeasured_precisions,
+    unmeasured_settings,
+    unsupported_in,
+    warnings_of,
+)
 from costmodel.prediction.timed_kernels import timed_kernels
 from costmodel.prediction.verdict import LEAVE, verdict_of
 from costmodel.profiles.hosts import describe_host, resolve_host
@@ -51,6 +58,9 @@ def _model_fault(model: object) -> str | None:
     shapes=checks.each(checks.shape, "shapes, which are sequences of sizes above 0"),
     check=checks.flag,
     capture=checks.one_of(WAYS),
+    amp=checks.optional(checks.one_of(AMP)),
+    matmul_precision=checks.one_of(MATMUL_PRECISIONS),
+    cudnn_benchmark=checks.flag,
 )
 def predict(
     module: nn.Module | str,
@@ -67,6 +77,9 @@ def predict(
     shapes: Sequence[Sequence[int]] = (),
     capture: str = "run",
     check: bool = True,
+    amp: str | None = None,
+    matmul_precision: str = HIGHEST,
+    cudnn_benchmark: bool = False,
 ) -> Report:
     """Predict what torch.compile does to a model, without running it. Options are those of the command line.
 
@@ -88,6 +101,10 @@ def predict(
         shapes: further shapes of the main input, whose recompilations `explain` lists.
         capture: way of capture: `run`, `fx`, `export` or `dynamo`.
         check: whether Dynamo traces the model to find graph breaks; else the pass is predicted as one graph.
+        amp: `float16` or `bfloat16` for a call under `torch.autocast("cuda", ...)`; None for the caller's region, if
+            it is in one. A model that enters autocast itself is predicted as it is.
+        matmul_precision: as of `torch.set_float32_matmul_precision`: above `highest`, float32 matmuls compute in TF32.
+        cudnn_benchmark: whether `torch.backends.cudnn.benchmark` is on.
 
     Raises:
         UnknownModelError: there is no such model; similar names are suggested.
@@ -98,14 +115,17 @@ def predict(
         ProfileError: the profile is damaged or of another version.
     """
     request = {"batch_size": batch_size, "img_size": img_size, "precision": precision, "channels_last": channels_last}
+    arithmetic = Arithmetic(amp, matmul_precision, cudnn_benchmark)
+    arithmetic.check_precision(precision)
     if isinstance(module, str):
         if inputs is not None:
             raise RequestError(f"{module} brings its own inputs; leave out inputs, or give the module itself")
-        graph, inputs, warnings = capture_named(module, request, way=capture, check=check)
+        graph, inputs, warnings = capture_named(module, request, way=capture, check=check, amp=amp)
         graph = replace(graph, name=model_name or graph.name)
     else:
-        graph, warnings = _captured(module, _inputs_of(inputs, request), model_name, capture, check)
-    report = predict_captured(graph, inputs or (), hardware=hardware, explain=explain, host=host, shapes=shapes)
+        graph, warnings = _captured(module, _inputs_of(inputs, request), model_name, capture, check, amp)
+    options: dict[str, Any] = {"explain": explain, "host": host, "shapes": shapes, "arithmetic": arithmetic}
+    report = predict_captured(graph, inputs or (), hardware=hardware, **options)
     return replace(report, warnings=(*warnings, *report.warnings))
 
 
@@ -123,7 +143,7 @@ def _inputs_of(inputs: Inputs | None, request: Mapping[str, Any]) -> Inputs:
 
 
 def _captured(
-    module: nn.Module, inputs: Inputs, name: str | None, way: str, check: bool
+    module: nn.Module, inputs: Inputs, name: str | None, way: str, check: bool, amp: str | None
 ) -> tuple[Graph, tuple[str, ...]]:
     """Graph of a module, and warnings."""
     from costmodel.capture.with_partition import capture_with_partition
@@ -136,7 +156,7 @@ def _captured(
         from costmodel.capture.frontends import convert
 
         captured = convert(module, inputs, way)
-    graph = capture_with_partition(captured, inputs, name, check=check or way == "dynamo", compiled=module)
+    graph = capture_with_partition(captured, inputs, name, check=check or way == "dynamo", compiled=module, amp=amp)
     return graph, (training,) if training else ()
 
 
@@ -148,12 +168,16 @@ def predict_captured(
     explain: bool = False,
     host: str | float | None = None,
     shapes: Sequence[Sequence[int]] = (),
+    arithmetic: Arithmetic = DEFAULT,
 ) -> Report:
     """Predict a graph captured from a module with these inputs; arguments and errors are those of `predict`."""
     profile = profile_of(hardware)
+    arithmetic.check_device(profile)
     chosen = resolve_host(None if host is None else str(host), profile)
     profile = replace(profile, host_speed=chosen.speed, host_calibrated=host is not None)
-    found = predict_graph(graph, profile, _images(inputs))
+    if arithmetic != DEFAULT:
+        profile = arithmetic.on(profile)
+    found = replace(predict_graph(graph, profile, _images(inputs)), arithmetic=arithmetic.words)
     calibrated = None if profile.on_cpu else host is not None
     assumed = "" if calibrated else describe_host(profile)
     report = replace(found, host=chosen.name, host_speed=chosen.speed, host_calibrated=calibrated)
@@ -221,6 +245,7 @@ def predict_graph(graph: Graph, profile: Profile, batch_size: int | None = None)
             *([too_large] if too_large else []),
             *unmeasured_precisions(kernels, profile),
             *unmeasured_kinds(kernels),
+            *unmeasured_settings(kernels, profile),
             *graph_warnings(graph),
             *warnings_of(graph, eager_kernels, compiled_kernels),
         ),

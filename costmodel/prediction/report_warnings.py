@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from costmodel.features import UNMEASURED, group_of
+from costmodel.features import CONVOLUTIONS, UNMEASURED, group_of
 from costmodel.ir import Break, Graph, operators
 from costmodel.kernels.kernel import Kernel
 from costmodel.prediction.bounds import extrapolated_share
-from costmodel.predictor.predictor import Estimate
+from costmodel.predictor.estimate import Estimate
 from costmodel.profiles.profile import Profile
 from costmodel.report.figures import counted
 from costmodel.report.types import Unsupported
@@ -38,6 +38,23 @@ def unmeasured_precisions(kernels: Sequence[Kernel], profile: Profile) -> tuple[
     share = "every figure is" if len(unknown) == len(kernels) else f"{len(unknown)} of {len(kernels)} kernels are"
     text = f"{names} was not measured on {profile.name}: {share} extrapolated from other precisions"
     return (text,) if unknown else ()
+
+
+def unmeasured_settings(kernels: Sequence[Kernel], profile: Profile) -> tuple[str, ...]:
+    """Warnings of settings of torch that a device's kernels were not measured with."""
+    found = []
+    groups = {group_of(kernel) for kernel in kernels if kernel.tf32}
+    if any(group not in profile.predictor.groups for group in groups):
+        found.append(
+            f"matmuls in TF32 were not measured on {profile.name}: they count with twice their float16 time, at most "
+            "the float32 one, and their intervals span both"
+        )
+    if profile.device.cudnn_benchmark and any(kernel.anchor.base in CONVOLUTIONS for kernel in kernels):
+        found.append(
+            "cudnn.benchmark was never measured: convolutions count with cuDNN's own choice of algorithm, and may take "
+            "down to half of that; the first call of each shape takes longer, as cuDNN times its algorithms"
+        )
+    return tuple(found)
 
 
 def unmeasured_kinds(kernels: Sequence[Kernel]) -> tuple[str, ...]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from costmodel.features import CONVOLUTIONS
 from costmodel.ir import Graph
 from costmodel.kernels.kernel import Kernel
 from costmodel.prediction.layer_groups import Layer, Shares, compiled_shares, eager_shares
 from costmodel.prediction.roofline_parts import RooflineParts, roofline_parts
-from costmodel.predictor.predictor import Estimate
+from costmodel.predictor.estimate import Estimate
 from costmodel.profiles.profile import Profile
 from costmodel.timeline.issue_trace import IssueTrace
 from costmodel.timeline.timed_trace import TimedTrace
@@ -61,6 +62,24 @@ class Part:
         return self.estimate.us * self.share
 
 
+BENCHMARK_GAIN = 2.0
+"""Assumed most that cuDNN's choice by measurement speeds up a convolution."""
+
+
+def _with_benchmark(kernels: Sequence[Kernel], estimates: Sequence[Estimate], profile: Profile) -> Sequence[Estimate]:
+    """Estimates under `torch.backends.cudnn.benchmark`, which no kernel was measured with.
+
+    Convolutions keep the time with cuDNN's own choice, which the measured choice cannot exceed by much, but count as
+    extrapolated and may be BENCHMARK_GAIN times as fast.
+    """
+    if not profile.device.cudnn_benchmark:
+        return estimates
+    return [
+        replace(one, low_us=one.low_us / BENCHMARK_GAIN, in_range=False) if kernel.anchor.base in CONVOLUTIONS else one
+        for kernel, one in zip(kernels, estimates, strict=True)
+    ]
+
+
 def timed_kernels(
     graph: Graph, layers: Sequence[Layer], traces: tuple[IssueTrace, IssueTrace], profile: Profile
 ) -> tuple[TimedKernels, TimedKernels]:
@@ -80,7 +99,7 @@ def timed_kernels(
     one, other = (
         TimedKernels(
             trace,
-            profile.predictor.predict(trace.kernels, trace.positions),
+            _with_benchmark(trace.kernels, profile.predictor.predict(trace.kernels, trace.positions), profile),
             roofline_parts(trace.kernels, profile.predictor.roofline),
             shares[number],
         )

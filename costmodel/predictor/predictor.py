@@ -17,11 +17,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from costmodel.features import UNRULED, Roofline, featurize, group_of, launches_of
+from costmodel.features import IN_TF32, UNRULED, Roofline, featurize, group_of, launches_of
 from costmodel.features.scalars import log2_of
 from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.error_curve import ErrorCurve
+from costmodel.predictor.estimate import Estimate
 from costmodel.predictor.group_model import LARGEST_RANGE, USUAL_HOST_US, GroupModel
+from costmodel.predictor.other_precision import Chosen, tf32_estimates
 from costmodel.predictor.support import UNSUPPORTED_FACTOR, hardly_measured
 
 UNMEASURED_FACTOR = 4.0
@@ -33,20 +35,6 @@ LAUNCH_US = 6.0
 An LSTM of 320 launches took 7 us each on a host that needs 8.3 us for a launch from Python (`docs/data`, crnn)."""
 UNRULED_RANGE = 8.0
 """Upper end of the interval of a kernel without a cost rule, over the time of its traffic."""
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """Predicted device time of a kernel with its 90 % interval, and host time to launch it; microseconds.
-
-    `in_range` is false where the prediction is extrapolated (`GroupModel.in_range`).
-    """
-
-    us: float
-    low_us: float
-    high_us: float
-    in_range: bool
-    host_us: float = USUAL_HOST_US
 
 
 LOG_BASE_US = "log_base_us"
@@ -149,6 +137,8 @@ class Predictor:
         """Estimates of kernels of a group that was not measured: the base's, else a multiple of the bound."""
         if self.base is not None:
             return [_widened(one, BASE_ALONE_WIDTH) for one in self._by_base(chosen)]
+        if group_of(chosen[0][0]).endswith(IN_TF32):
+            return tf32_estimates(chosen, self._predict_chosen, self.roofline.floor_us)
         bounds = [self.roofline.bound_us(kernel) for kernel, _ in chosen]
         hosts = (max(USUAL_HOST_US, LAUNCH_US * launches_of(kernel)) for kernel, _ in chosen)
         return [
@@ -156,10 +146,13 @@ class Predictor:
             for bound, host_us in zip(bounds, hosts, strict=True)
         ]
 
+    def _predict_chosen(self, chosen: Chosen) -> list[Estimate]:
+        return self.predict([kernel for kernel, _ in chosen], [position for _, position in chosen])
+
     def _by_base(self, chosen: Sequence[tuple[Kernel, float]]) -> list[Estimate]:
         """The base's estimates."""
         assert self.base is not None
-        return self.base.predictor.predict([kernel for kernel, _ in chosen], [position for _, position in chosen])
+        return self.base.predictor._predict_chosen(chosen)
 
     def _new(self, model: GroupModel, chosen: Sequence[tuple[Kernel, float]]) -> list[Estimate]:
         """Estimates of kernels that were not measured."""

@@ -13,7 +13,7 @@ from costmodel.report.types import EAGER, EAGER_KEYS, SCHEMA, SCHEMA_ID, Report
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 NOT_IN_JSON = ("kernels", "modules")
 """Fields of a report that the JSON leaves out."""
-OPTIONAL = ("explanation",)
+OPTIONAL = ("explanation", "arithmetic")
 """Keys that a report may lack."""
 
 Record = dict[str, Any]

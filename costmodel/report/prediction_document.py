@@ -139,7 +139,8 @@ def headline(report: Report) -> str:
     part = " (captured in part)" if report.partial else ""
     fault = f" {report.too_large}" if report.too_large else ""
     model = f"{report.model}{part} on {report.hardware}{_host(report)}{fault}"
-    return f"{model}: input {shape}, {report.precision}, {report.layout}, {report.graphs.summary}"
+    precision = ", ".join(filter(None, (report.precision, report.arithmetic)))
+    return f"{model}: input {shape}, {precision}, {report.layout}, {report.graphs.summary}"
 
 
 def _host(report: Report) -> str:

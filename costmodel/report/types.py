@@ -235,6 +235,8 @@ class Report:
         peak_memory_bytes: most memory in use at once: parameters, inputs and results, without workspaces.
         kernels: kernels in order of issue, by mode; not part of the JSON.
         modules: modules of the model, parents first; not part of the JSON.
+        arithmetic: settings of torch that are not its defaults, such as `amp float16` or `matmuls in TF32`; empty and
+            not part of the JSON, for the defaults.
     """
 
     model: str
@@ -264,6 +266,7 @@ class Report:
     peak_memory_bytes: int | None = None
     kernels: Mapping[str, tuple[KernelPrediction, ...]] = field(default_factory=dict)
     modules: tuple[Module, ...] = ()
+    arithmetic: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The report in JSON's types; numbers are finite or None."""
@@ -294,7 +297,12 @@ class Report:
             "partial": self.partial,
             "too_large": self.too_large,
             "graphs": plain(dataclasses.asdict(self.graphs)),
-        } | ({"explanation": [record_of(item) for item in self.explanation]} if self.explanation else {})
+        } | self._optional()
+
+    def _optional(self) -> dict[str, Any]:
+        """Fields that only some reports have."""
+        found: dict[str, Any] = {"arithmetic": self.arithmetic} if self.arithmetic else {}
+        return found | ({"explanation": [record_of(item) for item in self.explanation]} if self.explanation else {})
 
     def tree(self) -> ModuleNode:
         """The layers as the tree of the model's modules."""

@@ -15,6 +15,7 @@ from costmodel.ir.op_table import Role
 from costmodel.ir.sections import split
 from costmodel.kernels.eager_dispatch import as_issued, count_views, kernels_of
 from costmodel.kernels.kernel import Kernel, grouping
+from costmodel.kernels.matmul_precision import in_tf32
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,10 @@ class IssueTrace:
 
 def issue_traces(graph: Graph, device: Device) -> tuple[IssueTrace, IssueTrace]:
     """Eager and compiled issue trace of a graph on a device."""
-    return eager_trace(graph, device.is_cpu), compiled_trace(graph, device.is_cpu, device.multiprocessors)
+    eager, compiled = eager_trace(graph, device.is_cpu), compiled_trace(graph, device.is_cpu, device.multiprocessors)
+    if not device.tf32:
+        return eager, compiled
+    return replace(eager, kernels=in_tf32(eager.kernels)), replace(compiled, kernels=in_tf32(compiled.kernels))
 
 
 def eager_trace(graph: Graph, on_cpu: bool = False) -> IssueTrace:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from costmodel.features import launches_of
 from costmodel.ir import operators
-from costmodel.predictor.predictor import Estimate
+from costmodel.predictor.estimate import Estimate
 from costmodel.timeline.issue_trace import IssueTrace, dispatch_class, distinct_fused
 
 

@@ -12,7 +12,7 @@ from costmodel.errors import DatasetError, GraphError, first_line
 from costmodel.files import replacing
 from costmodel.ir import parse
 from costmodel.kernels.extractor import Extractor
-from costmodel.kernels.kernel import Kernel
+from costmodel.kernels.kernel import TF32_RUNNER, Kernel
 from costmodel.records import one_line, open_regular, parse_json
 
 if TYPE_CHECKING:
@@ -157,4 +157,4 @@ def kernel_of(graph_text: str, runner: str) -> Kernel:
         raise DatasetError(f"a row's graph is damaged: {error}") from error
     if "scaled_dot_product_attention" in graph_text:  # rows may distinguish masks that the extractor does not
         graph = Extractor(graph).extract(op.name for op in graph.ops)
-    return Kernel("triton" if runner == "inductor" else "aten", graph, ())
+    return Kernel("triton" if runner == "inductor" else "aten", graph, (), tf32=runner == TF32_RUNNER)

@@ -34,6 +34,7 @@ def fit_roofline(kernels: Sequence[Kernel], time_us: Sequence[float]) -> Rooflin
     for kernel, time in zip(kernels, times, strict=True):
         flops, kind = anchor_flops(kernel), arithmetic_kind(kernel.anchor)
         if flops and kind:
-            peaks.setdefault(f"{kind}.{kernel.anchor.type.dtype}", []).append(flops / time)
+            precision = "tf32" if kernel.tf32 else kernel.anchor.type.dtype
+            peaks.setdefault(f"{kind}.{precision}", []).append(flops / time)
     peak = {name: float(np.quantile(rates, 0.995)) for name, rates in peaks.items() if len(rates) >= 5}
     return Roofline(float(bandwidth), peak, float(np.quantile(times, 0.01)))

@@ -16,10 +16,11 @@ import numpy as np
 from costmodel.features import Roofline, group_of
 from costmodel.features.scalars import log2_of
 from costmodel.kernels.kernel import Kernel
+from costmodel.predictor.estimate import Estimate
 from costmodel.predictor.group_model import GroupModel
 from costmodel.predictor.neighbours import in_steps
 from costmodel.predictor.network import Array, scaled
-from costmodel.predictor.predictor import LOG_BASE_US, Base, Estimate, Predictor
+from costmodel.predictor.predictor import LOG_BASE_US, Base, Predictor
 from costmodel.predictor.recall import Recall
 from costmodel.predictor.trees import LEAF, Trees, compact, of_regressors
 from costmodel.training.cross_fit import CrossFit

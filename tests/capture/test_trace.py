@@ -444,7 +444,7 @@ class TestRefusals:
 
 
 class TestAutocast:
-    """On meta tensors torch casts nothing under autocast, and refuses even to turn it off."""
+    """Regions of a GPU are followed (test_autocast.py); turned off, they are nothing; the CPU's are refused."""
 
     @pytest.mark.parametrize("device", ["meta", "cuda", "cpu"])
     def test_turned_off_it_is_nothing(self, device: str) -> None:
@@ -454,12 +454,12 @@ class TestAutocast:
 
         assert bases(captured(careful)) == ["mul"]
 
-    def test_turned_on_it_is_refused(self) -> None:
+    def test_turned_on_for_a_cpu_it_is_refused(self) -> None:
         def casts(_: Any, x: torch.Tensor) -> torch.Tensor:
             with torch.autocast("cpu", torch.bfloat16):
                 return x @ x
 
-        assert refusal(nn.Sequential(nn.ReLU(), Calls(casts))).startswith("1 runs under autocast")
+        assert refusal(nn.Sequential(nn.ReLU(), Calls(casts))).startswith("1 runs under autocast of the device 'cpu'")
         with torch.autocast("cpu", torch.bfloat16):
             assert "convert the model and its inputs" in refusal(nn.Linear(2, 2), torch.ones(1, 2))
         assert torch.autocast("cpu", torch.bfloat16).fast_dtype == torch.bfloat16  # as it was before

@@ -21,6 +21,7 @@ import costmodel
 from costmodel.cli import main
 from costmodel.errors import CaptureError, UnknownHardwareError
 from costmodel.ir import Graph
+from costmodel.prediction.arithmetic import DEFAULT, Arithmetic
 from costmodel.profiles.card import ProfileSummary
 from costmodel.report import ModePrediction, Report
 from costmodel.report.page import NO_FACTS
@@ -74,8 +75,10 @@ def predict_tiny(
     explain: bool = False,
     host: str | None = None,
     shapes: Sequence[Sequence[int]] = (),
+    arithmetic: Arithmetic = DEFAULT,
 ) -> Report:
     assert not explain
+    assert arithmetic == DEFAULT
     assert not shapes
     assert host is None
     return tiny_report(graph.name, hardware or "?", inputs)

@@ -19,7 +19,8 @@ from collectors.workloads import convolution_space, matmuls
 from collectors.workloads.cases import UnitCase
 from costmodel.features import group_of
 from costmodel.kernels.kernel import Kernel
-from costmodel.predictor.predictor import Base, Estimate
+from costmodel.predictor.estimate import Estimate
+from costmodel.predictor.predictor import Base
 from costmodel.training.dataset import units_frame
 from costmodel.training.tables import trusted
 

@@ -77,7 +77,9 @@ def test_an_empty_ledger_makes_no_dataset(tmp_path: Path):
 def test_workloads_are_named_once_and_known():
     assert catalog.check([]) == ("conv", "matmul", "layer")
     assert catalog.check(["layer", "conv", "layer"]) == ("layer", "conv")
-    with pytest.raises(RequestError, match="unknown workload 'cnov'; choose of conv, matmul, layer, models"):
+    with pytest.raises(
+        RequestError, match="unknown workload 'cnov'; choose of conv, matmul, layer, tf32, bfloat16, casts, models"
+    ):
         catalog.check(["cnov"])
 
 

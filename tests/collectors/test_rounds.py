@@ -133,8 +133,8 @@ def test_a_machine_that_ends_nothing_is_given_all_the_time_once_more(tmp_path: P
 
 def test_what_cases_take_is_learnt_from_progress():
     watch = Watch(lambda _progress: None, 0.0)
-    assert watch.seconds() == {"aten": 0.2, "inductor": pytest.approx(0.6)}
+    assert watch.seconds() == {"aten": 0.2, "aten_tf32": 0.2, "inductor": pytest.approx(0.6)}
     watch(Progress("compiling", 0, 9, 5.0))
     watch(Progress("compiling", 4, 9, 6.0))
     watch(Progress("measuring", 10, 90, 5.0))
-    assert watch.seconds() == {"aten": 0.5, "inductor": 2.0}
+    assert watch.seconds() == {"aten": 0.5, "aten_tf32": 0.5, "inductor": 2.0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -87,6 +88,8 @@ KERNELS = {
     "conv": aten(conv_text()),
     "gemm": LINEAR,
     "attention": aten(ATTENTION),
+    "gemm_tf32": replace(LINEAR, tf32=True),
+    "attention_tf32": replace(aten(ATTENTION), tf32=True),
     "aten": aten(SLICED),
     "triton": triton(NORM_RELU),
     "rare_conv": aten(TRANSPOSED),
@@ -364,6 +367,8 @@ FAMILIES = (
     "is_gather is_scatter is_accumulate is_search is_sort is_topk is_scan is_pool is_weight_norm is_distance is_product"
 )
 GOLDEN |= {
+    "gemm_tf32": GOLDEN["gemm"],
+    "attention_tf32": GOLDEN["attention"],
     "rare_conv": GOLDEN["conv"],
     "rare_aten": f"{FAMILIES} {NUMBERS} log_flops_anchor log_scratch inputs log_largest log_out log_last log_rows "
     "log_pixels rank strided complex work blocks",

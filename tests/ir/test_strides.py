@@ -136,3 +136,12 @@ def test_a_walk_is_in_the_order_of_the_result_or_of_the_first_known_operand(resu
         f"  %0 = add.Tensor(self=%a, other=%b) : float32[2,3,4,5]{result}\n  return %0\n}}"
     )
     assert walk_of(graph, graph.ops[0]) == walk
+
+
+def test_an_empty_result_of_a_reshape():
+    """A detector that finds nothing reshapes tensors without elements."""
+    graph = parse(
+        "graph _ {\n  input %a0: float32[0,4]\n  %0 = view(self=%a0, size=[0, 2, 2]) : float32[0,2,2]\n"
+        "  %1 = relu(self=%0) : float32[0,2,2]\n  return %1\n}"
+    )
+    assert strides_of(graph, Ref("0")) == dense(TensorType("float32", (0, 2, 2))) == (4, 2, 1)

@@ -14,7 +14,7 @@ from costmodel.prediction.bounds import (
     speedup_bounds,
     speedup_width,
 )
-from costmodel.predictor.predictor import Estimate
+from costmodel.predictor.estimate import Estimate
 from costmodel.timeline.queue import Timing
 
 

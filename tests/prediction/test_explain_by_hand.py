@@ -15,7 +15,7 @@ from costmodel.prediction.explain import _causes
 from costmodel.prediction.layer_reasons import by_part
 from costmodel.prediction.roofline_parts import roofline_parts
 from costmodel.prediction.timed_kernels import Part
-from costmodel.predictor.predictor import Estimate
+from costmodel.predictor.estimate import Estimate
 
 ROOFLINE = Roofline(1000.0, {}, floor_us=1.0)
 PROFILE: Any = SimpleNamespace(predictor=SimpleNamespace(roofline=ROOFLINE))

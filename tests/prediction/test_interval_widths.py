@@ -14,7 +14,7 @@ from costmodel.prediction.layer_predictions import _log_width
 from costmodel.prediction.predict import predict_graph
 from costmodel.prediction.roofline_parts import RooflineParts
 from costmodel.prediction.timed_kernels import Part
-from costmodel.predictor.predictor import Estimate
+from costmodel.predictor.estimate import Estimate
 from costmodel.profiles.profile import Profile
 from costmodel.report import Report
 

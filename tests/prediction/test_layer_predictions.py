@@ -12,7 +12,7 @@ from costmodel.prediction.layer_groups import Layer
 from costmodel.prediction.layer_predictions import _layer, _log_width
 from costmodel.prediction.roofline_parts import RooflineParts
 from costmodel.prediction.timed_kernels import Part
-from costmodel.predictor.predictor import Estimate
+from costmodel.predictor.estimate import Estimate
 from costmodel.report.types import LayerPrediction
 
 GRAPH = parse("""graph g {

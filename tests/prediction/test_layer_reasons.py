@@ -9,7 +9,7 @@ from costmodel.kernels.kernel import Kernel
 from costmodel.prediction.layer_reasons import reason_of
 from costmodel.prediction.roofline_parts import RooflineParts
 from costmodel.prediction.timed_kernels import Part
-from costmodel.predictor.predictor import Estimate
+from costmodel.predictor.estimate import Estimate
 
 NOTHING = RooflineParts(0, 0, 0.0, 0.0, 0.0)
 

@@ -15,7 +15,7 @@ from costmodel.ir import Calls, parse
 from costmodel.ir.partition import Partition
 from costmodel.kernels.kernel import Kernel
 from costmodel.prediction.modes import _as_compiled, _check_timings, _unruled_width
-from costmodel.predictor.predictor import Estimate
+from costmodel.predictor.estimate import Estimate
 from costmodel.timeline.issue_trace import IssueTrace
 from costmodel.timeline.queue import Timing
 

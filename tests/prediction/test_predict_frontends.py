@@ -33,12 +33,12 @@ def test_a_module_is_converted_by_fx_and_by_export_only(
 
     seen = []
 
-    def capture(module: nn.Module, inputs: object, name: str, check: bool, compiled: nn.Module) -> None:
-        assert compiled is MODULE  # whose graph breaks are found
+    def capture(module: nn.Module, inputs: object, name: str, check: bool, compiled: nn.Module, amp: str) -> None:
+        assert (compiled, amp) == (MODULE, "float16")  # the module whose graph breaks are found
         seen.append((module, inputs, name, check))
 
     monkeypatch.setattr(frontends, "convert", convert)
     monkeypatch.setattr(with_partition, "capture_with_partition", capture)
-    _captured(MODULE, X, "net", frontend, check)
+    _captured(MODULE, X, "net", frontend, check, "float16")
     assert seen == [(CONVERTED if converted else MODULE, X, "net", checked)]
     assert frontend in WAYS

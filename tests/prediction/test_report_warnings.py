@@ -12,7 +12,7 @@ from costmodel.features import Roofline
 from costmodel.ir import Break, parse
 from costmodel.kernels.kernel import Kernel
 from costmodel.prediction.report_warnings import unmeasured_precisions, unsupported_in, warnings_of
-from costmodel.predictor.predictor import Estimate
+from costmodel.predictor.estimate import Estimate
 from costmodel.report import Unsupported
 
 GRAPH = parse("""graph net {

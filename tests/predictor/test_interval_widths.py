@@ -10,8 +10,9 @@ import pytest
 
 from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.error_curve import ErrorCurve
+from costmodel.predictor.estimate import Estimate
 from costmodel.predictor.group_model import EXTRAPOLATED_WIDTH, RECALLED_WIDTH
-from costmodel.predictor.predictor import Estimate, Predictor
+from costmodel.predictor.predictor import Predictor
 from tests.support.predictors import KERNELS, conv, small_predictor
 
 WIDTHS = (0.3, 0.2, 0.1)

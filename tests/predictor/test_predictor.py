@@ -15,10 +15,11 @@ from sklearn.neural_network import MLPRegressor
 from collectors.workloads.matmuls import linear_graph
 from costmodel.errors import ProfileError
 from costmodel.kernels.kernel import Kernel
+from costmodel.predictor.estimate import Estimate
 from costmodel.predictor.group_model import RECALLED_WIDTH, USUAL_HOST_US
 from costmodel.predictor.neighbours import EXACT, STEP, corrections, distances, in_steps, portions, spread_sample
 from costmodel.predictor.network import OUTLYING, Array, NeuralNetwork, scaled
-from costmodel.predictor.predictor import Estimate, Predictor
+from costmodel.predictor.predictor import Predictor
 from costmodel.training.kernel_models import TrainingSettings, train_network
 from tests.support.predictors import (
     KERNELS,

@@ -11,7 +11,7 @@ from torch import nn
 
 from costmodel.capture.trace import capture
 from costmodel.kernels.eager_dispatch import eager_kernels
-from costmodel.predictor.predictor import Estimate
+from costmodel.predictor.estimate import Estimate
 from costmodel.predictor.support import ENOUGH, LEAST_ALIKE, REGIME, UNSUPPORTED_FACTOR, hardly_measured, regimes_of
 from costmodel.profiles.profile import Profile
 
