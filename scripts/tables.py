@@ -18,7 +18,14 @@ from pathlib import Path
 from unittest.mock import patch
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ("README.md", "docs/accuracy.md", "docs/plans.md", "docs/memory.md", "docs/comparing.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/accuracy.md",
+    "docs/plans.md",
+    "docs/memory.md",
+    "docs/comparing.md",
+    "docs/new-hardware.md",
+)
 COMMANDS = (
     "results.py --write README.md",
     "accuracy.py --write docs/accuracy.md",
