@@ -96,6 +96,9 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "img_size": NOT_SIZES,
             "precision": [*NOT_NAMES, "float3"],
             "channels_last": NOT_FLAGS,
+            "amp": [*NOT_NAMES, "float32"],
+            "matmul_precision": [None, *NOT_NAMES, "low"],
+            "cudnn_benchmark": NOT_FLAGS,
         },
     ),
     "plan": (
