@@ -19,7 +19,8 @@ import numpy as np
 import pandas as pd
 
 from costmodel.calibration.evaluation import table_origins
-from costmodel.calibration.make_profile import Say, score_groups, unit_counts, write_card
+from costmodel.calibration.make_profile import score_groups, unit_counts, write_card
+from costmodel.calibration.whole_models import Say
 from costmodel.errors import DatasetError
 from costmodel.features import GROUPS, OPTIONAL, RARE_GROUPS, group_of
 from costmodel.ir.operators import TABLE

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from costmodel.calibration.make_profile import coverage, intervals
+from costmodel.calibration.intervals import coverage, intervals
 
 ERRORS = [(-1) ** case * case / 100 for case in range(1, 20)]
 """Logarithms of predicted over measured of 19 cases, of both signs: rank ceil(20 * 0.9) = 18 of 19 leaves one out."""

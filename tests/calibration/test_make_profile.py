@@ -17,12 +17,12 @@ from costmodel.calibration import make_profile as module
 from costmodel.calibration.host_range import host_range
 from costmodel.calibration.make_profile import (
     LEAST_UNITS,
-    interval_scores,
     make_profile,
     score_groups,
     unit_counts,
     write_card,
 )
+from costmodel.calibration.whole_models import interval_scores
 from costmodel.errors import DatasetError
 from costmodel.features import Roofline
 from costmodel.training.dataset import units_frame, write_frame
