@@ -107,33 +107,35 @@ def measures(units: Path) -> Mapping[str, Callable[[], Cost]]:
 
 def figures(rounds: Sequence[Round]) -> dict[str, object]:
     """Medians over rounds: CPU seconds, and their ratio to the unit; memory too for a prediction."""
-
-    def middle(value: Callable[[Round], float], digits: int = 2) -> float:
-        return round(statistics.median(map(value, rounds)), digits)
-
+    imports, exports = ([one[unit] for one in rounds] for unit in ("import", "export"))
     found: dict[str, object] = {
         "runs": len(rounds),
-        "import_s": middle(lambda one: one["import"].cpu_s),
-        "import_peak_mib": middle(lambda one: one["import"].peak_mib, 1),
-        "export_resnet50_s": middle(lambda one: one["export"].cpu_s),
+        "import_s": median([one.cpu_s for one in imports]),
+        "import_peak_mib": median([one.peak_mib for one in imports], 1),
+        "export_resnet50_s": median([one.cpu_s for one in exports]),
     }
     for name in rounds[0]:
-        if name in ("import", "export"):
-            continue
-        unit = "export" if "kernels" in name else "import"
-
-        def seconds(one: Round, name: str = name) -> float:
-            return one[name].cpu_s - (one["import"].cpu_s if name.startswith("plan") else 0.0)
-
-        ratio = middle(lambda one, unit=unit, seconds=seconds: seconds(one) / one[unit].cpu_s)  # type: ignore[misc]
-        figure = {"cpu_s": middle(seconds), "unit": unit, "ratio": ratio}
-        if name.startswith("predict"):
-            figure["peak_mib"] = middle(lambda one, name=name: one[name].peak_mib, 1)  # type: ignore[misc]
-            figure["peak_ratio"] = middle(  # type: ignore[misc]
-                lambda one, name=name: one[name].peak_mib / one["import"].peak_mib, 3
-            )
-        found[name] = figure
+        if name not in ("import", "export"):
+            costs = [one[name] for one in rounds]
+            found[name] = figure(name, costs, exports if "kernels" in name else imports)
     return found
+
+
+def figure(name: str, costs: Sequence[Cost], units: Sequence[Cost]) -> dict[str, object]:
+    """Figures of one measurement, from its cost and that of its unit in each round."""
+    pairs = list(zip(costs, units, strict=True))
+    seconds = [cost.cpu_s - (unit.cpu_s if name.startswith("plan") else 0.0) for cost, unit in pairs]
+    ratio = median([each / unit.cpu_s for each, unit in zip(seconds, units, strict=True)])
+    found = {"cpu_s": median(seconds), "unit": "export" if "kernels" in name else "import", "ratio": ratio}
+    if not name.startswith("predict"):
+        return found
+    peaks = [cost.peak_mib / unit.peak_mib for cost, unit in pairs]
+    return found | {"peak_mib": median([cost.peak_mib for cost in costs], 1), "peak_ratio": median(peaks, 3)}
+
+
+def median(values: Sequence[float], digits: int = 2) -> float:
+    """Rounded median."""
+    return round(statistics.median(values), digits)
 
 
 def main() -> None:

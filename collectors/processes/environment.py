@@ -12,7 +12,7 @@ from pathlib import Path
 from costmodel.device import Device
 
 FACTS_OF_DEVICE = {"multiprocessors", "memory_bytes"}
-"""Fields that follow from the device, and that files recorded before lack: of memory the size is compared if known."""
+"""Fields that older files lack: only the memory size is compared, where both files have it."""
 METHOD = "1"
 """Version of the way units are measured; raise it with any change that makes new times differ from old ones."""
 

@@ -11,8 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collectors.workloads.model_cases import AMP, WholeModelCase
+from collectors.workloads.model_cases import WholeModelCase
 from costmodel.errors import RequestError
+from costmodel.prediction.arithmetic import AMP, HIGHEST, MATMUL_PRECISIONS
 from costmodel.zoo.torchvision_import import tolerate_missing_operators
 from costmodel.zoo.user_code import importable
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 Call = Callable[[], Any]
-MATMUL_PRECISIONS = ("highest", "high", "medium")
-"""Precisions of float32 matmuls, as of `torch.set_float32_matmul_precision`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ def build(case: WholeModelCase, device: str) -> BuiltModel:
     """
     import torch
 
-    amp, matmuls = case.get("amp"), case.get("matmul_precision", "highest")
+    amp, matmuls = case.get("amp"), case.get("matmul_precision", HIGHEST)
     if amp not in (None, *AMP) or matmuls not in MATMUL_PRECISIONS:
         raise RequestError(
             f"{case['model']}: amp={amp}, matmul_precision={matmuls}; amp is one of {', '.join(AMP)} and "

@@ -7,8 +7,9 @@ import itertools
 import json
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from collectors.processes.process_pool import ONE_THREAD, default_processes, in_parallel
@@ -23,14 +24,12 @@ from collectors.workloads import (
 )
 from collectors.workloads.cases import UnitCase, distinct, read_cases, size_bytes, write_cases, write_whole
 from collectors.workloads.from_models import harvest
-from collectors.workloads.model_cases import AMP, AMP_BATCHES, AMP_MODELS, WholeModelCase, in_other_precisions
+from collectors.workloads.model_cases import AMP_BATCHES, AMP_MODELS, WholeModelCase, in_other_precisions
 from costmodel.errors import DatasetError, RequestError
 from costmodel.ir import HALF_PRECISION, operators, parse
 from costmodel.records import read_json
 
 DEFAULT = ("conv", "matmul", "layer")
-UNIT_WORKLOADS = (*DEFAULT, *other_precisions.PRECISIONS, "casts")
-WORKLOADS = (*UNIT_WORKLOADS, "models", "amp", "host")
 SEED = 11
 CONV_UNITS = 1500
 MODEL_LIKE_CONVOLUTIONS = 8000
@@ -72,15 +71,7 @@ def unit_cases(workloads: Iterable[str], device: str, quick: bool, end: float) -
         quick: take few and tiny cases.
         end: monotonic seconds; capturing models stops there.
     """
-    makers = {"conv": _conv, "matmul": _matmul}
-    cases: list[UnitCase] = []
-    for name in workloads:
-        if name in other_precisions.PRECISIONS:
-            cases += _other_precision(name, quick)
-        elif name == "casts":
-            cases += _casts(device, quick, end)
-        else:
-            cases += _layer(device, quick, end) if name == "layer" else makers[name](device, quick)
+    cases = [case for name in workloads for case in MAKERS[name](device, quick, end)]
     if device == "cpu":
         cases = [case for case in cases if fits_cpu(case)]
     units: dict[tuple[str, str], list[UnitCase]] = {}
@@ -91,7 +82,7 @@ def unit_cases(workloads: Iterable[str], device: str, quick: bool, end: float) -
     return [case for unit in order for case in unit]
 
 
-def _conv(device: str, quick: bool) -> list[UnitCase]:
+def _conv(device: str, quick: bool, _end: float) -> list[UnitCase]:
     units: Sequence[convolution_space.ConvUnit] = convolution_space.sample(CONV_UNITS, SEED)
     if quick:
         units = [unit for unit in units if unit.work <= QUICK_WORK and 4 * unit.elements <= QUICK_BYTES][
@@ -118,14 +109,15 @@ def fits_cpu(case: UnitCase) -> bool:
     return not half and work <= CPU_WORK * torch.get_num_threads() and size_bytes(graph) <= CPU_BYTES
 
 
-def _matmul(_device: str, quick: bool) -> list[UnitCase]:
+def _matmul(_device: str, quick: bool, _end: float) -> list[UnitCase]:
     cases = list(matmuls.sample(MATMUL_CASES, SEED))
     if not quick:
         return cases
     return [case for case in cases if size_bytes(parse(case.graph)) <= QUICK_BYTES][:QUICK_CASES]
 
 
-def _other_precision(precision: str, quick: bool) -> list[UnitCase]:
+def _other_precision(precision: str, _device: str, quick: bool, _end: float) -> list[UnitCase]:
+    """Measured kernels in another precision, a key of `other_precisions.PRECISIONS`."""
     if not quick:
         return other_precisions.sample(precision, other_precisions.CASES, SEED)
     small = (case for case in other_precisions.synthetic(precision) if size_bytes(parse(case.graph)) <= QUICK_BYTES)
@@ -138,7 +130,9 @@ def _casts(device: str, quick: bool, end: float) -> list[UnitCase]:
         return []
     models = QUICK_MODELS[:1] if quick else _models()
     batches = (1,) if quick else AMP_BATCHES
-    specs: list[AmpSpec] = [(model, batch, amp, device) for amp in AMP for batch in batches for model in models]
+    specs: list[AmpSpec] = [
+        (model, batch, amp, device) for amp in HALF_PRECISION for batch in batches for model in models
+    ]
     random.Random(SEED).shuffle(specs)  # noqa: S311 - repeatable on purpose
     cases: list[UnitCase] = []
     for _, outcome in in_parallel(capture_casts, specs, min(len(specs), default_processes()), end, ONE_THREAD):
@@ -219,6 +213,18 @@ def capture_cases(spec: Spec) -> list[UnitCase]:
     loaded = load(model, batch_size=batch, precision=precision, channels_last=channels_last, img_size=size)
     source = f"{model}@{batch} {precision}{' nhwc' if channels_last else ''}"
     return list(harvest(capture(loaded.module, loaded.inputs, model), source, device))
+
+
+MAKERS: Mapping[str, Callable[[str, bool, float], list[UnitCase]]] = {
+    "conv": _conv,
+    "matmul": _matmul,
+    "layer": _layer,
+    **{name: partial(_other_precision, name) for name in other_precisions.PRECISIONS},
+    "casts": _casts,
+}
+"""Workload of units -> function of the device, whether few cases are wanted, and when capturing ends."""
+UNIT_WORKLOADS = tuple(MAKERS)
+WORKLOADS = (*UNIT_WORKLOADS, "models", "amp", "host")
 
 
 def amp_cases(device: str, quick: bool) -> list[WholeModelCase]:

@@ -24,8 +24,6 @@ AMP_MODELS = (
 )  # fmt: skip
 """Models of the cases of `in_other_precisions`, the most used first."""
 AMP_BATCHES = (32, 1)
-AMP = ("float16", "bfloat16")
-"""Precisions of autocast."""
 OTHER_PRECISIONS: tuple[WholeModelCase, ...] = ({"amp": "float16"}, {"matmul_precision": "high"}, {"amp": "bfloat16"})
 """Fields of the cases of `in_other_precisions`."""
 

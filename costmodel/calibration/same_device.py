@@ -48,5 +48,5 @@ def check_same_device(directory: Path, name: str, device: Device, measured: Path
 
 
 def _named(device: Device, sized: bool) -> str:
-    """Name of a device, with the size of its memory if that tells it from another one."""
+    """Device name; with its memory size, where two devices have the same name."""
     return f"{device.name} of {device.memory_bytes / 2**30:.0f} GiB" if sized and device.memory_bytes else device.name

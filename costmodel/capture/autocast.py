@@ -23,8 +23,9 @@ from torch.utils._pytree import tree_map_only
 
 from costmodel.capture.autocast_policies import BANNED, FLOAT32, FLOAT32_NORM, FLOAT32_RESULT, LOWER, WIDEST
 from costmodel.errors import CaptureError
+from costmodel.ir import HALF_PRECISION
 
-AMP: Mapping[str, torch.dtype] = {"float16": torch.float16, "bfloat16": torch.bfloat16}
+AMP: Mapping[str, torch.dtype] = {name: getattr(torch, name) for name in HALF_PRECISION}
 """Precisions of autocast by name."""
 QUERIES = ("is_autocast_enabled", "get_autocast_dtype", "is_autocast_cache_enabled")
 _KEY = "AutocastIPU"
@@ -64,7 +65,11 @@ class Regions:
         return self._entered[-1][0] if self._entered else None
 
     def enter(self, dtype: torch.dtype | None, keeps: bool = True) -> None:
-        """Enter a region; None turns autocast off.
+        """Enter a region.
+
+        Args:
+            dtype: precision of the region; None turns autocast off.
+            keeps: whether casts of weights are cached (`cache_enabled` of `torch.autocast`).
 
         Raises:
             CaptureError: the graph will be run.

@@ -50,7 +50,6 @@ def capture_with_partition(
         fast_path: whether multi-head attention may be one operator, its fast path.
         compiled: the module that is compiled, where `module` was converted from it and lost its breaks; None if it is
             `module` itself.
-
         amp: precision of an autocast region around the pass, `float16` or `bfloat16`; None for the caller's, if any.
 
     Raises:

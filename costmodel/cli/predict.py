@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from costmodel.cli import options
-from costmodel.cli.cases import Failure, Settings, cases_of, failure_lines, predict_case, predict_cases
+from costmodel.cli.cases import Case, Failure, Predicted, Settings, cases_of, failure_lines, predict_case, predict_cases
 from costmodel.cli.output import (
     Write,
     choose_hardware,
@@ -29,6 +29,7 @@ from costmodel.errors import RequestError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from costmodel.prediction.arithmetic import Arithmetic
     from costmodel.report import Report
     from costmodel.report.page import PageFacts
 
@@ -64,10 +65,7 @@ def predict(
     Several models, batch sizes or profiles make several cases; a table at the end ranks them.
     """
     from costmodel.prediction.arithmetic import Arithmetic
-    from costmodel.profiles.hosts import resolve_host
-    from costmodel.profiles.profile import load_profile
     from costmodel.report.page import NO_FACTS
-    from costmodel.report.progress import tracked
 
     if quiet:
         warnings.simplefilter("ignore")
@@ -77,10 +75,7 @@ def predict(
         profiles = tuple(dict.fromkeys(choose_hardware(name, quiet) for name in hardware or (None,)))
         is_single = len(cases) * len(profiles) == 1
         arithmetic = Arithmetic(amp and amp.value, matmul_precision.value, cudnn_benchmark)
-        arithmetic.check_precision(precision and precision.value)
-        for name in profiles:
-            resolve_host(host, load_profile(name))  # an unknown host is refused once, not for every model
-            arithmetic.check_device(load_profile(name))
+        _check(arithmetic, precision and precision.value, profiles, host)
         settings = Settings(
             hardware=profiles,
             img_size=img_size,
@@ -96,13 +91,7 @@ def predict(
             debug=debug,
             draw=form is options.Format.HTML,
         )
-        if is_single:
-            outcomes = predict_case(cases[0], settings)
-        else:
-            gc.enable()
-            attempts = predict_cases(cases, settings, jobs)
-            followed = tracked(attempts, "predicting case", len(cases), quiet=quiet or len(cases) == 1)
-            outcomes = [outcome for several in followed for outcome in several]
+        outcomes = _outcomes(cases, settings, jobs)
         found = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
         if found:
             reports, drawings = [one.report for one in found], [one.drawing for one in found]
@@ -116,6 +105,33 @@ def predict(
         complain(line)
     if failures:
         raise typer.Exit(WRONG_REQUEST)
+
+
+def _check(arithmetic: Arithmetic, precision: str | None, profiles: Sequence[str], host: str | None) -> None:
+    """Refuse wrong settings and an unknown host once, not for every model.
+
+    Raises:
+        RequestError: names what is wrong.
+    """
+    from costmodel.profiles.hosts import resolve_host
+    from costmodel.profiles.profile import load_profile
+
+    arithmetic.check_precision(precision)
+    for name in profiles:
+        resolve_host(host, load_profile(name))
+        arithmetic.check_device(load_profile(name))
+
+
+def _outcomes(cases: Sequence[Case], settings: Settings, jobs: int) -> list[Predicted | Failure]:
+    """Predict cases in so many processes; a single prediction in this one, without collecting garbage."""
+    from costmodel.report.progress import tracked
+
+    if len(cases) * len(settings.hardware) == 1:
+        return predict_case(cases[0], settings)
+    gc.enable()
+    attempts = predict_cases(cases, settings, jobs)
+    followed = tracked(attempts, "predicting case", len(cases), quiet=settings.quiet or len(cases) == 1)
+    return [outcome for several in followed for outcome in several]
 
 
 def parse_shapes(text: str | None, explain: bool) -> tuple[tuple[int, ...], ...]:

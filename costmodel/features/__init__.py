@@ -52,8 +52,7 @@ def group_of(kernel: Kernel) -> str:
     """Group of a kernel, which has a model of its own: one of `GROUPS`, `UNRULED` or `UNMEASURED`.
 
     `conv`, `gemm` and `attention` are library calls (`gemm_tf32` where float32 operands are rounded to TF32), `triton`
-    fused kernels, `aten` the rest; kernels of operators that
-    few vision models call have groups of their own (`rare_`).
+    fused kernels, `aten` the rest; kernels of operators that few vision models call have groups of their own (`rare_`).
     """
     if is_unruled(kernel):
         return UNRULED

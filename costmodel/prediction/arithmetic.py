@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, replace
 
 from costmodel.errors import RequestError
+from costmodel.ir import HALF_PRECISION
 from costmodel.profiles.profile import Profile
 
-AMP = ("float16", "bfloat16")
+AMP = HALF_PRECISION
 """Precisions of autocast."""
 HIGHEST = "highest"
 MATMUL_PRECISIONS = (HIGHEST, "high", "medium")
@@ -30,6 +30,11 @@ class Arithmetic:
     matmul_precision: str = HIGHEST
     cudnn_benchmark: bool = False
 
+    @property
+    def has_tf32(self) -> bool:
+        """Whether float32 matmuls compute in TF32."""
+        return self.matmul_precision != HIGHEST
+
     def check_precision(self, precision: str | None) -> None:
         """Refuse settings that contradict the precision that parameters are converted to.
 
@@ -42,41 +47,35 @@ class Arithmetic:
             raise RequestError(
                 f"amp {self.amp} casts a float32 model, and precision {precision} leaves none; give one of the two"
             )
-        if self.matmul_precision != HIGHEST:
+        if self.has_tf32:
             raise RequestError(
                 f"matmul precision {self.matmul_precision} is of float32 matmuls, and precision {precision} leaves "
                 "none; give one of the two"
             )
 
     def check_device(self, profile: Profile) -> None:
-        """Refuse settings that a device has not.
+        """Refuse settings that a CPU does not have.
 
         Raises:
             RequestError: names the setting and the profile.
         """
-        if self == DEFAULT or not profile.on_cpu:
-            return
-        given = {"amp": self.amp, "matmul precision": None if self.matmul_precision == HIGHEST else "TF32"}
-        given |= {"cudnn benchmark": "cuDNN" if self.cudnn_benchmark else None}
-        for name, value in given.items():
-            if value is not None:
-                raise RequestError(
-                    f"{name} is predicted for GPUs, and {profile.name} is a CPU; leave it out or choose another "
-                    "--hardware, such as nvidia-h200"
-                )
+        given = {"amp": self.amp, "matmul precision": self.has_tf32, "cudnn benchmark": self.cudnn_benchmark}
+        name = next((name for name, is_set in given.items() if is_set), None)
+        if name is not None and profile.on_cpu:
+            raise RequestError(
+                f"{name} is predicted for GPUs, and {profile.name} is a CPU; leave it out or choose another "
+                "--hardware, such as nvidia-h200"
+            )
 
     def on(self, profile: Profile) -> Profile:
         """The profile of a device under these settings."""
-        other = copy.copy(profile)
-        device = replace(profile.device, tf32=self.matmul_precision != HIGHEST, cudnn_benchmark=self.cudnn_benchmark)
-        other.__dict__["device"] = device  # where the cached property stores it
-        return other
+        return profile.on(replace(profile.device, tf32=self.has_tf32, cudnn_benchmark=self.cudnn_benchmark))
 
     @property
     def words(self) -> str:
         """The settings that are not torch's defaults, for a headline."""
         parts = [f"amp {self.amp}"] if self.amp else []
-        parts += ["matmuls in TF32"] if self.matmul_precision != HIGHEST else []
+        parts += ["matmuls in TF32"] if self.has_tf32 else []
         return ", ".join([*parts, *(["cudnn.benchmark"] if self.cudnn_benchmark else [])])
 
 

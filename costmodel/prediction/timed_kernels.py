@@ -15,6 +15,9 @@ from costmodel.profiles.profile import Profile
 from costmodel.timeline.issue_trace import IssueTrace
 from costmodel.timeline.timed_trace import TimedTrace
 
+BENCHMARK_GAIN = 2.0
+"""Assumed largest speedup of a convolution by `torch.backends.cudnn.benchmark`."""
+
 
 @dataclass(frozen=True, slots=True)
 class TimedKernels:
@@ -60,10 +63,6 @@ class Part:
     def us(self) -> float:
         """Device time of the share."""
         return self.estimate.us * self.share
-
-
-BENCHMARK_GAIN = 2.0
-"""Assumed most that cuDNN's choice by measurement speeds up a convolution."""
 
 
 def _with_benchmark(kernels: Sequence[Kernel], estimates: Sequence[Estimate], profile: Profile) -> Sequence[Estimate]:

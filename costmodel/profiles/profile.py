@@ -7,6 +7,7 @@ on. Profiles that ship with the package are read-only. A user's own lie in the u
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -109,6 +110,12 @@ class Profile:
         """The profile with another predictor."""
         other = replace(self)
         other.__dict__["predictor"] = predictor  # where the cached property stores the loaded one
+        return other
+
+    def on(self, device: Device) -> Profile:
+        """The profile with other facts of its device."""
+        other = copy.copy(self)
+        other.__dict__["device"] = device  # where the cached property stores it
         return other
 
     @property

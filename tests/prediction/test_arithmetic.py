@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import costmodel
-from costmodel.cli import main
+from costmodel.cli import main, options
 from costmodel.errors import RequestError
-from costmodel.prediction.arithmetic import DEFAULT, Arithmetic
+from costmodel.prediction.arithmetic import AMP, DEFAULT, MATMUL_PRECISIONS, Arithmetic
 from costmodel.profiles.profile import load_profile
 
 WIDE = (torch.empty(4096, 2048, device="meta"),)
@@ -144,3 +144,8 @@ def test_explain_says_when_tf32_pays() -> None:
 def test_explain_is_silent_where_it_does_not(options: dict[str, Any]) -> None:
     report = costmodel.predict(wide_net(), WIDE, hardware=GPU, explain=True, **options)
     assert not [item for item in report.explanation if item.topic == "setting"]
+
+
+def test_the_command_offers_the_same_precisions() -> None:
+    assert tuple(options.Amp) == AMP
+    assert tuple(options.MatmulPrecision) == MATMUL_PRECISIONS
