@@ -1,8 +1,10 @@
 """Learning curve of a profile of another device: error by minutes of measuring, of three ways to predict.
 
 python scripts/transfer_curve.py units.parquet --minutes 8 --after 2 5 8 -o docs/data/transfer_h100.csv
+python scripts/transfer_curve.py units.parquet --minutes 8 --after 5 --write five.parquet    # what 5 minutes measured
 
-The dataset holds kernels in the order in which a sweep measured them (`costmodel dataset export`). Two of eight folds
+The dataset holds kernels in the order in which a sweep measured them (`costmodel dataset export`); those of rare
+operators, which were measured in a sweep of their own, are left out. Two of eight folds
 are tested: no shape of theirs, and no kernel of their families of models, is learnt from. `base alone` is the base's
 prediction, `base scaled` times the median ratio of each group's learnt kernels, `from nothing` a predictor trained on
 them without a base, `transferred` the difference learnt. Kernels that the base has measured are scored apart.
@@ -13,17 +15,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from collectors.workloads.vision_operators import SOURCE
 from costmodel.calibration.base_profile import choose_base
 from costmodel.calibration.evaluation import table_origins
 from costmodel.device import Device
 from costmodel.features import OPTIONAL
 from costmodel.predictor.network import Array, scaled
 from costmodel.training.baselines import network_fit
-from costmodel.training.dataset import kernel_of, read_frame
+from costmodel.training.dataset import kernel_of, read_frame, write_frame
 from costmodel.training.folds import by_family
 from costmodel.training.kernel_models import TrainingSettings
 from costmodel.training.roofline_fit import fit_roofline
@@ -34,6 +38,13 @@ TESTED = (0, 1)
 """Folds whose kernels are predicted."""
 LEAST = 25
 """Fewest tested kernels of a group in the table."""
+
+
+def read_sweep(units: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Units of a sweep, with their `place` in it from 0 to 1, and the dataset's metadata."""
+    frame, about = read_frame(units)
+    frame = frame[~frame["source"].fillna("").str.startswith(SOURCE)]
+    return frame.assign(place=np.arange(len(frame)) / len(frame)), about
 
 
 def learning_curve(
@@ -48,8 +59,8 @@ def learning_curve(
         base_name: profile of the base.
         nothing: whether predictors without a base are trained, which takes minutes.
     """
-    frame, about = read_frame(units)
-    kept = trusted(frame.assign(place=np.arange(len(frame)) / len(frame)))
+    frame, about = read_sweep(units)
+    kept = trusted(frame)
     environment = about["environment"]
     base = choose_base(base_name, "", environment)
     assert base is not None
@@ -104,7 +115,12 @@ def main() -> None:
     parser.add_argument("--base", default="nvidia-h200")
     parser.add_argument("--without-nothing", action="store_true", help="train no predictor without a base")
     parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--write", type=Path, help="write the units of the last of these times as a dataset, and stop")
     args = parser.parse_args()
+    if args.write:
+        frame, about = read_sweep(args.units)
+        write_frame(frame[frame["place"] < max(args.after) / args.minutes].drop(columns="place"), args.write, about)
+        return
     rows = pd.DataFrame(learning_curve(args.units, args.minutes, args.after, args.base, not args.without_nothing))
     print(rows.to_string(index=False, float_format=lambda value: f"{value:.3f}"))
     if args.output:

@@ -111,6 +111,7 @@ def main() -> None:
         "held-out models": held_out_table(scores["models"]),
         "transferred models": model_table(pd.read_csv(DATA / "judged_h100.csv")),
         "learning curve": curve_table(pd.read_csv(DATA / "transfer_h100.csv")),
+        "five minutes": model_table(pd.read_csv(DATA / "judged_h100_5m.csv")),
     }
     for section, text in texts.items():
         if args.write is None:
