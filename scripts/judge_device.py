@@ -3,7 +3,8 @@
 python scripts/judge_device.py docs/data/user_models_h100.jsonl --hardware nvidia-h100 -o docs/data/judged_h100.csv
 
 The measurements are those of collectors.whole_models.collect. Each case is predicted for the profile's host and for the
-one that measured it, as its probe calibrated it. Models that are not one graph are left out.
+one that measured it, as its probe calibrated it. Models that are not one graph are left out. Where cases ran under
+autocast or with matmuls in TF32, those are apart.
 """
 
 from __future__ import annotations
@@ -22,24 +23,29 @@ from costmodel.errors import CostmodelError
 from costmodel.profiles.profile import load_profile
 
 MODES = ("default", "reduce-overhead")
-PER_BATCH = ["mode", "one", "host"]
+PER_BATCH = ["arithmetic", "mode", "one", "host"]
+SETTINGS = ("amp", "matmul_precision")
+"""Fields of a case that are options of `predict`."""
 
 
 def rows_of(record: Mapping[str, Any], hardware: str) -> Iterator[dict[str, Any]]:
     """A row a mode and host of one measured case."""
     case = {name: record[name] for name in ("model", "batch_size", "precision", "layout")}
+    settings = {name: record[name] for name in SETTINGS if record.get(name)}
+    arithmetic = " ".join(f"{name} {value}" for name, value in settings.items()) or "plain"
     built = build(case, "cpu")
     inputs = built.arguments or dict(built.keywords)
     probe_us = load_profile(hardware).summary.host.probe_us or record["probe_us"]
     hosts = {"uncalibrated": None, "calibrated": min(1.5, probe_us / record["probe_us"])}
     for name, host in hosts.items():
-        report = costmodel.predict(built.module, inputs, hardware=hardware, host=host)
+        report = costmodel.predict(built.module, inputs, hardware=hardware, host=host, **settings)
         whole = report.graphs is not None and report.graphs.count == 1
         for mode in MODES:
             eager_us, compiled_us = (quiet_us(record["latency_us"][way]) for way in (f"eager/{mode}", mode))
             found, eager = report.modes[mode], report.modes["eager"]
             yield {
                 **{key: case[key] for key in ("model", "batch_size")},
+                "arithmetic": arithmetic,
                 "mode": mode,
                 "host": name,
                 "one_graph": whole,

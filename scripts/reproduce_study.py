@@ -181,8 +181,8 @@ def run_apart(experiment: Experiment, args: argparse.Namespace, device: str, dea
         longest_s = HANG_SECONDS[device.partition(":")[0]]
         end = _waited([sys.executable, str(Path(__file__).resolve()), *own], begun, longest_s)
         if end in _ENDS:
-            outcomes = open_record(args.output, environment(device), quick=args.quick).outcomes
-            return outcomes.get(experiment.name, Outcome(State.FAILED, "its end could not be recorded"))
+            record = opened(args, [experiment], device)
+            return record.outcomes.get(experiment.name, Outcome(State.FAILED, "its end could not be recorded"))
         if end == RESTART:
             continue
         fault = "took too long" if end is None else describe_exit(end)
@@ -217,6 +217,12 @@ def _waited(command: Sequence[str], begun: Path, longest_s: float) -> int | None
         kill_group(process)
 
 
+def opened(args: argparse.Namespace, experiments: Sequence[Experiment], device: str) -> Record:
+    """Record of the directory that results of the experiments are added to."""
+    any_machine = not any(experiment.measures for experiment in experiments)
+    return open_record(args.output, environment(device), quick=args.quick, any_machine=any_machine)
+
+
 def is_done(experiment: Experiment, record: Record, directory: Path) -> bool:
     """Whether an earlier run has measured all points, and its table is still there."""
     known = record.outcomes.get(experiment.name)
@@ -241,7 +247,7 @@ def run(args: argparse.Namespace) -> int:
     if args.only_readme:
         known = read_record(args.output)  # of any environment
         return draw_again(known or Record(environment(device), args.quick, {}), args.output, experiments)
-    record = open_record(args.output, environment(device), quick=args.quick)
+    record = opened(args, experiments, device)
     failed = False
     for experiment in experiments:
         if not args.in_process and is_done(experiment, record, args.output):

@@ -59,8 +59,14 @@ def read_record(directory: Path) -> Record | None:
         raise RequestError(f"{path} is damaged; remove it, or give another directory") from None
 
 
-def open_record(directory: Path, environment: Mapping[str, str], *, quick: bool) -> Record:
+def open_record(directory: Path, environment: Mapping[str, str], *, quick: bool, any_machine: bool = False) -> Record:
     """Record of a directory to add results to, or a new one.
+
+    Args:
+        directory: directory of results.
+        environment: environment of the results to add.
+        quick: whether they are of a quick run.
+        any_machine: whether they do not depend on the environment.
 
     Raises:
         RequestError: the directory holds results of another environment or kind of run, or the file is damaged.
@@ -71,6 +77,6 @@ def open_record(directory: Path, environment: Mapping[str, str], *, quick: bool)
     if record.quick != quick:
         kind = "quick" if record.quick else "full"
         raise RequestError(f"{directory} holds results of a {kind} run; give another directory")
-    if different := differences(record.environment, environment):
+    if not any_machine and (different := differences(record.environment, environment)):
         raise RequestError(f"{directory} holds results of another environment: {different}; give another directory")
     return record

@@ -103,6 +103,7 @@ class Experiment:
         figure: rows -> figure.
         judge: rows -> verdict.
         compiles: whether points compile something that a cache on disk keeps.
+        measures: whether results depend on the machine; those that do not may join results of another one.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Experiment:
     figure: Callable[[pd.DataFrame], Figure]
     judge: Callable[[pd.DataFrame], Verdict]
     compiles: bool = True
+    measures: bool = True
 
 
 def timed(labels: Mapping[str, object], quantity: str, found: Measurement, scale: float = 1e-3) -> Row:

@@ -165,4 +165,5 @@ EXPERIMENT = Experiment(
     figure,
     judge,
     compiles=False,
+    measures=False,
 )

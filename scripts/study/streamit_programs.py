@@ -89,4 +89,5 @@ EXPERIMENT = Experiment(
     figure,
     judge,
     compiles=False,
+    measures=False,
 )

@@ -207,6 +207,18 @@ def test_tables_that_lack_a_column_have_no_figure(script, tmp_path):
     )
 
 
+def test_only_experiments_that_measure_nothing_join_results_of_another_machine(script, tmp_path, monkeypatch):
+    run(script, tmp_path, "one")
+    record = script.read_record(tmp_path)
+    replace(record, environment={**record.environment, "torch": "another"}).write(tmp_path)
+    with pytest.raises(RequestError, match="another environment: torch"):
+        run(script, tmp_path, "two")
+    monkeypatch.setattr(script, "EXPERIMENTS", (experiment("one"), replace(experiment("two"), measures=False)))
+    assert run(script, tmp_path, "two") == script.DONE
+    assert len(read(tmp_path / "two.csv")) == 2
+    assert script.read_record(tmp_path).environment["torch"] == "another"
+
+
 def test_figures_are_drawn_anew_from_tables(script, tmp_path):
     Table(tmp_path / "one.csv", {}).add("a", [valued({"case": "a"}, "time_ms", 1.0)])
     args = script.parsed(["one", "--device", "cpu", "-o", str(tmp_path), "--quick", "--only-readme"])

@@ -233,6 +233,11 @@ class TestDirectory:
         with pytest.raises(RequestError, match="torch was x and is z"):
             open_record(tmp_path, {**ENVIRONMENT, "torch": "z"}, quick=True)
 
+    def test_results_that_no_machine_changes_join_any(self, tmp_path: Path):
+        record = Record(ENVIRONMENT, True, {})
+        record.write(tmp_path)
+        assert open_record(tmp_path, {**ENVIRONMENT, "torch": "z"}, quick=True, any_machine=True) == record
+
     def test_quick_and_full_results_are_not_mixed(self, tmp_path: Path):
         Record(ENVIRONMENT, True, {}).write(tmp_path)
         with pytest.raises(RequestError, match="results of a quick run"):
