@@ -1,8 +1,8 @@
 """Measured units added to a trained profile without training all of it again.
 
-The groups of rare operators are trained anew, which takes a minute. In the other groups the added kernels become
-measured kernels: they are recalled, and correct predictions near them; networks, trees and what is fitted to whole
-models stay.
+The groups of rare operators, and groups that the profile lacks, such as matmuls in TF32, are trained anew, which takes
+a minute. In the other groups the added kernels become measured kernels: they are recalled, and correct predictions near
+them; networks, trees and what is fitted to whole models stay.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def add_units(
     Args:
         directory: directory of the profile.
         added: keys of the rows that are new since the profile was trained.
-        settings: training settings of the rare groups.
+        settings: training settings of the groups that are trained.
         say: receives lines about the progress.
         jobs: processes.
 
@@ -76,14 +76,14 @@ def add_units(
     predictor = load_predictor(directory / PREDICTOR, card["predictor_sha256"])
     chosen = kept[new | kept["graph"].str.contains(_MAY_BE_RARE)].reset_index(drop=True)
     kernels = [kernel_of(graph, runner) for graph, runner in zip(chosen["graph"], chosen["runner"], strict=True)]
-    rare, scores = _trained(predictor, chosen, kernels, settings, say, jobs)
+    trained, scores = _trained(predictor, chosen, kernels, settings, say, jobs)
     others = _remembering(predictor, chosen, kernels, added, say)
-    changed = replace(predictor, groups={**predictor.groups, **others, **rare})
+    changed = replace(predictor, groups={**predictor.groups, **others, **trained})
     card["predictor_sha256"] = save_predictor(changed, directory / PREDICTOR)
     card["units"] = unit_counts(frame, kept) | _by_ratio(kept)
     card["training"]["rare"] = {key: value for key, value in asdict(settings).items() if key != "most_cases"}
     if scores:
-        card["scores"]["kernels"] = [row for row in card["scores"]["kernels"] if row["group"] not in rare] + scores
+        card["scores"]["kernels"] = [row for row in card["scores"]["kernels"] if row["group"] not in trained] + scores
     write_card(directory / CARD, card)
     return card  # type: ignore[no-any-return]
 
@@ -96,16 +96,23 @@ def _trained(
     say: Say,
     jobs: int,
 ) -> tuple[Mapping[str, GroupModel], list[dict[str, Any]]]:
-    """Models of the rare groups, and their scores."""
-    places = [index for index, kernel in enumerate(kernels) if group_of(kernel) in RARE_GROUPS]
+    """Models of the rare groups and of those that the predictor lacks, and their scores."""
+    places = [index for index, kernel in enumerate(kernels) if _is_trained(group_of(kernel), predictor)]
     some, of = rows.iloc[places].reset_index(drop=True), [kernels[index] for index in places]
     everything = tabulate(of, some, predictor.roofline, predictor.multiprocessors)
     tables = {group: drop(table, OPTIONAL) for group, table in everything.items()}
-    say(", ".join(f"{group}: {len(table.time_us)} kernels" for group, table in tables.items()) or "no rare kernels")
+    say(
+        ", ".join(f"{group}: {len(table.time_us)} kernels" for group, table in tables.items())
+        or "no kernels to train on"
+    )
     origins = table_origins(of, some["source"].tolist())
     folds = {group: by_family(table.shape, origins[group], {}) for group, table in tables.items()}
     fit = cross_fit(tables, folds, predictor.roofline, predictor.multiprocessors, settings, jobs)
     return fit.predictor.groups, score_groups(tables, folds, fit, say, jobs)
+
+
+def _is_trained(group: str, predictor: Predictor) -> bool:
+    return group in RARE_GROUPS or (group in GROUPS and group not in predictor.groups)
 
 
 def _remembering(

@@ -59,7 +59,7 @@ def group_of(kernel: Kernel) -> str:
     if is_unmeasured(kernel):
         return UNMEASURED
     common = _common_group(kernel)
-    if kernel.tf32 and common in _CALLS and not is_rare(kernel):
+    if kernel.tf32 and common == "gemm" and not is_rare(kernel):
         return f"{common}{IN_TF32}"
     if not is_rare(kernel):
         return common
@@ -124,7 +124,6 @@ _SPECIFIC: Mapping[str, Callable[[Kernel, int], dict[str, float]]] = {
     "gemm": gemm_features,
     "attention": attention_features,
     "gemm_tf32": gemm_features,
-    "attention_tf32": attention_features,
     "aten": aten_features,
     "triton": triton_features,
     "rare_conv": conv_features,

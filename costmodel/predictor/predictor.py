@@ -23,7 +23,7 @@ from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.error_curve import ErrorCurve
 from costmodel.predictor.estimate import Estimate
 from costmodel.predictor.group_model import LARGEST_RANGE, USUAL_HOST_US, GroupModel
-from costmodel.predictor.other_precision import Chosen, tf32_estimates
+from costmodel.predictor.other_precision import Chosen, tf32_estimates, with_twins
 from costmodel.predictor.support import UNSUPPORTED_FACTOR, hardly_measured
 
 UNMEASURED_FACTOR = 4.0
@@ -87,7 +87,8 @@ class Predictor:
             chosen = [(kernels[index], positions[index]) for index in indices]
             for index, estimate in zip(indices, self._predict_group(group, chosen), strict=True):
                 estimates[index] = estimate
-        return [estimate for estimate in estimates if estimate is not None]
+        own = [estimate for estimate in estimates if estimate is not None]
+        return with_twins(list(zip(kernels, positions, strict=True)), own, self._predict_chosen)
 
     def with_curves(self, curves: Mapping[str, ErrorCurve]) -> Predictor:
         """The predictor with error curves by group; a group without keeps its own."""

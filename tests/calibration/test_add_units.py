@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costmodel.calibration.add_units import remembering
+from costmodel.calibration.add_units import _is_trained, remembering
+from costmodel.features import Roofline
 from costmodel.predictor.network import scaled
+from costmodel.predictor.predictor import Predictor
 from costmodel.training.kernel_models import TrainingSettings, fit_group
 from costmodel.training.tables import Table
 
@@ -35,3 +37,12 @@ def test_added_kernels_are_recalled_and_others_are_as_before() -> None:
     assert np.array_equal(grown.expected(known), model.expected(known))
     assert np.exp(grown.log_ratio(known)[0]) == pytest.approx([2.0] * 80, rel=1e-3)
     assert grown.networks is model.networks
+
+
+@pytest.mark.parametrize(
+    ("group", "trained"),
+    [("gemm", False), ("gemm_tf32", True), ("rare_aten", True), ("unmeasured", False), ("unruled", False)],
+)
+def test_rare_groups_and_those_that_the_profile_lacks_are_trained(group: str, trained: bool) -> None:
+    predictor = Predictor({"gemm": fit_group(table(80, 0), FAST)}, Roofline(1.0, {}, 1.0), 132)
+    assert _is_trained(group, predictor) is trained

@@ -89,7 +89,6 @@ KERNELS = {
     "gemm": LINEAR,
     "attention": aten(ATTENTION),
     "gemm_tf32": replace(LINEAR, tf32=True),
-    "attention_tf32": replace(aten(ATTENTION), tf32=True),
     "aten": aten(SLICED),
     "triton": triton(NORM_RELU),
     "rare_conv": aten(TRANSPOSED),
@@ -368,7 +367,6 @@ FAMILIES = (
 )
 GOLDEN |= {
     "gemm_tf32": GOLDEN["gemm"],
-    "attention_tf32": GOLDEN["attention"],
     "rare_conv": GOLDEN["conv"],
     "rare_aten": f"{FAMILIES} {NUMBERS} log_flops_anchor log_scratch inputs log_largest log_out log_last log_rows "
     "log_pixels rank strided complex work blocks",
