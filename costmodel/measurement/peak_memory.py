@@ -82,7 +82,7 @@ def training_peak_bytes(module: nn.Module, inputs: Sequence[torch.Tensor]) -> in
 
     def step() -> object:
         outputs = floating_outputs(module(*inputs))
-        torch.autograd.backward(outputs, [torch.ones((), device=item.device).expand_as(item) for item in outputs])
+        backward_of_sum(outputs)
         return outputs
 
     for parameter in module.parameters():
@@ -117,6 +117,11 @@ def saved_activation_bytes(module: nn.Module, inputs: Sequence[torch.Tensor]) ->
         nbytes = watch.live_bytes - before
     del outputs
     return nbytes
+
+
+def backward_of_sum(outputs: Sequence[torch.Tensor]) -> None:
+    """Backward pass of the sum of all outputs, which is not computed itself."""
+    torch.autograd.backward(outputs, [torch.ones((), device=item.device).expand_as(item) for item in outputs])
 
 
 def floating_outputs(result: object) -> list[torch.Tensor]:

@@ -30,6 +30,7 @@ class CheckpointedModules:
         stashed_before, stashed_after: bytes saved between the passes without and with checkpointing.
         again_bytes: most bytes that one module recomputes at once.
         added_us: device time of the recomputed operators.
+        operators: operators of the modules, recomputed or not: the policy is asked about each.
     """
 
     modules: tuple[str, ...]
@@ -37,6 +38,7 @@ class CheckpointedModules:
     stashed_after: int
     again_bytes: int
     added_us: float
+    operators: int = 0
 
     @property
     def need_bytes(self) -> int:
@@ -171,6 +173,7 @@ def _evaluated(
         stashed_after=_saved_bytes(graph, saved, chosen),
         again_bytes=max((_nbytes(graph, region.again) for region in chosen), default=0),
         added_us=sum(time_us(op) for op in again if not _is_kept(op)),
+        operators=len(again),
     )
 
 

@@ -99,6 +99,7 @@ class Training:
         feature_maps: saved activations by the kind of operator that made them.
         recomputation: tensors that could be recomputed instead of saved.
         checkpointing: modules that `torch.utils.checkpoint` could recompute.
+        checkpointing_host_us: host time that this adds to an eager step; a compiled one has none of it.
         alternatives: offloading and compression.
     """
 
@@ -115,6 +116,7 @@ class Training:
     recomputation: Recomputation
     checkpointing: CheckpointedModules
     alternatives: tuple[Alternative, ...]
+    checkpointing_host_us: float = 0.0
 
     @property
     def feature_map_bytes(self) -> int:
@@ -267,6 +269,11 @@ def _notes(report: MemoryFigures) -> list[str]:
         more = len(modules) - _MODULES_SHOWN
         shown = ", ".join(modules[:_MODULES_SHOWN]) + (f" and {more} more" if more > 0 else "")
         notes.append(f"modules to checkpoint: {shown} (--save-plan FILE writes all)")
+        if (host_us := report.training.checkpointing_host_us) > 0:
+            notes.append(
+                f"without torch.compile checkpointing takes {milliseconds(host_us / 1e3)} ms more on the host, which "
+                "passes each operator of these modules through Python"
+            )
     assumed = "assumed to save its inputs and results"
     return notes + [f"operator {item.op} in {item.where or report.model}: {assumed}" for item in report.unsupported]
 

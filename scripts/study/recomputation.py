@@ -68,11 +68,12 @@ def figure(frame: pd.DataFrame) -> Figure:
 
 def judge(frame: pd.DataFrame) -> Verdict:
     """Every model's peak falls, and a step takes at most a third longer."""
-    peaks = values(frame, "peak_mib").pivot_table("value", "model", "way")
-    steps = values(frame, "step_ms").pivot_table("value", "model", "way")
+    peaks, steps = (
+        values(frame, quantity).pivot_table("value", "model", "way").dropna() for quantity in ("peak_mib", "step_ms")
+    )
     added = values(frame, "predicted_added_ms").set_index("model")["value"]
     parts, good = [], []
-    for model in peaks.index:
+    for model in steps.index:
         share = 1 - peaks.loc[model, "recomputed"] / peaks.loc[model, "plain"]
         factor = steps.loc[model, "recomputed"] / steps.loc[model, "plain"]
         more = steps.loc[model, "recomputed"] - steps.loc[model, "plain"]

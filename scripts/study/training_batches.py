@@ -10,7 +10,12 @@ import torch
 from torch import nn
 
 from costmodel.errors import RequestError
-from costmodel.measurement.peak_memory import saved_activation_bytes, training_peak_bytes
+from costmodel.measurement.peak_memory import (
+    backward_of_sum,
+    floating_outputs,
+    saved_activation_bytes,
+    training_peak_bytes,
+)
 from costmodel.memory.analysis import analyze_memory
 from costmodel.zoo import load_real
 from study import plots
@@ -76,7 +81,7 @@ def training_step(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
     """One step of SGD on the sum of the outputs, by the usual three passes."""
     for parameter in module.parameters():
         parameter.grad = None
-    module(*inputs).sum().backward()
+    backward_of_sum(floating_outputs(module(*inputs)))
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.grad is not None:
