@@ -177,9 +177,11 @@ def test_abstraction_calls(calls: int, holds: bool):
 @pytest.mark.parametrize(("second", "holds"), [(1.1, True), (0.9, False)])
 def test_twelve_models(second: float, holds: bool):
     rows = [*both_ways(("a",), 2.0), *both_ways(("b",), second), *both_ways(("a",), 1.0, "predicted_ms")]
+    rows += both_ways(("a",), 1.8, "calibrated_ms")
     found = verdict("twelve-models", table("model way quantity value", rows))
     assert found.holds is holds
-    assert "predicted speedups are 50% off" in found.measured
+    assert "predicted for the profile's host are 50% off on average" in found.measured
+    assert "predicted for this host are 10% off on average" in found.measured
 
 
 @pytest.mark.parametrize(("graphs", "holds"), [(1.0, True), (3.0, False)])
