@@ -92,8 +92,8 @@ def choose_base(given: str | None, name: str, environment: Mapping[str, str]) ->
         environment: environment that it was measured in.
 
     Raises:
-        RequestError: there is no such profile, or it is the one that is trained.
-        ProfileError: the profile is damaged, or has a base itself.
+        RequestError: there is no such profile, it has a base itself, or it is the one that is trained.
+        ProfileError: the profile is damaged.
     """
     if given == NONE:
         return None
@@ -109,6 +109,9 @@ def choose_base(given: str | None, name: str, environment: Mapping[str, str]) ->
             f"no profile is called {chosen!r}; give --base none, or one of: {', '.join(list_profiles())}"
         )
     profile = load_profile(chosen)
+    if given is not None and "base" in profile.card:
+        below = profile.card["base"]["name"]
+        raise RequestError(f"{chosen!r} is itself the difference to {below!r}, which can be the base: --base {below}")
     if profile.on_cpu != (environment.get("device") == "cpu"):
         raise RequestError(
             f"the base {chosen!r} is of a {'CPU' if profile.on_cpu else 'GPU'}, these measurements are not"
