@@ -52,7 +52,7 @@ def test_no_base():
     [
         ("nvidia-h300", H100, "no profile is called 'nvidia-h300'; give --base none, or one of: "),
         ("mine", H100, "'mine' cannot be its own base"),
-        ("nvidia-h100", H100, "'nvidia-h100' is itself the difference to 'nvidia-h200', which can be the base: --base nv"),
+        ("nvidia-h100", H100, "'nvidia-h100' is itself the difference to 'nvidia-h200', which can be the base: --"),
         ("amd-epyc-2-threads", H100, "the base 'amd-epyc-2-threads' is of a CPU, these measurements are not"),
         (
             "nvidia-h200",

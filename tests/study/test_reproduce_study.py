@@ -219,6 +219,19 @@ def test_only_experiments_that_measure_nothing_join_results_of_another_machine(s
     assert script.read_record(tmp_path).environment["torch"] == "another"
 
 
+def test_ends_recorded_by_another_process_meanwhile_stay(script, tmp_path, monkeypatch):
+    ran = script.run_here
+
+    def beside(one, *others):
+        known = script.read_record(tmp_path) or script.Record(script.environment("cpu"), True, {})
+        known.having("elsewhere", Outcome(State.DONE)).write(tmp_path)
+        return ran(one, *others)
+
+    monkeypatch.setattr(script, "run_here", beside)
+    assert run(script, tmp_path, "one") == script.DONE
+    assert set(script.read_record(tmp_path).outcomes) == {"one", "elsewhere"}
+
+
 def test_figures_are_drawn_anew_from_tables(script, tmp_path):
     Table(tmp_path / "one.csv", {}).add("a", [valued({"case": "a"}, "time_ms", 1.0)])
     args = script.parsed(["one", "--device", "cpu", "-o", str(tmp_path), "--quick", "--only-readme"])
