@@ -8,7 +8,8 @@ python scripts/reproduce_study.py matmul end-to-end --device cpu -o results --qu
 Writes for each experiment a tidy CSV and a figure (PNG, SVG), and README.md with the paper's claim, the measured result
 and the verdict. What is in the directory is not measured again; remove a table to repeat its experiment. Each
 experiment runs in a process of its own. Exit status: 0 done, or the budget is spent; 1 an experiment failed; 2 the
-request was wrong; 130 interrupted. On a machine with several GPUs, experiments can run beside each other into one directory:
+request was wrong; 130 interrupted. On a machine with several GPUs, experiments can run beside each other into one
+directory:
 
     CUDA_VISIBLE_DEVICES=0 python scripts/reproduce_study.py matmul -o results & \
     CUDA_VISIBLE_DEVICES=1 python scripts/reproduce_study.py end-to-end -o results
