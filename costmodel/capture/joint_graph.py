@@ -11,7 +11,7 @@ import contextlib
 import logging
 import operator
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,12 +40,13 @@ class CompiledStep:
         forward: forward graph; its outputs are the results, the values saved for the backward pass, and the buffers that
             it updates.
         backward: backward graph; its outputs are the gradients.
-        saved: values that the forward graph saves for the backward graph, parameters and inputs among them.
+        saved: values of the backward graph that the forward graph computes, by their places among its outputs; it also
+            reads parameters, buffers and inputs of the forward graph.
     """
 
     forward: ir.Graph
     backward: ir.Graph
-    saved: tuple[ir.TensorType, ...]
+    saved: Mapping[str, int]
 
 
 def compiled_step(step: RecordedStep, name: str) -> CompiledStep:
@@ -56,15 +57,12 @@ def compiled_step(step: RecordedStep, name: str) -> CompiledStep:
     """
     program, arguments = _forward_program(step)
     static = [index for index, node in enumerate(program.graph.find_nodes(op="placeholder")) if node.meta["static"]]
-    forward, backward, results = _partitioned(program, arguments, static, name)
-    saved = [node for node in _returned(forward)[results:] if isinstance(node, fx.Node)]
-    kinds = tuple(type_of(node.meta["val"]) for node in saved if isinstance(node.meta.get("val"), torch.Tensor))
+    forward, backward = _partitioned(program, arguments, static, name)
     names = _static_names(program)
-    return CompiledStep(
-        lower_compiled(forward, f"{name} forward", names),
-        lower_compiled(backward, f"{name} backward", names),
-        kinds,
-    )
+    first, places = lower_compiled(forward, f"{name} forward", names)
+    second, _ = lower_compiled(backward, f"{name} backward", names)
+    given = {value.name for value in second.values}
+    return CompiledStep(first, second, {saved: place for saved, place in places.items() if saved in given})
 
 
 def _forward_program(step: RecordedStep) -> tuple[fx.GraphModule, list[torch.Tensor]]:
@@ -109,9 +107,9 @@ def _needed(step: RecordedStep) -> set[fx.Node]:
 
 def _partitioned(
     program: fx.GraphModule, arguments: Sequence[torch.Tensor], static: list[int], name: str
-) -> tuple[fx.GraphModule, fx.GraphModule, int]:
-    """Forward and backward graph, and the number of results of the forward graph before the saved values."""
-    found: list[tuple[fx.GraphModule, fx.GraphModule, int]] = []
+) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """Forward and backward graph."""
+    found: list[tuple[fx.GraphModule, fx.GraphModule]] = []
 
     def partition(joint: fx.GraphModule, joint_inputs: Any, **options: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
         from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -122,7 +120,7 @@ def _partitioned(
         with config.patch(joint_graph_constant_folding=False):  # it would run operators on meta tensors
             joint_graph_passes(joint)
         made = min_cut_rematerialization_partition(joint, joint_inputs, compiler="inductor", **options)
-        found.append((*made, options["num_fwd_outputs"]))
+        found.append(made)
         return made
 
     def compiled(module: fx.GraphModule, _inputs: Any) -> Any:
@@ -166,20 +164,18 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def _returned(module: fx.GraphModule) -> list[Any]:
-    """What a graph returns, in order."""
-    (output,) = module.graph.find_nodes(op="output")
-    return list(output.args[0])
-
-
 def _static_names(program: fx.GraphModule) -> dict[str, str]:
     """Names in the model of the placeholders that are parameters or buffers; torch numbers them in order (`primals_1`)."""
     order = enumerate(program.graph.find_nodes(op="placeholder"), 1)
     return {f"primals_{index}": node.meta["value_name"] for index, node in order if node.meta["static"]}
 
 
-def lower_compiled(module: fx.GraphModule, name: str, names: dict[str, str]) -> ir.Graph:
-    """Convert a graph of AOTAutograd to an ir.Graph; buffers that it updates are further outputs.
+def lower_compiled(
+    module: fx.GraphModule, name: str, names: Mapping[str, str]
+) -> tuple[ir.Graph, dict[str, int]]:
+    """Convert a graph of AOTAutograd to an ir.Graph, and the places of its nodes among the outputs, by their names.
+
+    Buffers that it updates are further outputs.
 
     Args:
         module: forward or backward graph.
@@ -209,7 +205,9 @@ def lower_compiled(module: fx.GraphModule, name: str, names: dict[str, str]) -> 
             if node.target is torch.ops.aten.copy_.default:
                 updated.append(ir.Ref(op.name))
     unique = tuple(dict.fromkeys((*outputs, *updated)))
-    return drop_dead_code(ir.Graph(name, tuple(values), tuple(ops), unique))
+    order = {ref: place for place, ref in enumerate(unique)}
+    places = {node.name: order[ref] for node, ref in refs.items() if ref in order and node.op == "call_function"}
+    return drop_dead_code(ir.Graph(name, tuple(values), tuple(ops), unique)), places
 
 
 def _lowered(node: fx.Node, name: str, refs: dict[fx.Node, ir.Ref]) -> ir.Op | None:

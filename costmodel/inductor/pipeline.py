@@ -70,7 +70,7 @@ def compile_graph(
 def schedule(compilation: Compilation) -> tuple[Kernel, ...]:
     """Lower a graph after all passes, fuse its nodes, and return the kernels in order."""
     lowering = compilation.analysis(lower)
-    nodes = fuse(lowering.nodes, lowering.writers)
+    nodes = fuse(lowering.nodes, lowering.writers, compilation.target.training)
     written = _written(nodes, lowering)
     extractor = Extractor(compilation.graph)
     return tuple(

@@ -111,3 +111,5 @@ TRAINING_ROWS: tuple[Row, ...] = (
     foreach("_foreach_sqrt"),
 )  # fmt: skip
 """Rows of a training step's own operators, one operator a line."""
+TRAINING_NAMES = frozenset(row.name for row in TRAINING_ROWS)
+"""Their names."""
