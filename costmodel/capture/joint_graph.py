@@ -28,7 +28,12 @@ from costmodel.ir.passes import drop_dead_code
 
 _STACK = "nn_module_stack"
 """Key of a node's modules, which AOTAutograd copies to the nodes of its gradient."""
-_RENAMED = {"prims_convert_element_type": "_to_copy", "prims_iota": "arange", "rand_like": "bernoulli", "rand": "bernoulli"}
+_RENAMED = {
+    "prims_convert_element_type": "_to_copy",
+    "prims_iota": "arange",
+    "rand_like": "bernoulli",
+    "rand": "bernoulli",
+}
 """Operators of torch's compiler that cost what operators of ATen do: conversions, ranges, random numbers."""
 
 
@@ -170,9 +175,7 @@ def _static_names(program: fx.GraphModule) -> dict[str, str]:
     return {f"primals_{index}": node.meta["value_name"] for index, node in order if node.meta["static"]}
 
 
-def lower_compiled(
-    module: fx.GraphModule, name: str, names: Mapping[str, str]
-) -> tuple[ir.Graph, dict[str, int]]:
+def lower_compiled(module: fx.GraphModule, name: str, names: Mapping[str, str]) -> tuple[ir.Graph, dict[str, int]]:
     """Convert a graph of AOTAutograd to an ir.Graph, and the places of its nodes among the outputs, by their names.
 
     Buffers that it updates are further outputs.

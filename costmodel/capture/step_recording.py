@@ -211,7 +211,9 @@ def _scalar(loss: Loss, result: Any, module: nn.Module) -> torch.Tensor:
     except CaptureError:
         raise
     except Exception as error:
-        raise CaptureError(f"the loss of {name} failed: {type(error).__name__}: {first_line(text_of(error))}") from error
+        raise CaptureError(
+            f"the loss of {name} failed: {type(error).__name__}: {first_line(text_of(error))}"
+        ) from error
     if not isinstance(scalar, torch.Tensor) or scalar.numel() != 1:
         shape = "x".join(map(str, scalar.shape)) if isinstance(scalar, torch.Tensor) else type(scalar).__name__
         raise CaptureError(f"the loss of {name} is no scalar but {shape}; reduce it, as loss.mean() does")

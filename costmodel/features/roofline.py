@@ -67,7 +67,11 @@ def arithmetic_kind(op: Op) -> str:
 
     cuDNN runs recurrent layers too, with the precision of its convolutions.
     """
-    if op.base in CONVOLUTIONS or op.base == "convolution_backward" or operators.lookup(op).flops is flops.recurrent_flops:
+    if (
+        op.base in CONVOLUTIONS
+        or op.base == "convolution_backward"
+        or operators.lookup(op).flops is flops.recurrent_flops
+    ):
         return "conv"
     return "matmul" if operators.lookup(op).flops in _MATMULS else ""
 

@@ -24,8 +24,8 @@ from costmodel.predictor.error_curve import ErrorCurve
 from costmodel.predictor.estimate import Estimate
 from costmodel.predictor.group_model import LARGEST_RANGE, USUAL_HOST_US, GroupModel
 from costmodel.predictor.other_precision import Chosen, tf32_estimates
-from costmodel.predictor.training_estimates import training_estimates
 from costmodel.predictor.support import UNSUPPORTED_FACTOR, hardly_measured
+from costmodel.predictor.training_estimates import training_estimates
 
 UNMEASURED_FACTOR = 4.0
 """Least factor from the prediction to the ends of its interval for a precision that was never measured."""

@@ -21,7 +21,9 @@ LAUNCH_US = 6.0
 """Host time of each launch of a multi-tensor operator."""
 
 
-def training_estimates(chosen: Chosen, predict: Callable[[Chosen], Sequence[Estimate]], roofline: Roofline) -> list[Estimate]:
+def training_estimates(
+    chosen: Chosen, predict: Callable[[Chosen], Sequence[Estimate]], roofline: Roofline
+) -> list[Estimate]:
     """Estimates of kernels of a training step: of equivalent kernels, or a multiple of the roofline bound.
 
     Args:
