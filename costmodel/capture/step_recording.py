@@ -38,8 +38,8 @@ class Phase(IntEnum):
 
     FORWARD = 0
     LOSS = 1
-    BACKWARD = 2
-    OPTIMIZER = 3
+    LOSS_BACKWARD = 2
+    BACKWARD = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,32 +72,37 @@ class StepRecorder(Recorder):
         super().__init__(root, names, training=True, differentiates=True)
         self.phase = Phase.FORWARD
         self.nodes: set[int] = set()
-        self._makers: dict[int, str] = {}
+        self._makers: dict[int, tuple[Phase, str]] = {}
+        self._serves = Phase.LOSS_BACKWARD, ""
 
     def record(self, target: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
         """Add the node of a finished call, with its pass and the module that it serves."""
         before = next(iter(reversed(self.graph.nodes)), None)
         super().record(target, args, kwargs, result)
-        module = self._module()
+        phase, module = self._served()
         for node in reversed(self.graph.nodes):
             if node is before:
                 break
-            node.meta["phase"] = self.phase
+            node.meta["phase"] = phase
             if node.target is target and isinstance(result, (tuple, list)):
                 node.meta["types"] = results_of(result)
-            if module is not None and "module" in node.meta:
+            if "module" in node.meta:
                 node.meta["module"] = module
 
-    def _module(self) -> str | None:
-        """Module of the current operator if it is not the running one: of a backward pass, the maker of its node."""
-        if self.phase is Phase.FORWARD:
-            self._makers.setdefault(torch.autograd._get_sequence_nr() - 1, self._running.path)
-            return None
+    def _served(self) -> tuple[Phase, str]:
+        """Pass and module of the current operator: of a backward pass, those of the maker of its autograd node.
+
+        Sums of gradients run between two nodes, and belong to the one before.
+        """
+        if self.phase is not Phase.BACKWARD:
+            made = Phase.BACKWARD if self.phase is Phase.FORWARD else Phase.LOSS_BACKWARD
+            self._makers.setdefault(torch.autograd._get_sequence_nr() - 1, (made, self._running.path))
+            return self.phase, self._running.path
         node = torch._C._current_autograd_node()
-        if node is None:
-            return ""
-        self.nodes.add(node._sequence_nr())
-        return self._makers.get(node._sequence_nr(), "")
+        if node is not None:
+            self.nodes.add(node._sequence_nr())
+            self._serves = self._makers.get(node._sequence_nr(), self._serves)
+        return self._serves
 
 
 @takes_turns
@@ -255,8 +260,3 @@ def results_of(found: Sequence[Any]) -> tuple[ir.TensorType, ...]:
     while kinds and kinds[-1] is UNDEFINED:
         kinds.pop()
     return tuple(kinds)
-
-
-def phases(graph: ir.Graph) -> dict[Phase, tuple[ir.Op, ...]]:
-    """Operators of a step by pass, in order."""
-    return {phase: tuple(op for op in graph.ops if op.section == phase) for phase in Phase}
