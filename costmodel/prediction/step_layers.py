@@ -32,7 +32,7 @@ def step_layers(
         step: its passes with their times.
         profile: profile of the hardware.
     """
-    forward = replace(graph, ops=tuple(op for op in graph.ops if op.section == Phase.FORWARD), outputs=())
+    forward = replace(graph, ops=tuple(op for op in graph.ops if _is_of_a_layer(op)), outputs=())
     layers = layers_of(forward)
     homes = _Homes(layers)
     passes = [step.eager[Phase.FORWARD], step.eager[Phase.BACKWARD]]
@@ -46,6 +46,12 @@ def step_layers(
         found.append(predict_layer(forward, types, layer, eager, compiled))
         times.append(LayerPasses(*(sum(part.us for part in some) for some in parts)))
     return tuple(found), tuple(times)
+
+
+def _is_of_a_layer(op: Op) -> bool:
+    """Whether an operator belongs to the forward pass, other than as a count of batches."""
+    counts = op.inplace and op.type.shape == () and not operators.is_view(op)
+    return op.section == Phase.FORWARD and not counts
 
 
 class _Homes:
