@@ -4,54 +4,33 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from collectors.whole_models.built_model import BuiltModel, Call, build
 from collectors.whole_models.records import Record
 from collectors.workloads.model_cases import WholeModelCase
-from costmodel.errors import RequestError
-from costmodel.kernels.optimizers import DECAY, MOMENTUM, OPTIMIZERS
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
 
-RATE = 1e-9
-"""Learning rate of the measured steps, so small that no weight leaves the range of usual values."""
+    from costmodel.measurement.training_steps import RunningStep
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingModel(BuiltModel):
-    """A module in training mode on a device, with its inputs and its optimizer.
+    """A module in training mode on a device, with its inputs and the rest of its step.
 
     Attributes:
-        optimizer: optimizer of its parameters.
+        step: optimizer, inputs and loss.
     """
 
-    optimizer: torch.optim.Optimizer | None = None
+    step: RunningStep | None = None
 
     def call(self, function: Callable[..., Any]) -> Call:
         """Training step with a function in place of the module's forward pass."""
-        import torch
-
-        from costmodel.capture.step_recording import usual_loss
-
-        optimizer = self.optimizer
-        assert optimizer is not None  # by `build_training`
-
-        def step() -> None:
-            optimizer.zero_grad(set_to_none=True)
-            with torch.enable_grad():
-                around = torch.autocast(*self.autocast) if self.autocast else nullcontext()
-                with around:
-                    result = function(*self.arguments, **self.keywords)
-                    loss = usual_loss(result)
-                loss.backward()
-            optimizer.step()
-
-        return step
+        assert self.step is not None  # by `build_training`
+        return self.step.of(function)
 
     def outputs(self, function: Callable[..., Any]) -> list[torch.Tensor]:
         """Copies of all tensors that a forward pass with gradients returns, with the same random numbers each time."""
@@ -70,30 +49,13 @@ def build_training(case: WholeModelCase, device: str) -> TrainingModel:
     Raises:
         RequestError: as for `build`; or the optimizer is unknown.
     """
+    from costmodel.measurement.training_steps import RunningStep, optimizer_of
+
     built = build(case, device)
     module = built.module.train().requires_grad_(True)
     optimizer = optimizer_of(module, case.get("optimizer", "sgd"))
-    return TrainingModel(module, built.arguments, built.keywords, built.autocast, optimizer)
-
-
-def optimizer_of(module: nn.Module, name: str) -> torch.optim.Optimizer:
-    """Torch's optimizer of a name in OPTIMIZERS, in its default implementation.
-
-    Raises:
-        RequestError: the name is unknown.
-    """
-    import torch
-
-    parameters = list(module.parameters())
-    made: dict[str, Callable[[], torch.optim.Optimizer]] = {
-        "sgd": lambda: torch.optim.SGD(parameters, lr=RATE),
-        "momentum": lambda: torch.optim.SGD(parameters, lr=RATE, momentum=MOMENTUM),
-        "adam": lambda: torch.optim.Adam(parameters, lr=RATE),
-        "adamw": lambda: torch.optim.AdamW(parameters, lr=RATE, weight_decay=DECAY),
-    }
-    if name not in made:
-        raise RequestError(f"unknown optimizer {name!r}; choose one of {', '.join(OPTIMIZERS)}")
-    return made[name]()
+    step = RunningStep(optimizer, built.arguments, built.keywords, built.autocast)
+    return TrainingModel(module, built.arguments, built.keywords, built.autocast, step)
 
 
 def allocated_bytes(device: str) -> int:

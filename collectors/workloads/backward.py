@@ -1,23 +1,21 @@
 """Kernels that only a training step runs, from training steps of models and from random layers.
 
-Eager steps give the backward passes of operators, norms in training and optimizers; compiled steps give fused kernels of
-forward and backward graphs. The cases are also written by
+Eager steps give the backward passes of operators, norms in training and optimizers; compiled steps give fused kernels
+of forward and backward graphs. The cases are also written by
 
-    python -m collectors.workloads.backward cases.jsonl --cases 4000
+    python -m collectors.workloads.backward_file cases.jsonl --cases 4000
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from collectors.processes.process_pool import ONE_THREAD, default_processes, in_parallel
 from collectors.workloads import model_like_convolutions
-from collectors.workloads.cases import Runner, UnitCase, distinct, write_cases
+from collectors.workloads.cases import Runner, UnitCase, distinct
 from collectors.workloads.from_models import worth_measuring
 from costmodel.features import TRAINING_GROUPS, group_of
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType, Value, parse
@@ -40,6 +38,8 @@ PRECISIONS = (None, None, "float16", "float16", "bfloat16")
 """Autocast of a step: none in two of five."""
 COMPILED_SPECS = ((32, "float16"), (8, None))
 """Batch size and autocast of the steps whose compiled graphs are taken."""
+EAGER_SPECS = 2
+"""Eager steps of each model."""
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
 
 
@@ -70,13 +70,14 @@ def specs(models: Sequence[str], compiled: Sequence[str], seed: int = SEED) -> l
     eager = [
         StepSpec(model, rng.choice(BATCHES), rng.choice(PRECISIONS), False, rng.choice(OPTIMIZERS))
         for model in models
-        for _ in range(4)
+        for _ in range(EAGER_SPECS)
     ]
     fused = [
         StepSpec(model, batch, amp, True, rng.choice(OPTIMIZERS)) for batch, amp in COMPILED_SPECS for model in compiled
     ]
-    rng.shuffle(fused)
-    return [*fused, *eager]
+    found = [*fused, *eager]
+    rng.shuffle(found)  # so that a run that is cut has some of each
+    return found
 
 
 def capture_cases(spec: StepSpec) -> list[UnitCase]:
@@ -108,7 +109,7 @@ def _case(kernel: Kernel, source: str) -> UnitCase:
 
 
 def sample(found: Sequence[UnitCase], count: int, seed: int = SEED) -> list[UnitCase]:
-    """Choose cases of each share, those that models call most with twice the odds, and add gradients of random layers."""
+    """Choose cases of each share, often called ones with twice the odds, and add gradients of random layers."""
     rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
     uses = Counter(case.key for case in found)
     strata: dict[str, list[UnitCase]] = {name: [] for name in SHARES}
@@ -163,27 +164,3 @@ def harvested(chosen: Sequence[StepSpec], end: float, processes: int | None = No
     for _, outcome in in_parallel(capture_cases, chosen, count, end, ONE_THREAD):
         if not isinstance(outcome, BaseException):  # a model that cannot be captured here gives no cases
             yield from outcome
-
-
-def main() -> None:
-    """Write a sample to a file."""
-    import time
-
-    from collectors.workloads.catalog import QUICK_CASES, QUICK_MODELS, TORCHVISION, training_models
-
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", type=Path, help="file to write, JSON lines")
-    parser.add_argument("--cases", type=int, default=CASES, dest="count", help="number of cases")
-    parser.add_argument("--seconds", type=float, default=1500, help="time budget of capturing")
-    parser.add_argument("--processes", type=int, help="that capture at once")
-    parser.add_argument("--quick", action="store_true", help="few and tiny cases")
-    args = parser.parse_args()
-    wanted = (
-        [StepSpec(QUICK_MODELS[0], 1, None, True, "adamw", 64)] if args.quick else specs(training_models(), TORCHVISION)
-    )
-    found = list(harvested(wanted, time.monotonic() + args.seconds, args.processes))
-    write_cases(args.cases, sample(found, 4 * QUICK_CASES if args.quick else args.count))
-
-
-if __name__ == "__main__":
-    main()

@@ -15,8 +15,8 @@ from typing import Any
 
 WholeModelCase = dict[str, Any]
 """`model` (a spec of costmodel.zoo), `batch_size`, `precision`, `layout`; where they are no defaults, `img_size`, `amp`
-(`float16` or `bfloat16`: each call runs under autocast), `matmul_precision` (`high` or `medium`), and `pass` (`training`: each
-call is a training step) with `optimizer`."""
+(`float16` or `bfloat16`: each call runs under autocast), `matmul_precision` (`high` or `medium`), and `pass`
+(`training`: each call is a training step) with `optimizer`."""
 AMP_MODELS = (
     "resnet50", "vit_b_16", "efficientnet_b0", "convnext_tiny", "mobilenet_v3_large", "swin_t", "densenet121",
     "regnet_y_800mf", "resnet18", "vgg16", "mobilenet_v2", "resnext50_32x4d", "inception_v3", "efficientnet_v2_s",
@@ -28,9 +28,9 @@ AMP_BATCHES = (32, 1)
 TRAINING_MODELS = (
     "resnet50", "vit_b_16", "efficientnet_b0", "convnext_tiny", "mobilenet_v3_large", "swin_t", "densenet121",
     "regnet_y_800mf", "resnet18", "vgg16", "mobilenet_v2", "resnext50_32x4d", "inception_v3", "efficientnet_v2_s",
-    "shufflenet_v2_x1_0", "mnasnet1_0", "squeezenet1_1", "googlenet", "timm:deit_tiny_patch16_224", "timm:mixer_s32_224",
-    "timm:seresnet50", "timm:convnextv2_atto", "timm:poolformer_s12", "timm:ghostnet_100", "timm:dla60",
-    "timm:cspdarknet53", "timm:pit_xs_224", "timm:mobilevitv2_050",
+    "shufflenet_v2_x1_0", "mnasnet1_0", "squeezenet1_1", "googlenet", "timm:deit_tiny_patch16_224",
+    "timm:mixer_s32_224", "timm:seresnet50", "timm:convnextv2_atto", "timm:poolformer_s12", "timm:ghostnet_100",
+    "timm:dla60", "timm:cspdarknet53", "timm:pit_xs_224", "timm:mobilevitv2_050",
 )  # fmt: skip
 """Models whose training steps are measured."""
 TRAINING_VARIANTS: tuple[WholeModelCase, ...] = (
@@ -53,7 +53,7 @@ def case_key(case: WholeModelCase) -> str:
 
 
 def training_cases(models: Sequence[str] = TRAINING_MODELS) -> list[WholeModelCase]:
-    """Training steps of SGD with momentum, in every variant; each turn has each model once, so that a cut run has all."""
+    """Training steps of SGD with momentum, in every variant; each turn has each model once."""
     same = {"precision": "float32", "layout": "nchw", "pass": TRAINING, "optimizer": "momentum"}
     count = len(TRAINING_VARIANTS)
     return [

@@ -42,8 +42,8 @@ class CompiledStep:
     """Graphs that torch.compile makes of a module in training.
 
     Attributes:
-        forward: forward graph; its outputs are the results, the values saved for the backward pass, and the buffers that
-            it updates.
+        forward: forward graph; its outputs are the results, the values saved for the backward pass, and the buffers
+            that it updates.
         backward: backward graph; its outputs are the gradients.
         saved: values of the backward graph that the forward graph computes, by their places among its outputs; it also
             reads parameters, buffers and inputs of the forward graph.
@@ -71,7 +71,7 @@ def compiled_step(step: RecordedStep, name: str) -> CompiledStep:
 
 
 def _forward_program(step: RecordedStep) -> tuple[fx.GraphModule, list[torch.Tensor]]:
-    """The recorded forward pass as a module of ATen calls, whose parameters and buffers are arguments, and arguments."""
+    """The recorded forward pass as a module of ATen calls that takes parameters and buffers, and its arguments."""
     made = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     arguments: list[torch.Tensor] = []
@@ -170,7 +170,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _static_names(program: fx.GraphModule) -> dict[str, str]:
-    """Names in the model of the placeholders that are parameters or buffers; torch numbers them in order (`primals_1`)."""
+    """Names of the placeholders that are parameters or buffers; torch numbers them in order (`primals_1`)."""
     order = enumerate(program.graph.find_nodes(op="placeholder"), 1)
     return {f"primals_{index}": node.meta["value_name"] for index, node in order if node.meta["static"]}
 

@@ -77,6 +77,11 @@ class StepRecorder(Recorder):
 
     def record(self, target: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
         """Add the node of a finished call, with its pass and the module that it serves."""
+        if self.phase is not Phase.BACKWARD and torch._C._current_autograd_node() is not None:
+            raise CaptureError(
+                f"{self.where} differentiates within the forward pass (torch.autograd.grad), so a step needs a double "
+                "backward, which torch.compile does not support; predict the part that it differentiates"
+            )
         before = next(iter(reversed(self.graph.nodes)), None)
         super().record(target, args, kwargs, result)
         phase, module = self._served()

@@ -21,8 +21,8 @@ class TrainingStep:
     """A training step without its optimizer.
 
     Attributes:
-        eager: operators of forward pass, loss and backward pass, `Op.section` a Phase. Its outputs are the gradients and
-            the buffers that the step updates.
+        eager: operators of forward pass, loss and backward pass, `Op.section` a Phase. Its outputs are the gradients
+            and the buffers that the step updates.
         compiled: graphs of the compiled module; None where AOTAutograd fails.
         failure: why it fails.
         parameters: types of the parameters that get a gradient.
@@ -54,7 +54,8 @@ def capture_training_step(
     """Capture the training step of a module, on meta tensors; nothing is run.
 
     Args:
-        module: module with real or meta parameters, which is unchanged afterwards. Those without `requires_grad` are frozen.
+        module: module with real or meta parameters, which is unchanged afterwards. Those without `requires_grad` are
+            frozen.
         inputs: positional inputs, or a mapping of keyword inputs.
         name: name of the model.
         loss: function from the module's result to a scalar, which runs eagerly; None for `usual_loss`.

@@ -39,7 +39,8 @@ Workloads = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[WORKLOAD]...",
-        help="conv, matmul, layer, tf32, bfloat16, casts, backward, models, amp, training, host; default: conv, matmul and layer.",
+        help="conv, matmul, layer, tf32, bfloat16, casts, backward, models, amp, training, host; default: conv, matmul "
+        "and layer.",
     ),
 ]
 Name = Annotated[

@@ -81,7 +81,9 @@ def predict(
         _check(arithmetic, precision and precision.value, profiles, host)
         step = requested(training, optimizer)
         if step is not None and (capture is not options.Capture.RUN or shapes is not None):
-            raise RequestError("--training captures a step by running it, at one shape; leave out --capture and --shapes")
+            raise RequestError(
+                "--training captures a step by running it, at one shape; leave out --capture and --shapes"
+            )
         settings = Settings(
             hardware=profiles,
             img_size=img_size,

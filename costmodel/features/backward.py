@@ -57,8 +57,8 @@ def training_group(kernel: Kernel) -> str:
 def conv_backward_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
     """Features of the gradient of a convolution by input or by weight, as the matmul that it is.
 
-    By input the matmul has a row for each pixel of the input and a column for each input channel; by weight, a row for each
-    output channel and a column for each element of a filter.
+    By input the matmul has a row for each pixel of the input and a column for each input channel; by weight, a row for
+    each output channel and a column for each element of a filter.
     """
     graph, op = kernel.graph, kernel.anchor
     source, weight, gradient = (tensor_of(graph, op, name) for name in ("input", "weight", "grad_output"))

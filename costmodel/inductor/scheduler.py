@@ -17,8 +17,8 @@ def fuse(nodes: Iterable[Node], writers: Mapping[str, tuple[int, ...]], joins_sp
     Args:
         nodes: lowered nodes in the order of creation, which is topological.
         writers: indices of the nodes that write each buffer.
-        joins_split: whether split reductions of one size fuse, level by level, as the sums of a batch norm's gradient do,
-            and loops over their results with the last level.
+        joins_split: whether split reductions of one size fuse, level by level, as the sums of a batch norm's gradient
+            do, and loops over their results with the last level.
     """
     scheduler = _Scheduler(writers, joins_split)
     for index, node in enumerate(nodes):

@@ -1,7 +1,7 @@
-"""Compilation of a training step by Inductor's rules: the forward graph, then the backward graph on what that one saves.
+"""Compilation of a training step by Inductor's rules: the forward graph, then the backward graph on what it saves.
 
-The backward graph is compiled for the strides that the forward graph's results have (`fwd_output_strides` in AOTAutograd), so
-where convolutions run in channels_last, their gradients do too.
+The backward graph is compiled for the strides that the forward graph's results have (`fwd_output_strides` in
+AOTAutograd), so where convolutions run in channels_last, their gradients do too.
 """
 
 from __future__ import annotations

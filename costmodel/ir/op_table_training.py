@@ -1,7 +1,7 @@
 """Rows of operators of a training step: losses, backward passes, and optimizers that update many tensors at once.
 
-Rows of forward operators are in `costmodel.ir.op_table`. Names are those of ATen; operators that torch's compiler makes of
-others (`prims`) have the namespace before their name.
+Rows of forward operators are in `costmodel.ir.op_table`. Names are those of ATen; operators that torch's compiler makes
+of others (`prims`) have the namespace before their name.
 """
 
 from __future__ import annotations

@@ -43,13 +43,13 @@ def attention_backward_flops(graph: Graph, op: Op) -> int:
 
 
 def statistics_again(graph: Graph, op: Op) -> int:
-    """Bytes of the input that a batch norm with statistics of the batch reads a second time, where it updates others."""
+    """Bytes of the input that a batch norm in training reads a second time, after its statistics."""
     updates = op.arg("training") is True and isinstance(op.arg("running_mean"), Ref)
     return graph.type_of(op.refs()[0]).nbytes if updates else 0
 
 
 def gradient_again(graph: Graph, op: Op) -> int:
-    """Bytes of the incoming gradient and of the normalised tensor: sums of both first, then the gradient of the input."""
+    """Bytes of the incoming gradient and the normalised tensor, which sums of both read a first time."""
     return 2 * max(graph.type_of(ref).nbytes for ref in op.refs())
 
 
@@ -62,8 +62,8 @@ def foreach_lists(graph: Graph, op: Op) -> list[list[TensorType]]:
 def foreach_launches(graph: Graph, op: Op) -> int:
     """Launches of a multi-tensor kernel: each holds so many tensors and chunks of CHUNK elements.
 
-    The loop is ATen's `multi_tensor_apply`: a launch ends at the most tensors, once the last one's chunks are all in it,
-    or at the most blocks; a tensor that a launch ends within is also the next one's first.
+    The loop is ATen's `multi_tensor_apply`: a launch ends at the most tensors, once the last one's chunks are all in
+    it, or at the most blocks; a tensor that a launch ends within is also the next one's first.
     """
     lists = foreach_lists(graph, op)
     most = MOST_TENSORS[min(len(lists), len(MOST_TENSORS)) - 1] if lists else 1

@@ -1,7 +1,7 @@
 """Choice of the library that runs batch norm with the statistics of the batch, forward and backward, on a GPU.
 
-The rule is ATen's `_select_batch_norm_backend` in training: cuDNN where scale and shift are in float32, or in the dtype of the
-input, and the input has at least three dimensions and is not larger than cuDNN allows.
+The rule is ATen's `_select_batch_norm_backend` in training: cuDNN where scale and shift are in float32, or in the dtype
+of the input, and the input has at least three dimensions and is not larger than cuDNN allows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Backward passes of convolutions, divided into the library calls that ATen makes for them.
 
-ATen computes the gradient by input and the gradient by weight in a call of cuDNN each, and the gradient by bias as a sum of
-the incoming gradient (`convolution_backward` in ATen's Convolution.cpp).
+ATen computes the gradient by input and the gradient by weight in a call of cuDNN each, and the gradient by bias as a
+sum of the incoming gradient (`convolution_backward` in ATen's Convolution.cpp).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Kernels that take about as long as kernels of a backward pass, for predictors that have measured none of these.
 
-The gradient of a convolution by its input is a convolution of the incoming gradient, with the filter's channels exchanged;
-that by weight does as much arithmetic as the forward pass, on the same tensors. Other kernels have an equal of the same
-traffic.
+The gradient of a convolution by its input is a convolution of the incoming gradient, with the filter's channels
+exchanged; that by weight does as much arithmetic as the forward pass, on the same tensors. Other kernels have an equal
+of the same traffic.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from costmodel.kernels.kernel import Kernel
 INPUT_FACTOR, WEIGHT_FACTOR = 1.2, 1.5
 """Time of a convolution's gradient by input and by weight over that of a convolution of as much arithmetic.
 
-Assumed until gradients are measured: the tiles of a gradient by weight are as few as the filter is small, and each sums over
-all pixels of all images."""
+Assumed until gradients are measured: the tiles of a gradient by weight are as few as the filter is small, and each sums
+over all pixels of all images."""
 ATTENTION_FACTOR = 3.0
 """Time of attention's backward pass over its forward pass: 2.5 times the arithmetic, at less of the peak (Dao,
 "FlashAttention-2", 2023)."""

@@ -1,7 +1,7 @@
-"""Steps of optimizers as graphs of multi-tensor operators, as torch's eager implementations (`foreach`) call them on a GPU.
+"""Steps of optimizers as graphs of multi-tensor operators, as torch's `foreach` implementations call them on a GPU.
 
-The operators follow `_multi_tensor_sgd` and `_multi_tensor_adam` in torch/optim, with torch's default options; momentum is 0.9.
-State such as the number of steps is kept on the CPU, and costs host time only.
+The operators follow `_multi_tensor_sgd` and `_multi_tensor_adam` in torch/optim, with torch's default options; momentum
+is 0.9. State such as the number of steps is kept on the CPU, and costs host time only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Peak memory of a training step: eager from its recorded operators, compiled from the buffers of its two graphs.
 
-Resident all the time are parameters, buffers, inputs and the state of the optimizer. A gradient stays from its operator on.
+Resident all the time are parameters, buffers, inputs and the state of the optimizer. A gradient stays from its operator
+on.
 """
 
 from __future__ import annotations
@@ -80,4 +81,3 @@ def _made_bytes(node: Node, producers: Mapping[str, Op]) -> dict[str, int]:
     """Bytes of the buffers that a kernel allocates."""
     ops = [producers[name] for name in node.makes]
     return {op.name: sum(rounded(kind.nbytes) for kind in op.types) for op in ops if not operators.is_view(op)}
-

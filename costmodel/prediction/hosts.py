@@ -28,6 +28,4 @@ def with_host(report: Report, profile: Profile, chosen: Host, host: str | float 
     """The report with the host that it is of, and with the assumed one where none was given."""
     calibrated = None if profile.on_cpu else host is not None
     assumed = "" if calibrated else describe_host(profile)
-    return replace(
-        report, host=chosen.name, host_speed=chosen.speed, host_calibrated=calibrated, assumed_host=assumed
-    )
+    return replace(report, host=chosen.name, host_speed=chosen.speed, host_calibrated=calibrated, assumed_host=assumed)

@@ -11,11 +11,11 @@ from costmodel.inductor.compilation import Compilation
 from costmodel.inductor.pipeline import schedule
 from costmodel.inductor.training import compile_step
 from costmodel.ir import Calls, Graph, Op
+from costmodel.ir.operators import is_view
 from costmodel.kernels.eager_dispatch import as_issued, kernels_of
 from costmodel.kernels.kernel import Kernel
 from costmodel.kernels.matmul_precision import in_tf32
 from costmodel.kernels.optimizers import COUNTS_STEPS, optimizer_graph
-from costmodel.ir.operators import is_view
 from costmodel.predictor.estimate import Estimate
 from costmodel.profiles.profile import Profile
 from costmodel.timeline.issue_trace import IssueTrace, SectionTrace, footprint_of, origin_of, positions

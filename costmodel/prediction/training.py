@@ -24,7 +24,7 @@ from costmodel.prediction.verdict import verdict_of
 from costmodel.profiles.profile import Profile
 from costmodel.report.training_prediction import PassTimes, TrainingPrediction
 from costmodel.report.types import EAGER, Graphs, ModePrediction, Module, Report
-from costmodel.timeline.compile_time import COLD, ASSUMED_WIDTH, Seconds, compile_counts, compile_us, with_interval
+from costmodel.timeline.compile_time import ASSUMED_WIDTH, COLD, Seconds, compile_counts, compile_us, with_interval
 from costmodel.timeline.cost_tables import COSTS
 from costmodel.timeline.issue_trace import layout_of, main_input
 from costmodel.timeline.queue import Timing
@@ -72,7 +72,11 @@ def capture_step(
 
 
 def predict_step(
-    captured: CapturedStep, profile: Profile, optimizer: str, batch_size: int | None = None, graphs: Graphs | None = None
+    captured: CapturedStep,
+    profile: Profile,
+    optimizer: str,
+    batch_size: int | None = None,
+    graphs: Graphs | None = None,
 ) -> Report:
     """Report of a training step.
 
@@ -262,9 +266,7 @@ def _peaks(captured: CapturedStep, step: TimedStep, optimizer: str, profile: Pro
     return found
 
 
-def _passes(
-    step: TimedStep, modes: Mapping[str, ModePrediction], peaks: Mapping[str, int]
-) -> dict[str, PassTimes]:
+def _passes(step: TimedStep, modes: Mapping[str, ModePrediction], peaks: Mapping[str, int]) -> dict[str, PassTimes]:
     """Device time of the passes by mode."""
 
     def ms(*passes: TimedPass) -> float:
@@ -282,4 +284,3 @@ def _passes(
             if mode != EAGER:
                 found[mode] = PassTimes(forward, backward, optimizer, peaks.get(mode))
     return found
-

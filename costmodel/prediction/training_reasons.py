@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from costmodel.report.figures import milliseconds
-from costmodel.report.types import ModePrediction, Reason, Report
 from costmodel.report.training_prediction import PassTimes
+from costmodel.report.types import ModePrediction, Reason, Report
 
 HOST_BOUND = 1.1
 """Host time over device time from which a step waits for the host."""

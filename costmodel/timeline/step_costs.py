@@ -1,8 +1,8 @@
 """Host costs of a training step beyond those of a forward pass, and the fit that learns them from measured steps.
 
-The forward pass has the costs of `costmodel.timeline.host_counts`, fitted in inference. Here are costs of autograd, of the
-compiled backward pass and of the optimizer. The defaults are those of an undisturbed host of a profile, from published profiles
-of eager training; a fit replaces them.
+The forward pass has the costs of `costmodel.timeline.host_counts`, fitted in inference. Here are costs of autograd, of
+the compiled backward pass and of the optimizer. The defaults are those of an undisturbed host of a profile, from
+published profiles of eager training; a fit replaces them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ STEP_COSTS: Mapping[str, float] = {
 """Microseconds a count.
 
 - `record`: an operator of a forward pass that autograd records
-- `node`: an autograd node of a backward pass; `backward_dispatch`: isolated host time of its kernels, which Python takes no
+- `node`: an autograd node of a backward pass; `backward_dispatch`: isolated host time of its kernels, which Python
+takes no
   part in
 - `accumulate`: a parameter whose gradient is kept
 - `optimizer_call`: a multi-tensor operator; `optimizer_tensor`: a tensor in one of its lists; `optimizer_parameter`: a

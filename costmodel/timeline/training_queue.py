@@ -1,7 +1,7 @@
 """Kernel times of a training step -> host, device and wall time of a synchronised step, in each mode.
 
-A step is a series of segments, each a series of calls of the host: forward pass, loss, backward pass, optimizer. The device runs
-behind, as in `costmodel.timeline.queue`.
+A step is a series of segments, each a series of calls of the host: forward pass, loss, backward pass, optimizer. The
+device runs behind, as in `costmodel.timeline.queue`.
 """
 
 from __future__ import annotations
@@ -122,7 +122,11 @@ def optimizer_segment(optimizer: Optimizer, tables: Tables, costs: Costs = STEP_
 
 
 def compiled_segments(
-    step: EagerStep, compiled: CompiledTraces, optimizer: Optimizer, tables: Tables, replayed: bool,
+    step: EagerStep,
+    compiled: CompiledTraces,
+    optimizer: Optimizer,
+    tables: Tables,
+    replayed: bool,
     costs: Costs = STEP_COSTS,
 ) -> list[Segment]:
     """Segments of a step whose module is compiled; loss and optimizer run eagerly.
@@ -169,4 +173,3 @@ def counts_of(segments: Sequence[Segment]) -> tuple[float, dict[str, float]]:
         for name, amount in segment.counts.items():
             counts[name] = counts.get(name, 0.0) + amount
     return sum(segment.known_us for segment in segments), counts
-
