@@ -33,7 +33,7 @@ def differentiable_attention(bound: Mapping[str, Any]) -> torch.Tensor:
         if missing:
             query, key, value = (nn.functional.pad(one, (0, missing)) for one in (query, key, value))
         scale = size**-0.5 if scale is None else scale
-        found = aten._scaled_dot_product_flash_attention.default(
+        found: torch.Tensor = aten._scaled_dot_product_flash_attention.default(
             query, key, value, dropout, causal, False, scale=scale
         )[0]
         return found[..., :size] if missing else found

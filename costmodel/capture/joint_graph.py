@@ -128,10 +128,11 @@ def _partitioned(
         found.append(made)
         return made
 
-    def compiled(module: fx.GraphModule, _inputs: Any) -> Any:
-        from torch._functorch.aot_autograd import make_boxed_func
+    def compiled(gm: fx.GraphModule, example_inputs: Any) -> Any:
+        from torch._functorch._aot_autograd.utils import make_boxed_func
 
-        return make_boxed_func(module.forward)
+        del example_inputs  # a graph is kept, not run
+        return make_boxed_func(gm.forward)
 
     with _quiet():
         import torch._inductor.lowering  # noqa: F401 - decompositions look it up as an attribute

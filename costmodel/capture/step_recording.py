@@ -101,7 +101,7 @@ class StepRecorder(Recorder):
         """
         if self.phase is not Phase.BACKWARD:
             made = Phase.BACKWARD if self.phase is Phase.FORWARD else Phase.LOSS_BACKWARD
-            self._makers.setdefault(torch.autograd._get_sequence_nr() - 1, (made, self._running.path))
+            self._makers.setdefault(torch._C._autograd._get_sequence_nr() - 1, (made, self._running.path))
             return self.phase, self._running.path
         node = torch._C._current_autograd_node()
         if node is not None:

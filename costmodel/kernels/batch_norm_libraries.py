@@ -6,7 +6,7 @@ of the input, and the input has at least three dimensions and is not larger than
 
 from __future__ import annotations
 
-from costmodel.ir import HALF_PRECISION, Graph, Op, Ref, TensorType
+from costmodel.ir import HALF_PRECISION, Arg, Graph, Op, Ref, TensorType
 
 LARGEST_BATCH = 880801
 """Most images for cuDNN in training."""
@@ -48,6 +48,6 @@ def cudnn_norm_backward(op: Op, reserve: Ref | None) -> Op:
     return Op(op.name, "cudnn_batch_norm_backward", tuple(args.items()), op.types, op.module)
 
 
-def _renamed(op: Op) -> tuple[tuple[str, object], ...]:
+def _renamed(op: Op) -> tuple[tuple[str, Arg], ...]:
     names = {"eps": "epsilon", "momentum": "exponential_average_factor"}
     return tuple((names.get(key, key), value) for key, value in op.args)

@@ -110,14 +110,14 @@ def optimizer_graph(parameters: Sequence[TensorType], optimizer: str) -> Graph:
 def _joined(graphs: Sequence[Graph]) -> Graph:
     """One graph of the steps of parameters in several precisions, each with calls of its own."""
 
-    def named(ref: Ref, number: int) -> Ref:
-        return Ref(f"{ref.name}_{number}", ref.index)
+    def named(number: int) -> Callable[[Ref], Ref]:
+        return lambda ref: Ref(f"{ref.name}_{number}", ref.index)
 
     values = [Value(f"{one.name}_{n}", one.type) for n, graph in enumerate(graphs) for one in graph.values]
     ops = [
-        Op(f"{op.name}_{n}", op.op, op.args_reading(lambda ref, n=n: named(ref, n)), op.types, "", op.inplace)
+        Op(f"{op.name}_{n}", op.op, op.args_reading(named(n)), op.types, "", op.inplace)
         for n, graph in enumerate(graphs)
         for op in graph.ops
     ]
-    outputs = [named(ref, n) for n, graph in enumerate(graphs) for ref in graph.outputs]
+    outputs = [named(n)(ref) for n, graph in enumerate(graphs) for ref in graph.outputs]
     return Graph(graphs[0].name, tuple(values), tuple(ops), tuple(outputs))

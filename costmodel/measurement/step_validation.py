@@ -12,6 +12,7 @@ from torch import nn
 
 from costmodel import checks
 from costmodel.capture.inputs import inputs_in_a_row_fault, module_fault
+from costmodel.capture.step_recording import usual_loss
 from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
 from costmodel.execution.inductor_compile import share_cache
@@ -79,7 +80,7 @@ def validate_step(
     share_cache()
     trained = copy.deepcopy(module).train()
     around = (device.type, getattr(torch, amp)) if amp else None
-    step = RunningStep(optimizer_of(trained, optimizer), example, autocast=around, **({"loss": loss} if loss else {}))
+    step = RunningStep(optimizer_of(trained, optimizer), example, autocast=around, loss=loss or usual_loss)
     runs = {"eager": Run.of(lambda: step.of(trained), (), device)}
     for mode in modes:
         runs[mode] = Run.of(partial(_compiled_step, step, trained, mode), (), device)

@@ -44,7 +44,7 @@ class RunningStep:
             with torch.enable_grad():
                 with torch.autocast(*self.autocast) if self.autocast else nullcontext():
                     loss = self.loss(function(*self.arguments, **self.keywords))
-                loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
+                loss.backward()
             self.optimizer.step()
             return loss.detach()
 

@@ -68,9 +68,9 @@ def _peak(compilation: Compilation, held: Mapping[str, int], resident_bytes: int
     alive = dict(held)
     most = now = resident_bytes + sum(alive.values())
     for place, node in enumerate(nodes):
-        made = _made_bytes(node, compilation.producers)
-        alive.update(made)
-        now += sum(made.values())
+        new = _made_bytes(node, compilation.producers)
+        alive.update(new)
+        now += sum(new.values())
         most = max(most, now)
         gone = [name for name in alive if last.get(name, -1) <= place and name not in returned]
         now -= sum(alive.pop(name) for name in gone if name in alive)

@@ -81,7 +81,8 @@ class TimedStep:
     @property
     def eager_step(self) -> EagerStep:
         """Traces of the eager passes."""
-        return EagerStep(*(self.eager[phase].timed for phase in Phase), self.nodes)
+        forward, loss, loss_backward, backward = (self.eager[phase].timed for phase in Phase)
+        return EagerStep(forward, loss, loss_backward, backward, self.nodes)
 
     @property
     def optimizer_step(self) -> Optimizer:

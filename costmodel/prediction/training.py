@@ -203,7 +203,7 @@ def _modes(
         width = latency_widths[mode] + LATENCY_WIDTH + kernel_width(_estimates(passes))
         low, high = (us / 1e3 for us in latency_bounds(hosts, mode, width))
         lines = [roofline_us(roofline_parts(one.trace.kernels, profile.predictor.roofline)) for one in passes]
-        achieved = {
+        achieved: dict[str, Any] = {
             "roofline_ms": sum(lines) / 1e3,
             "images_per_s": images / timing.latency_us * 1e6,
             "tflops": flops / timing.latency_us / 1e6,
