@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from costmodel import checks
 from costmodel.capture.inputs import Inputs, inputs_fault, module_fault
@@ -47,6 +48,7 @@ PASSES = ("inference", "training")
     passes=checks.some_of(PASSES, at_least=1),
     all_trainable=checks.flag,
     check=checks.flag,
+    compiled=checks.flag,
     real=checks.optional(checks.must_be("a function", callable)),
     is_whole=checks.flag,
 )
@@ -60,6 +62,7 @@ def analyze_memory(
     passes: Sequence[str] = PASSES,
     all_trainable: bool = True,
     check: bool = True,
+    compiled: bool = False,
     real: RealCall | None = None,
     is_whole: bool = False,
 ) -> MemoryReport:
@@ -75,6 +78,7 @@ def analyze_memory(
         passes: `inference`, `training` or both.
         all_trainable: whether to count every parameter as trained, regardless of `requires_grad`.
         check: whether Dynamo traces the forward pass of inference to find graph breaks.
+        compiled: whether to find the peak of the compiled training step too, which takes some seconds.
         real: factory of the module and its inputs with real tensors, for a pass that reads their values.
         is_whole: whether torch.compile is known to make one graph of the module.
 
@@ -85,9 +89,8 @@ def analyze_memory(
     """
     profile = profile_of(hardware)
     name = model_name or type(module).__name__
-    return analyze_on(
-        profile, module, inputs, name, optimizer, passes, all_trainable, check=check, real=real, is_whole=is_whole
-    )
+    how: dict[str, Any] = {"check": check, "compiled": compiled, "real": real, "is_whole": is_whole}
+    return analyze_on(profile, module, inputs, name, optimizer, passes, all_trainable, **how)
 
 
 @takes_turns
@@ -101,6 +104,7 @@ def analyze_on(
     all_trainable: bool = True,
     *,
     check: bool = False,
+    compiled: bool = False,
     real: RealCall | None = None,
     is_whole: bool = False,
 ) -> MemoryReport:
@@ -119,6 +123,8 @@ def analyze_on(
     main = main_input(forward)
     inference = _inference(forward, state, profile) if "inference" in passes else None
     trained = _training(step, state, profile, optimizer) if step is not None else None
+    if trained is not None and compiled:
+        trained = _with_compiled(trained, module, inputs, name, state, profile, all_trainable)
     return MemoryReport(
         model=name,
         hardware=profile.name,
@@ -187,6 +193,19 @@ def _training(graph: Graph, state: State, profile: Profile, optimizer: str) -> T
         checkpointing=choose_modules(graph, saved, time_us),
         alternatives=alternatives(graph, saved, forward_us, profile.predictor.roofline.bytes_per_us),
     )
+
+
+def _with_compiled(
+    step: Training, module: nn.Module, inputs: Inputs, name: str, state: State, profile: Profile, all_trainable: bool
+) -> Training:
+    """The step with the peak of its compiled form."""
+    from costmodel.memory.compiled_step import compiled_step_peak
+
+    resident = state.resident_bytes + step.workspace_bytes + step.optimizer_bytes
+    parts = profile.device.multiprocessors
+    found = compiled_step_peak(module, inputs, name, resident, parts, all_trainable=all_trainable)
+    stepping = resident + state.trainable_bytes * (1 + OPTIMIZERS[step.optimizer].step)
+    return replace(step, compiled_peak_bytes=max(found, stepping))
 
 
 def operator_times(graph: Graph, profile: Profile) -> Mapping[str, float]:

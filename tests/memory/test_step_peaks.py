@@ -13,6 +13,7 @@ from costmodel.inductor.training import compile_step
 from costmodel.ir import TensorType
 from costmodel.kernels.optimizers import optimizer_graph
 from costmodel.measurement.peak_memory import StorageWatch
+from costmodel.memory.analysis import analyze_memory
 from costmodel.memory.state import state_of
 from costmodel.memory.step_peaks import compiled_peak_bytes, eager_peak_bytes, optimizer_peak_bytes
 
@@ -70,3 +71,17 @@ def test_an_optimizer_adds_gradients_and_two_results_that_it_drops():
     graph = optimizer_graph([TensorType("float32", (1024,))], "adam")
     assert optimizer_peak_bytes(graph, 4096, 100_000) == 100_000 + 4096 + 2 * 4096
     assert optimizer_peak_bytes(optimizer_graph([TensorType("float32", (1024,))], "sgd"), 4096, 100_000) == 104_096
+
+
+def test_a_report_has_the_compiled_peak_where_it_is_asked_for():
+    module, x = conv_net(), torch.empty(4, 3, 32, 32, device="meta")
+    module[0].requires_grad_(False)
+    options = {"hardware": "nvidia-h200", "passes": ("training",), "check": False, "optimizer": "adamw"}
+    without, found = (analyze_memory(module, (x,), **options, compiled=asked).training for asked in (False, True))
+    assert without is not None
+    assert found is not None
+    assert without.compiled_peak_bytes is None
+    assert found.compiled_peak_bytes is not None
+    assert found.compiled_peak_bytes < found.peak_bytes
+    assert not module[0].weight.requires_grad
+    assert "training, compiled" in str(analyze_memory(module, (x,), **options, compiled=True))
