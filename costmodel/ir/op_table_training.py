@@ -11,6 +11,7 @@ from costmodel.ir.training_costs import (
     attention_backward_flops,
     attention_step_flops,
     convolution_backward_flops,
+    foreach_flops,
     foreach_launches,
     gradient_again,
 )
@@ -20,7 +21,8 @@ reduction = row_of(Role.REDUCTION, saves="")
 library = row_of(Role.EXTERN, saves="")
 window = row_of(Role.WINDOW, saves="")
 scatter = row_of(Role.POINTWISE, saves="", work=2, scatters=True)
-foreach = row_of(Role.EXTERN, saves="", kind="foreach", launches=foreach_launches)
+rare = row_of(Role.EXTERN, saves="", rare=True)
+foreach = row_of(Role.EXTERN, saves="", kind="foreach", flops=foreach_flops, launches=foreach_launches)
 attention = row_of(Role.EXTERN, kind="attention", flops=attention_step_flops, saves="query key value #0 #1")
 attention_backward = row_of(Role.EXTERN, kind="attention_backward", flops=attention_backward_flops, saves="")
 
@@ -81,22 +83,22 @@ TRAINING_ROWS: tuple[Row, ...] = (
     pointwise("avg_pool2d_backward", work=4),
     pointwise("avg_pool3d_backward", work=8),
     pointwise("_adaptive_avg_pool2d_backward", kind="adaptive_avg_pool2d_backward", work=4),
-    library("_adaptive_avg_pool3d_backward", kind="adaptive_avg_pool3d_backward", work=8),
-    library("upsample_bilinear2d_backward", kind="upsample_backward", work=20),
-    library("upsample_bicubic2d_backward", kind="upsample_backward", work=60),
-    library("upsample_trilinear3d_backward", kind="upsample_backward", work=40),
-    library("upsample_linear1d_backward", kind="upsample_backward", work=10),
+    rare("_adaptive_avg_pool3d_backward", kind="adaptive_avg_pool3d_backward", work=8),
+    rare("upsample_bilinear2d_backward", kind="upsample_backward", work=20),
+    rare("upsample_bicubic2d_backward", kind="upsample_backward", work=60),
+    rare("upsample_trilinear3d_backward", kind="upsample_backward", work=40),
+    rare("upsample_linear1d_backward", kind="upsample_backward", work=10),
     pointwise("upsample_nearest2d_backward", kind="upsample_backward", work=4),
     pointwise("upsample_nearest1d_backward", kind="upsample_backward", work=2),
     pointwise("upsample_nearest3d_backward", kind="upsample_backward", work=8),
-    library("grid_sampler_2d_backward", work=100),
-    library("reflection_pad2d_backward", work=2),
-    library("replication_pad2d_backward", work=2),
+    rare("grid_sampler_2d_backward", work=100),
+    rare("reflection_pad2d_backward", work=2),
+    rare("replication_pad2d_backward", work=2),
     scatter("embedding_dense_backward", kind="embedding_backward"),
     scatter("_unsafe_index_put", kind="index_put"),
     scatter("_index_put_impl", kind="index_put"),
-    library("_cdist_backward", kind="cdist_backward", work=4),
-    library("unfold_backward", work=2),
+    rare("_cdist_backward", kind="cdist_backward", work=4),
+    rare("unfold_backward", work=2),
     # Max pooling whose places fit a byte, as torch's compiler saves them.
     window("prims__low_memory_max_pool_with_offsets", kind="max_pool2d"),
     pointwise("prims__low_memory_max_pool_offsets_to_indices", kind="max_pool2d", work=6),

@@ -59,6 +59,12 @@ def foreach_lists(graph: Graph, op: Op) -> list[list[TensorType]]:
     return [[graph.type_of(ref) for ref in refs_in(value)] for value in given]
 
 
+def foreach_flops(graph: Graph, op: Op) -> int:
+    """One operation an element of the first list."""
+    del graph
+    return sum(kind.numel for kind in op.types)
+
+
 def foreach_launches(graph: Graph, op: Op) -> int:
     """Launches of a multi-tensor kernel: each holds so many tensors and chunks of CHUNK elements.
 

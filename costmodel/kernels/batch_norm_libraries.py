@@ -15,7 +15,8 @@ LARGEST_BATCH = 880801
 def is_cudnn_norm(graph: Graph, op: Op) -> bool:
     """Whether cuDNN runs a batch norm with the statistics of the batch, or its backward pass."""
     source, weight = op.arg("input"), op.arg("weight")
-    if not isinstance(source, Ref) or not isinstance(weight, Ref):
+    lacks_shift = op.base == "native_batch_norm" and not isinstance(op.arg("bias"), Ref)
+    if not isinstance(source, Ref) or not isinstance(weight, Ref) or lacks_shift:
         return False
     kind, scale = graph.type_of(source), graph.type_of(weight)
     known = scale.dtype == kind.dtype or (scale.dtype == "float32" and kind.dtype in HALF_PRECISION)

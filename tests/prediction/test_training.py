@@ -155,3 +155,11 @@ def test_an_impossible_request_is_one_line(options: dict[str, object], words: st
     with pytest.raises(RequestError, match=words) as caught:
         costmodel.predict(net().eval(), (torch.empty(SHAPE),), check=False, **options)
     assert "\n" not in str(caught.value)
+
+
+def test_the_json_obeys_the_schema():
+    import jsonschema
+
+    from costmodel.report.json_schema import predict_schema
+
+    jsonschema.validate(report().to_dict(), predict_schema())
