@@ -12,6 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from collectors.processes.process_pool import ONE_THREAD, default_processes, in_parallel
 from collectors.workloads import model_like_convolutions
@@ -20,6 +21,10 @@ from collectors.workloads.from_models import worth_measuring
 from costmodel.features import TRAINING_GROUPS, group_of
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType, Value, parse
 from costmodel.kernels.kernel import Kernel
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 SEED = 11
 CASES = 4000
@@ -38,6 +43,9 @@ PRECISIONS = (None, None, "float16", "float16", "bfloat16")
 """Autocast of a step: none in two of five."""
 COMPILED_SPECS = ((32, "float16"), (8, None))
 """Batch size and autocast of the steps whose compiled graphs are taken."""
+HEADS = (3, 4, 6, 8, 12, 12, 16)
+TOKENS = (49, 64, 144, 196, 197, 197, 256, 257, 577, 785, 1024)
+"""Heads and tokens of random attention."""
 EAGER_SPECS = 2
 """Eager steps of each model."""
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
@@ -116,6 +124,8 @@ def sample(found: Sequence[UnitCase], count: int, seed: int = SEED) -> list[Unit
     for case in sorted(distinct(found), key=lambda case: case.key):
         strata[stratum(case)].append(replace(case, uses=uses[case.key]))
     strata["random"] = random_gradients(round(SHARES["random"] * count), seed)
+    missing = round(SHARES["attention_backward"] * count) - len(strata["attention_backward"])
+    strata["attention_backward"] += random_attentions(missing, seed) if missing > 0 else []
     chosen: list[UnitCase] = []
     for name, cases in strata.items():
         order = sorted(cases, key=lambda case: rng.random() / min(2, case.uses))
@@ -142,6 +152,48 @@ def random_gradients(count: int, seed: int) -> list[UnitCase]:
             made = gradient_graph(graph, by_weight=rng.random() < 0.5)
             found.append(UnitCase(str(made), "aten", source="random gradients"))
     return found
+
+
+def random_attentions(count: int, seed: int) -> list[UnitCase]:
+    """Backward passes of attention with random numbers of images, heads and tokens, in float32 and float16."""
+    from costmodel.capture.step_recording import record_step
+    from costmodel.capture.trace import lower
+    from costmodel.kernels.eager_dispatch import eager_kernels
+
+    rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
+    found: dict[str, UnitCase] = {}
+    while len(found) < count:
+        size, heads, tokens = rng.choice((32, 32, 64, 64, 64, 80)), rng.choice(HEADS), rng.choice(TOKENS)
+        shape = (rng.choice(BATCHES), tokens, heads * size)
+        step = record_step(_attention(heads * size, heads), (_images(shape),), amp=rng.choice((None, "float16")))
+        kernels = eager_kernels(lower(step.graph, "attention"))
+        made = [_case(kernel, "random attention") for kernel in kernels if group_of(kernel) == "attention_backward"]
+        found |= {case.key: case for case in made}
+    return list(found.values())[:count]
+
+
+def _images(shape: tuple[int, ...]) -> torch.Tensor:
+    import torch
+
+    return torch.empty(shape, device="meta")
+
+
+def _attention(width: int, heads: int) -> nn.Module:
+    """Self-attention with a projection to queries, keys and values."""
+    import torch
+    from torch import nn
+
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.project = nn.Linear(width, 3 * width)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            parts = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in self.project(x).chunk(3, -1))
+            return nn.functional.scaled_dot_product_attention(*parts)
+
+    with torch.device("meta"):
+        return Attention()
 
 
 def gradient_graph(graph: Graph, by_weight: bool) -> Graph:
