@@ -6,7 +6,7 @@ of the input, and the input has at least three dimensions and is not larger than
 
 from __future__ import annotations
 
-from costmodel.ir import HALF_PRECISION, Arg, Graph, Op, Ref, TensorType
+from costmodel.ir import Arg, Graph, Op, Ref, TensorType
 
 LARGEST_BATCH = 880801
 """Most images for cuDNN in training."""
@@ -19,7 +19,7 @@ def is_cudnn_norm(graph: Graph, op: Op) -> bool:
     if not isinstance(source, Ref) or not isinstance(weight, Ref) or lacks_shift:
         return False
     kind, scale = graph.type_of(source), graph.type_of(weight)
-    known = scale.dtype == kind.dtype or (scale.dtype == "float32" and kind.dtype in HALF_PRECISION)
+    known = scale.dtype == "float32" and kind.dtype in ("float32", "float16")
     return known and len(kind.shape) >= 3 and kind.shape[0] <= LARGEST_BATCH and kind.layout != "strided"
 
 

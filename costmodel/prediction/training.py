@@ -28,7 +28,7 @@ from costmodel.timeline.compile_time import ASSUMED_WIDTH, COLD, Seconds, compil
 from costmodel.timeline.cost_tables import COSTS
 from costmodel.timeline.issue_trace import layout_of, main_input
 from costmodel.timeline.queue import Timing
-from costmodel.timeline.step_costs import STEP_COSTS
+from costmodel.timeline.step_costs import STEP_COSTS, at_host
 from costmodel.timeline.training_queue import Segment, compiled_segments, eager_segments, timing_of
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def predict_step(
     images = batch_size or (main.shape[0] if main.shape else 1)
     layers, by_pass = step_layers(graph, step, profile)
     modes = _modes(captured.step, step, hosts, profile, images, 3 * sum(layer.flops for layer in layers))
-    peaks = _peaks(captured, step, optimizer, profile)
+    peaks = step_peaks(captured, step, optimizer, profile)
     too_large = shortage(peaks.get(EAGER), profile.device.memory_bytes)
     verdict, leaning = verdict_of(modes, whole=not too_large)
     eager, compiled = _eager_estimates(step), _compiled_estimates(step)
@@ -142,7 +142,7 @@ def _divided(graphs: Graphs | None) -> tuple[str, ...]:
 def _timings(step: TimedStep, profile: Profile, speed: float) -> dict[str, Timing]:
     """Times of a step in each mode, on a host of a speed."""
     tables = {name: profile.costs(name, costs, speed) for name, costs in COSTS.items()}
-    costs = {name: amount / speed for name, amount in STEP_COSTS.items()}
+    costs = at_host(STEP_COSTS, speed)
     segments = segments_by_mode(step, tables, costs)
     walls = {EAGER: "eager_wall"}
     return {mode: timing_of(found, tables[walls.get(mode, "default_wall")]) for mode, found in segments.items()}
@@ -251,7 +251,7 @@ def compile_seconds(captured: TrainingStep, step: TimedStep, profile: Profile) -
     return with_interval(compile_us(counts, profile.costs(COLD)), ASSUMED_WIDTH)
 
 
-def _peaks(captured: CapturedStep, step: TimedStep, optimizer: str, profile: Profile) -> dict[str, int]:
+def step_peaks(captured: CapturedStep, step: TimedStep, optimizer: str, profile: Profile) -> dict[str, int]:
     """Peak memory of a step by mode, with the workspaces of matmuls."""
     from costmodel.memory.peaks import OPTIMIZERS
 

@@ -15,6 +15,9 @@ import numpy as np
 from costmodel.timeline.queue import Costs
 
 STEP_COSTS: Mapping[str, float] = {
+    "eager": 1.0,
+    "compiled": 1.0,
+    "replayed": 1.0,
     "record": 2.0,
     "node": 3.0,
     "backward_dispatch": 0.6,
@@ -30,6 +33,8 @@ STEP_COSTS: Mapping[str, float] = {
 }
 """Microseconds a count.
 
+- `eager`, `compiled`, `replayed`: host time that the costs of inference explain, of eager operators, of compiled graphs
+  and of their replays
 - `record`: an operator of a forward pass that autograd records
 - `node`: an autograd node of a backward pass; `backward_dispatch`: isolated host time of its kernels, which Python
 takes no
@@ -43,18 +48,25 @@ takes no
 """
 
 
+SCALED = ("eager", "compiled", "replayed")
+"""Factors of host times that are those of the host already."""
+
+
+def at_host(costs: Costs, speed: float) -> dict[str, float]:
+    """The costs on a host of a speed relative to the profile's."""
+    return {name: amount if name in SCALED else amount / speed for name, amount in costs.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class StepRow:
     """A measured host time of a step in one mode.
 
     Attributes:
         counts: counts by the names of STEP_COSTS.
-        known_us: host time that other costs explain.
         measured_us: measured host time, scaled to the profile's host.
     """
 
     counts: Mapping[str, float]
-    known_us: float
     measured_us: float
 
 
@@ -74,7 +86,7 @@ def fit_step_costs(rows: Sequence[StepRow], priors: Costs = STEP_COSTS) -> dict[
     names = list(priors)
     scale = np.array([priors[name] for name in names])
     matrix = np.array([[row.counts.get(name, 0.0) for name in names] for row in rows]) * scale
-    wanted = np.array([row.measured_us - row.known_us for row in rows])
+    wanted = np.array([row.measured_us for row in rows])
     weights = 1.0 / np.array([row.measured_us for row in rows])
     weak = PRIOR_WEIGHT * np.eye(len(names))
     left = np.vstack([matrix * weights[:, None], weak])

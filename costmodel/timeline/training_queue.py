@@ -59,45 +59,50 @@ class Segment:
     Attributes:
         host_us: host time of each call.
         device_us: device time of each call.
-        known_us: part of the host time that the costs of inference explain.
-        counts: counts of the other part, by the names of STEP_COSTS.
+        counts: counts of the host time, by the names of STEP_COSTS.
     """
 
     host_us: Sequence[float]
     device_us: Sequence[float]
-    known_us: float
     counts: Mapping[str, float] = field(default_factory=dict)
 
 
-def spread(known: Sequence[float], device_us: Sequence[float], counts: Mapping[str, float], costs: Costs) -> Segment:
-    """Segment of calls whose further costs are spread over them evenly; a call of no kernel if there is none."""
+def spread(
+    kind: str, known: Sequence[float], device_us: Sequence[float], counts: Mapping[str, float], costs: Costs
+) -> Segment:
+    """Segment of calls with known host times, over which further costs are spread evenly.
+
+    Args:
+        kind: cost that the known times are multiplied by.
+        known: host time of each call as in inference; a single call of no kernel if there is none.
+        device_us: device time of each call.
+        counts: further counts.
+        costs: costs of all counts.
+    """
     more = sum(amount * costs[name] for name, amount in counts.items())
     if not known:
-        return Segment((more,), (0.0,), 0.0, counts)
+        return Segment((more,), (0.0,), counts)
     each = more / len(known)
-    return Segment([us + each for us in known], list(device_us), sum(known), counts)
+    host = [us * costs[kind] + each for us in known]
+    return Segment(host, list(device_us), {**counts, kind: counts.get(kind, 0.0) + sum(known)})
 
 
-def of_queue(queue: Queue, counts: Mapping[str, float], costs: Costs) -> Segment:
-    """Segment of the calls of a queue, its prologue first."""
-    made = spread([queue.prologue_us, *queue.host_us], [0.0, *queue.device_us], {}, costs)
-    more = sum(amount * costs[name] for name, amount in counts.items()) / max(1, len(made.host_us))
-    return Segment([us + more for us in made.host_us], made.device_us, made.known_us, counts)
+def of_queue(kind: str, queue: Queue, counts: Mapping[str, float], costs: Costs) -> Segment:
+    """Segment of the calls of a queue, its prologue first; arguments are those of `spread`."""
+    return spread(kind, [queue.prologue_us, *queue.host_us], [0.0, *queue.device_us], counts, costs)
 
 
 def eager_segments(step: EagerStep, optimizer: Optimizer, tables: Tables, costs: Costs = STEP_COSTS) -> list[Segment]:
     """Segments of an eager step."""
-    forward = eager_queue(step.forward, tables)
     recorded = len(step.forward.trace.kernels) + step.forward.trace.views
-    backward_us = [us for part in (step.loss_backward, step.backward) for us in part.host_us]
-    device = [us for part in (step.loss_backward, step.backward) for us in device_times(part, tables["eager_device"])]
-    counts = {"node": step.nodes, "accumulate": optimizer.parameters, "backward_dispatch": sum(backward_us)}
-    share = costs["backward_dispatch"]
-    more = (step.nodes * costs["node"] + optimizer.parameters * costs["accumulate"]) / max(1, len(backward_us))
+    both = (step.loss_backward, step.backward)
+    backward_us = [us for part in both for us in part.host_us]
+    device = [us for part in both for us in device_times(part, tables["eager_device"])]
+    counts = {"node": step.nodes, "accumulate": optimizer.parameters}
     return [
-        of_queue(forward, {"record": recorded, "start": 1.0}, costs),
+        of_queue("eager", eager_queue(step.forward, tables), {"record": recorded, "start": 1.0}, costs),
         _loss(step.loss, tables, costs),
-        Segment([us * share + more for us in backward_us], device, 0.0, counts),
+        spread("backward_dispatch", backward_us, device, counts, costs),
         optimizer_segment(optimizer, tables, costs),
     ]
 
@@ -105,20 +110,20 @@ def eager_segments(step: EagerStep, optimizer: Optimizer, tables: Tables, costs:
 def _loss(timed: TimedTrace, tables: Tables, costs: Costs) -> Segment:
     """Segment of the loss, which runs eagerly in every mode."""
     device = device_times(timed, tables["eager_device"])
-    return spread(timed.host_us, device, {"record": len(timed.host_us) + timed.trace.views}, costs)
+    return spread("eager", timed.host_us, device, {"record": len(timed.host_us) + timed.trace.views}, costs)
 
 
 def optimizer_segment(optimizer: Optimizer, tables: Tables, costs: Costs = STEP_COSTS) -> Segment:
     """Segment of the optimizer: Python visits each parameter first, then makes each call."""
     calls, parameters = len(optimizer.timed.trace.kernels), optimizer.parameters
-    tensors = [sum(1 for _ in kernel.graph.values) for kernel in optimizer.timed.trace.kernels]
+    tensors = [len(kernel.graph.values) for kernel in optimizer.timed.trace.kernels]
     first: dict[str, float] = {"optimizer_parameter": parameters}
     first |= {"counted_step": parameters} if optimizer.counts_steps else {}
     before = sum(amount * costs[name] for name, amount in first.items())
     each = [costs["optimizer_call"] + count * costs["optimizer_tensor"] for count in tensors]
     counts = {**first, "optimizer_call": calls, "optimizer_tensor": sum(tensors)}
     device = device_times(optimizer.timed, tables["eager_device"])
-    return Segment([before, *each], [0.0, *device], 0.0, counts)
+    return Segment([before, *each], [0.0, *device], counts)
 
 
 def compiled_segments(
@@ -138,23 +143,18 @@ def compiled_segments(
         tables: costs of inference.
         replayed: whether both graphs are replayed as CUDA graphs.
         costs: costs of a step.
-    """  # fmt: skip
-    queue = replay_queue if replayed else default_queue
-    forward, backward = queue(compiled.forward, tables), queue(compiled.backward, tables)
-    gradients = optimizer.parameters
+    """
+    queue, kind = (replay_queue, "replayed") if replayed else (default_queue, "compiled")
     saving: dict[str, float] = {"saved": compiled.saved, "start": 1.0}
-    leaving: dict[str, float] = {"backward_start": 1.0, "accumulate": gradients}
+    leaving: dict[str, float] = {"backward_start": 1.0, "accumulate": optimizer.parameters}
     if replayed:
-        saving["replay_tensor"], leaving["replay_tensor"] = compiled.saved, gradients
-    loss_device = device_times(step.loss_backward, tables["eager_device"])
-    share = costs["backward_dispatch"]
-    dispatched = [us * share for us in step.loss_backward.host_us]
-    loss_counts = {"backward_dispatch": sum(step.loss_backward.host_us)}
+        saving["replay_tensor"], leaving["replay_tensor"] = compiled.saved, optimizer.parameters
+    loss_us, loss_device = step.loss_backward.host_us, device_times(step.loss_backward, tables["eager_device"])
     return [
-        of_queue(forward, saving, costs),
+        of_queue(kind, queue(compiled.forward, tables), saving, costs),
         _loss(step.loss, tables, costs),
-        Segment(dispatched or (0.0,), loss_device or (0.0,), 0.0, loss_counts),
-        of_queue(backward, leaving, costs),
+        spread("backward_dispatch", loss_us, loss_device, {}, costs),
+        of_queue(kind, queue(compiled.backward, tables), leaving, costs),
         optimizer_segment(optimizer, tables, costs),
     ]
 
@@ -166,10 +166,10 @@ def timing_of(segments: Sequence[Segment], wall: Costs) -> Timing:
     return Queue(0.0, host, device).timing(wall)
 
 
-def counts_of(segments: Sequence[Segment]) -> tuple[float, dict[str, float]]:
-    """Host time that the costs of inference explain, and the counts of the rest."""
+def counts_of(segments: Sequence[Segment]) -> dict[str, float]:
+    """Counts of the host time of a step."""
     counts: dict[str, float] = {}
     for segment in segments:
         for name, amount in segment.counts.items():
             counts[name] = counts.get(name, 0.0) + amount
-    return sum(segment.known_us for segment in segments), counts
+    return counts
