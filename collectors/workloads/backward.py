@@ -108,7 +108,8 @@ def capture_cases(spec: StepSpec) -> list[UnitCase]:
 
 def _is_of_training(kernel: Kernel) -> bool:
     wanted = kernel.backend == "triton" or group_of(kernel) in TRAINING_GROUPS
-    return wanted and worth_measuring(kernel)
+    draws = any(op.base == "bernoulli" and not op.refs() for op in kernel.graph.ops)  # by a generator of the compiler
+    return wanted and not draws and worth_measuring(kernel)
 
 
 def _case(kernel: Kernel, source: str) -> UnitCase:

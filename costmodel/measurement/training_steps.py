@@ -20,7 +20,7 @@ RATE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class RunningStep:
-    """What a step needs beside the function that makes its forward pass.
+    """Everything that a step needs beside the function that makes its forward pass.
 
     Attributes:
         optimizer: optimizer of the module's parameters.

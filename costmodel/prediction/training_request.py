@@ -26,7 +26,7 @@ USUAL_OPTIMIZER = "sgd"
 
 @dataclass(frozen=True, slots=True)
 class TrainingRequest:
-    """What makes a training step of a module.
+    """Optimizer and loss that make a training step of a module.
 
     Attributes:
         optimizer: one of `costmodel.kernels.optimizers.OPTIMIZERS`.

@@ -87,9 +87,27 @@ def spread(
     return Segment(host, list(device_us), {**counts, kind: counts.get(kind, 0.0) + sum(known)})
 
 
-def of_queue(kind: str, queue: Queue, counts: Mapping[str, float], costs: Costs) -> Segment:
-    """Segment of the calls of a queue, its prologue first; arguments are those of `spread`."""
-    return spread(kind, [queue.prologue_us, *queue.host_us], [0.0, *queue.device_us], counts, costs)
+def of_queue(
+    kind: str,
+    queue: Queue,
+    counts: Mapping[str, float],
+    costs: Costs,
+    after: Mapping[str, float] | None = None,
+) -> Segment:
+    """Segment of the calls of a queue, its prologue first.
+
+    Args:
+        kind: cost that the known times are multiplied by.
+        queue: the queue.
+        counts: further counts, spread over the calls.
+        costs: costs of all counts.
+        after: counts of what the host does once everything is launched; None for nothing.
+    """
+    made = spread(kind, [queue.prologue_us, *queue.host_us], [0.0, *queue.device_us], counts, costs)
+    if after is None:
+        return made
+    last = sum(amount * costs[name] for name, amount in after.items())
+    return Segment([*made.host_us, last], [*made.device_us, 0.0], {**made.counts, **after})
 
 
 def eager_segments(step: EagerStep, optimizer: Optimizer, tables: Tables, costs: Costs = STEP_COSTS) -> list[Segment]:
@@ -145,16 +163,16 @@ def compiled_segments(
         costs: costs of a step.
     """
     queue, kind = (replay_queue, "replayed") if replayed else (default_queue, "compiled")
-    saving: dict[str, float] = {"saved": compiled.saved, "start": 1.0}
-    leaving: dict[str, float] = {"backward_start": 1.0, "accumulate": optimizer.parameters}
+    saving: dict[str, float] = {"saved": compiled.saved}
+    leaving: dict[str, float] = {"accumulate": optimizer.parameters}
     if replayed:
         saving["replay_tensor"], leaving["replay_tensor"] = compiled.saved, optimizer.parameters
     loss_us, loss_device = step.loss_backward.host_us, device_times(step.loss_backward, tables["eager_device"])
     return [
-        of_queue(kind, queue(compiled.forward, tables), saving, costs),
+        of_queue(kind, queue(compiled.forward, tables), {"start": 1.0}, costs, saving),
         _loss(step.loss, tables, costs),
         spread("backward_dispatch", loss_us, loss_device, {}, costs),
-        of_queue(kind, queue(compiled.backward, tables), leaving, costs),
+        of_queue(kind, queue(compiled.backward, tables), {"backward_start": 1.0}, costs, leaving),
         optimizer_segment(optimizer, tables, costs),
     ]
 
