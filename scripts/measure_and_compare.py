@@ -3,7 +3,8 @@
 python scripts/measure_and_compare.py -o compared.jsonl             twelve models, batch 1 and 32, float32 and float16
 python scripts/measure_and_compare.py resnet50 -b 32 -o one.jsonl --mode max-autotune --strategy published
 python scripts/measure_and_compare.py -o docs/data/compared_h200.jsonl --changed      also cases planned differently now
-python scripts/measure_and_compare.py -o docs/data/compared_h200.jsonl --no-measure --write docs/plans.md
+python scripts/measure_and_compare.py -o steps.jsonl --training --optimizer momentum -b 8 -b 32    training steps
+instead python scripts/measure_and_compare.py -o docs/data/compared_h200.jsonl --no-measure --write docs/plans.md
 python scripts/measure_and_compare.py -o docs/data/moves_h200.jsonl --no-measure --write-moves docs/plans.md
 python scripts/measure_and_compare.py -o docs/data/others_h200.jsonl --no-measure --write-others docs/plans.md
 
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from markdown_tables import replace_section
+from measured_steps import measured_steps, step_lines
 from plan_tables import (
     BEFORE,
     BEGIN,
@@ -207,6 +209,9 @@ def arguments() -> argparse.Namespace:
         "--changed", action="store_true", help="also cases in the file that are planned differently now"
     )
     parser.add_argument("--no-measure", action="store_true", help="only print the summary of the file")
+    parser.add_argument("--training", action="store_true", help="training steps, eager and compiled, without plans")
+    parser.add_argument("--optimizer", default="sgd", help="of the training steps")
+    parser.add_argument("--amp", action="append", choices=("none", "float16", "bfloat16"), help="of the training steps")
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the tables between their marks there")
     parser.add_argument("--write-others", type=Path, metavar="FILE", help="put the table of further models there")
     parser.add_argument("--write-moves", type=Path, metavar="FILE", help="put the table of gains by rewrites there")
@@ -287,6 +292,10 @@ def main() -> None:
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / "inductor"))
     known = args.output.read_text(encoding="utf-8").splitlines() if args.output.exists() else []
     records = [json.loads(line) for line in known]
+    if args.training:
+        records += [] if args.no_measure else measured_steps(args, records, begin)
+        print("\n".join(step_lines(records)))
+        return
     if not args.no_measure:
         plans = args.plans or Path(tempfile.mkdtemp())
         plans.mkdir(parents=True, exist_ok=True)

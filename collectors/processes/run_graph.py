@@ -28,6 +28,8 @@ def make_tensor(kind: TensorType, device: str) -> torch.Tensor:
     dtype = getattr(torch, kind.dtype)
     if dtype.is_complex:
         tensor = torch.rand(kind.shape, dtype=dtype, device=device)
+    elif dtype is torch.bool:  # a mask of zeros would leave sums of which only rounding errors remain
+        tensor = torch.rand(kind.shape, device=device) < 0.5
     elif not dtype.is_floating_point:
         tensor = torch.zeros(kind.shape, dtype=dtype, device=device)
     else:

@@ -23,7 +23,8 @@ from collectors.whole_models.built_model import BuiltModel, Call, build
 from collectors.whole_models.compilation import compile_mode, phases, synchronize
 from collectors.whole_models.records import Record, failure
 from collectors.whole_models.timing import RoundSettings, measure_rounds
-from collectors.workloads.model_cases import WholeModelCase
+from collectors.whole_models.training_model import allocated_bytes, build_training, note_peak
+from collectors.workloads.model_cases import INFERENCE, TRAINING, WholeModelCase
 from costmodel.measurement.cpu_determinism import make_cpu_deterministic
 
 READY = "ready\n"
@@ -69,15 +70,20 @@ def prepare(job: Job) -> Callable[[], Record]:
 
     if job.device.startswith("cuda"):
         reference_pass(job.device)
-    model = build(job.case, job.device)
+    trains = job.case.get("pass", INFERENCE) == TRAINING
+    before = allocated_bytes(job.device)
+    model = build_training(job.case, job.device) if trains else build(job.case, job.device)
     record: Record = dict(job.case, input_shape=model.input_shape())
+    if trains:
+        record["peak_bytes"] = {}
+        note_peak(record, "eager", model.eager, before, job.device)
     reference = model.outputs(model.module)
     for _ in range(2):
         model.eager()
     if job.run == "compile":
         measure = partial(_compile_times, job, model, reference, record)
     else:
-        compiled = _compile_all(job, model, reference, record)
+        compiled = _compile_all(job, model, reference, record, before)
         measure = partial(_latencies, job, model, compiled, record)
     gc.collect()
     synchronize(job.device)
@@ -86,7 +92,7 @@ def prepare(job: Job) -> Callable[[], Record]:
     return measure
 
 
-def _compile_all(job: Job, model: BuiltModel, reference: list[Any], record: Record) -> dict[str, Call]:
+def _compile_all(job: Job, model: BuiltModel, reference: list[Any], record: Record, before: int) -> dict[str, Call]:
     """Compiled call of each mode that can be compiled; the others are named in `failed_modes`.
 
     Raises:
@@ -96,6 +102,8 @@ def _compile_all(job: Job, model: BuiltModel, reference: list[Any], record: Reco
     for mode in job.modes:
         try:
             compiled[mode] = compile_mode(model, mode, job.device, reference, record)
+            if "peak_bytes" in record and mode == "default":  # pools of CUDA graphs hide what the others use
+                note_peak(record, mode, compiled[mode], before, job.device)
         except Exception as error:
             record.setdefault("failed_modes", {})[mode] = f"{type(error).__name__}: {error}"[:300]
             if mode == job.modes[-1] and not compiled:

@@ -32,6 +32,7 @@ from collectors.whole_models.compile_times import compile_times
 from collectors.whole_models.own_processes import OwnProcessSettings, latencies
 from collectors.whole_models.records import Record, RecordFile, open_records, record_key
 from collectors.whole_models.shared_process import SharedProcessSettings, measure_here
+from collectors.whole_models.timing import RoundSettings
 from collectors.workloads.model_cases import WholeModelCase
 from costmodel.errors import CostmodelError, RequestError
 from costmodel.measurement.cpu_determinism import make_cpu_deterministic
@@ -146,6 +147,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-device", action="store_true", help="leave device times out")
     parser.add_argument("--cold", type=int, default=0, help="also cold compile times of so many cases, the first ones")
     parser.add_argument("--held", type=int, default=24, help="processes prepared before measuring begins")
+    parser.add_argument("--kernels", action="store_true", help="with --times, also host and device time of each call")
+    parser.add_argument(
+        "--rounds", type=int, default=RoundSettings().rounds, help="rounds of calls in turn, with --times"
+    )
     parser.add_argument("--launch-us", type=float, help="keep no record of a host that needs longer for a launch")
     parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)
     return parser
@@ -155,7 +160,8 @@ def _settings(args: argparse.Namespace) -> WholeModelSettings:
     shared = SharedProcessSettings(args.compile_share, args.processes, args.cases_at_once, args.no_device, args.cold)
     own = None
     if args.times or args.compile_times:
-        own = OwnProcessSettings(max(1, args.times), args.processes, args.held, launch_us=args.launch_us)
+        rounds = RoundSettings(args.rounds, kernels=args.kernels)
+        own = OwnProcessSettings(max(1, args.times), args.processes, args.held, launch_us=args.launch_us, rounds=rounds)
     elif len(args.device) > 1:
         raise RequestError("several devices are used by processes of their own only; give --times or --compile-times")
     devices, modes = tuple(args.device), tuple(args.modes)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from collectors.processes.process_pool import ONE_THREAD, default_processes, in_parallel
 from collectors.workloads import (
+    backward,
     concat_blocks,
     convolution_space,
     matmuls,
@@ -24,7 +25,14 @@ from collectors.workloads import (
 )
 from collectors.workloads.cases import UnitCase, distinct, read_cases, size_bytes, write_cases, write_whole
 from collectors.workloads.from_models import harvest
-from collectors.workloads.model_cases import AMP_BATCHES, AMP_MODELS, WholeModelCase, in_other_precisions
+from collectors.workloads.model_cases import (
+    AMP_BATCHES,
+    AMP_MODELS,
+    TRAINING_MODELS,
+    WholeModelCase,
+    in_other_precisions,
+    training_cases,
+)
 from costmodel.errors import DatasetError, RequestError
 from costmodel.ir import HALF_PRECISION, operators, parse
 from costmodel.records import read_json
@@ -215,16 +223,34 @@ def capture_cases(spec: Spec) -> list[UnitCase]:
     return list(harvest(capture(loaded.module, loaded.inputs, model), source, device))
 
 
+def _backward(device: str, quick: bool, end: float) -> list[UnitCase]:
+    """Kernels that only training steps run; on a CPU, where other libraries run them, none but the quick ones."""
+    if quick:
+        found = list(backward.harvested([backward.StepSpec(QUICK_MODELS[0], 1, None, True, "sgd", 64)], end))
+        return backward.sample(found, 4 * QUICK_CASES)
+    if not device.startswith("cuda"):
+        return []
+    return backward.sample(
+        list(backward.harvested(backward.specs(training_models(), TORCHVISION), end)), backward.CASES
+    )
+
+
+def training_models() -> list[str]:
+    """Models whose training steps give kernels, with those of timm if it is installed."""
+    return _models()
+
+
 MAKERS: Mapping[str, Callable[[str, bool, float], list[UnitCase]]] = {
     "conv": _conv,
     "matmul": _matmul,
     "layer": _layer,
     **{name: partial(_other_precision, name) for name in other_precisions.PRECISIONS},
     "casts": _casts,
+    "backward": _backward,
 }
 """Workload of units -> function of the device, whether few cases are wanted, and when capturing ends."""
 UNIT_WORKLOADS = tuple(MAKERS)
-WORKLOADS = (*UNIT_WORKLOADS, "models", "amp", "host")
+WORKLOADS = (*UNIT_WORKLOADS, "models", "amp", "training", "host")
 
 
 def amp_cases(device: str, quick: bool) -> list[WholeModelCase]:
@@ -236,6 +262,15 @@ def amp_cases(device: str, quick: bool) -> list[WholeModelCase]:
         cases = in_other_precisions([name for name in AMP_MODELS if has_timm or not name.startswith("timm:")])
     on_gpu = device.startswith("cuda")
     return [case for case in cases if on_gpu or not ({"float16", "high"} & set(case.values()))]
+
+
+def step_cases(device: str, quick: bool) -> list[WholeModelCase]:
+    """Training steps of whole models; on a CPU in float32 at a small batch."""
+    if quick:
+        return [{**training_cases(QUICK_MODELS[:1])[0], "batch_size": 2, "img_size": 64}]
+    has_timm = importlib.util.find_spec("timm") is not None
+    cases = training_cases([name for name in TRAINING_MODELS if has_timm or not name.startswith("timm:")])
+    return [case for case in cases if device.startswith("cuda") or (case["batch_size"] == 8 and "amp" not in case)]
 
 
 def model_cases(device: str, quick: bool) -> list[WholeModelCase]:

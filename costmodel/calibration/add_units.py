@@ -1,8 +1,8 @@
 """Measured units added to a trained profile without training all of it again.
 
-The groups of rare operators, and groups that the profile lacks, such as matmuls in TF32, are trained anew, which takes
-a minute. In the other groups the added kernels become measured kernels: they are recalled, and correct predictions near
-them; networks, trees and what is fitted to whole models stay.
+The groups of rare operators and of training steps, and groups that the profile lacks, such as matmuls in TF32, are
+trained anew, which takes a minute. In the other groups the added kernels become measured kernels: they are recalled, and
+correct predictions near them; networks, trees and what is fitted to whole models stay.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from costmodel.calibration.evaluation import table_origins
 from costmodel.calibration.make_profile import score_groups, unit_counts, write_card
 from costmodel.calibration.whole_models import Say
 from costmodel.errors import DatasetError
-from costmodel.features import GROUPS, OPTIONAL, RARE_GROUPS, group_of
+from costmodel.features import GROUPS, OPTIONAL, RARE_GROUPS, TRAINING_GROUPS, group_of
+from costmodel.ir.op_table_training import TRAINING_NAMES
 from costmodel.ir.operators import TABLE
 from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.group_model import UNMEASURED, GroupModel, none_measured
@@ -40,12 +41,16 @@ from costmodel.training.kernel_models import TrainingSettings
 from costmodel.training.tables import Table, drop, tabulate, trusted
 from costmodel.training.transfer import RATIO
 
-_RARE_NAMES = "|".join(sorted(name for name, row in TABLE.items() if row.rare))
+RETRAINED = (*RARE_GROUPS, *TRAINING_GROUPS)
+"""Groups that are trained anew."""
+_RARE_NAMES = "|".join(
+    sorted({name for name, row in TABLE.items() if row.rare} | TRAINING_NAMES | {"cudnn_batch_norm"})
+)
 _MAY_BE_RARE = re.compile(
     rf"= (?:{_RARE_NAMES})[.(]|transposed=True|complex64|stride=\[\d+, \d+, \d+\]"
     r"|\[\d+,1,\d\d+,\d+\]|\[\d+,1,\d+,\d\d+\]"
 )
-"""Text of a graph that may be of a rare group: an operator's name, or a convolution that is unusual."""
+"""Text of a graph that may be of a retrained group: an operator's name, or a convolution that is unusual."""
 
 
 def add_units(
@@ -112,14 +117,14 @@ def _trained(
 
 
 def _is_trained(group: str, predictor: Predictor) -> bool:
-    return group in RARE_GROUPS or (group in GROUPS and group not in predictor.groups)
+    return group in RETRAINED or (group in GROUPS and group not in predictor.groups)
 
 
 def _remembering(
     predictor: Predictor, rows: pd.DataFrame, kernels: list[Kernel], added: Collection[str], say: Say
 ) -> Mapping[str, GroupModel]:
     """Models of the other groups with the added kernels among the measured ones."""
-    common = [group for group in GROUPS if group in predictor.groups and group not in RARE_GROUPS]
+    common = [group for group in GROUPS if group in predictor.groups and group not in RETRAINED]
     is_added = rows["key"].isin(list(added))
     places = [index for index, kernel in enumerate(kernels) if is_added[index] and group_of(kernel) in common]
     some, of = rows.iloc[places].reset_index(drop=True), [kernels[index] for index in places]

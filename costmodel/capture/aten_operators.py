@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,8 @@ from costmodel.ir.operators import TABLE
 _TORCH_NAME = re.compile(r"torch\.(\w+)")
 _ONE_FOR_ALL = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 """Dispatch keys of implementations for every device, without a gradient of their own."""
+_PRIMS = "prims_"
+"""Beginning of the names of operators that torch's compiler makes."""
 _TORCHVISION = "torchvision_"
 """Beginning of the names of torchvision's operators in a graph."""
 
@@ -27,6 +30,10 @@ def overload(name: str) -> torch._ops.OpOverload:
     """
     base, _, variant = name.partition(".")
     space = torch.ops.aten
+    if base.startswith(_PRIMS):
+        importlib.import_module("torch._inductor.inductor_prims")  # registers them
+
+        space, base = torch.ops.prims, base.removeprefix(_PRIMS)
     if base.startswith(_TORCHVISION):
         _import_torchvision(name)
         space, base = torch.ops.torchvision, base.removeprefix(_TORCHVISION)

@@ -14,6 +14,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
+from costmodel.capture.attention_calls import differentiable_attention
 from costmodel.capture.autocast import QUERIES, Regions, answer_of, enter_region, leave_region, lowered, make_region
 from costmodel.capture.meta_tensors import RECURRENT, RECURRENT_ARGUMENTS, is_plain_meta, recurrent_results
 from costmodel.capture.read_values import READ_FUNCTIONS, ReadValues, chosen_branch, moves_to_cpu
@@ -81,6 +82,8 @@ class WholeOperators(TorchFunctionMode):
         query, value = bound["query"], bound["value"]
         if not _has_fused_kernel(query, bound["key"], value, bound.get("attn_mask")):
             return _PYTHON_ATTENTION(**bound)
+        if self._recorder.differentiates:
+            return differentiable_attention(bound)
         batch, heads, length, _ = query.shape
         written = _needing_gradient(
             query.new_empty((batch, length, heads, value.shape[-1])),  # the layout that fused kernels write
@@ -100,6 +103,8 @@ class WholeOperators(TorchFunctionMode):
     ) -> torch.Tensor:
         if not self._recorder.training or not training or inplace or not 0.0 < p < 1.0:
             return _PYTHON_DROPOUT(input, p, training, inplace)
+        if self._recorder.differentiates:
+            return torch.native_dropout(input, p, True)[0]
         kept = _needing_gradient(torch.empty_like(input), input.requires_grad)
         results = kept, torch.empty_like(input, dtype=torch.bool)
         self._recorder.record(torch.ops.aten.native_dropout.default, (input, p, True), {}, results)

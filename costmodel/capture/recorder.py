@@ -52,6 +52,7 @@ class Recorder(TorchDispatchMode):
         counts: counts of Python calls that compute nothing.
         exact: whether the graph will be run.
         training: whether the pass is the forward pass of a training step, which is refused otherwise.
+        differentiates: whether a backward pass follows, so that autograd must know every operator.
         breaks: places that need the values of tensors.
         constants: values of constants that depend on no data.
         values: values that the pass reads, from a real run; None without one.
@@ -65,10 +66,12 @@ class Recorder(TorchDispatchMode):
         training: bool = False,
         partial: bool = False,
         values: ReadValues | None = None,
+        differentiates: bool = False,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it without annotations
         self.graph = fx.Graph()
         self.exact, self.training, self._partial = exact, training, partial
+        self.differentiates = differentiates
         self.counts = CallCounts()
         self.breaks: list[ir.Break] = []
         self.constants = Constants()

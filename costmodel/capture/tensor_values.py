@@ -56,6 +56,8 @@ class TensorValues:
             tensor: the tensor to read.
             module: path of the running module, for nodes that apply earlier writes.
         """
+        if id(tensor) not in self._nodes and memory_of(tensor) in self._memories:  # unpacked by autograd
+            self.bind(tensor, self.memory(tensor).read(tensor, self._graph, module))
         if id(tensor) not in self._nodes:
             name = self._names.get(id(tensor), f"{CONSTANT}{self._bound}")
             self.bind(tensor, self._graph.create_node("get_attr", name))

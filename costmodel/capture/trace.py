@@ -187,6 +187,17 @@ def _run(
     return result, []
 
 
+@contextlib.contextmanager
+def explained(recorder: Recorder) -> Iterator[None]:
+    """Turn an error of a forward pass into a CaptureError of one line."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # an exit too
+        raise _with_line(error, recorder.where) from error
+
+
 def _with_line(error: BaseException, where: str) -> CaptureError:
     """Error of a forward pass in one line, with the line of the model's code that it comes from."""
     line = line_of_error(error)
@@ -260,11 +271,7 @@ def _lower_node(node: fx.Node, name: str, refs: Mapping[fx.Node, ir.Ref]) -> ir.
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         raise CaptureError(f"{node.name}: {target} is not an ATen operator")
-    schema = target._schema
-    named = [(argument.name, value) for argument, value in zip(schema.arguments, node.args, strict=False)]
-    named += node.kwargs.items()
-    given = {argument.name for argument in schema.arguments if argument.is_out} | _NOT_ATTRIBUTES
-    args = tuple((key, _arg(value, refs)) for key, value in named if key not in given)
+    args = tuple((key, argument(value, refs)) for key, value in named_arguments(node))
     made = functional(target)
     base = made._schema.name.replace("aten::", "").replace("::", "_")
     if made is target and writes_first(target):
@@ -272,7 +279,16 @@ def _lower_node(node: fx.Node, name: str, refs: Mapping[fx.Node, ir.Ref]) -> ir.
     overload = "" if made._overloadname == "default" else f".{made._overloadname}"
     where = written_path(node.meta["module"])
     inplace = writes_first(target) or node.meta.get("inplace", False)
-    return ir.Op(name, base + overload, args, node.meta["types"], where, inplace)
+    return ir.Op(name, base + overload, args, node.meta["types"], where, inplace, section=node.meta.get("phase", 0))
+
+
+def named_arguments(node: fx.Node) -> list[tuple[str, Any]]:
+    """Arguments of a call of an ATen operator by the names of its schema, without devices and given results."""
+    schema = node.target._schema  # type: ignore[union-attr]  # an OpOverload
+    named = [(argument.name, value) for argument, value in zip(schema.arguments, node.args, strict=False)]
+    named += node.kwargs.items()
+    left_out = {argument.name for argument in schema.arguments if argument.is_out} | _NOT_ATTRIBUTES
+    return [(key, value) for key, value in named if key not in left_out]
 
 
 def _clean(name: str) -> str:
@@ -280,11 +296,12 @@ def _clean(name: str) -> str:
     return _NOT_IN_NAMES.sub("_", name)
 
 
-def _arg(value: Any, refs: Mapping[fx.Node, ir.Ref]) -> ir.Arg:
+def argument(value: Any, refs: Mapping[fx.Node, ir.Ref]) -> ir.Arg:
+    """An argument of a call in the IR: references in place of nodes; dtypes and the like as text."""
     if isinstance(value, fx.Node):
         return refs[value]
     if isinstance(value, (tuple, list)):
-        return tuple(_arg(item, refs) for item in value)
+        return tuple(argument(item, refs) for item in value)
     if value is None or isinstance(value, (bool, int, float, complex, str)):
         return value
     return str(value)

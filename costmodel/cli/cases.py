@@ -14,6 +14,7 @@ from costmodel.cli.run import message_of, print_traceback
 
 if TYPE_CHECKING:
     from costmodel.prediction.arithmetic import Arithmetic
+    from costmodel.prediction.training_request import TrainingRequest
     from costmodel.report import Report
 
 
@@ -49,6 +50,7 @@ class Settings:
     quiet: bool
     debug: bool
     draw: bool = False
+    training: TrainingRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,8 @@ def predict_case(case: Case, settings: Settings) -> list[Predicted | Failure]:
     from costmodel.capture.with_partition import capture_with_partition
     from costmodel.cli.checking import checking
     from costmodel.prediction.predict import predict_captured
+    from costmodel.prediction.training import capture_step
+    from costmodel.prediction.training_request import graphs_in_training, predict_captured_step
     from costmodel.zoo import load
 
     is_checked = settings.check or settings.frontend == "dynamo"
@@ -106,9 +110,19 @@ def predict_case(case: Case, settings: Settings) -> list[Predicted | Failure]:
         if settings.frontend != "run":
             how["is_whole"] = False
         how |= {"compiled": loaded.module, "amp": settings.arithmetic.amp}
-        graph = capture_with_partition(module, loaded.inputs, loaded.name, **how)
+        if settings.training is None:
+            graph = capture_with_partition(module, loaded.inputs, loaded.name, **how)
+        else:
+            step = capture_step(loaded.module, loaded.inputs, loaded.name, amp=settings.arithmetic.amp)
+            graphs = graphs_in_training(loaded.module, loaded.inputs, loaded.name, **how) if is_checked else None
 
     def predicted(hardware: str) -> Predicted:
+        if settings.training is not None:
+            found = predict_captured_step(
+                step, settings.training, settings.arithmetic,
+                hardware=hardware, host=settings.host, graphs=graphs, explain=settings.explain,
+            )  # fmt: skip
+            return Predicted(replace(found, warnings=(*loaded.warnings, *found.warnings)))
         options: dict[str, Any] = {"explain": settings.explain, "host": settings.host, "shapes": settings.shapes}
         options["arithmetic"] = settings.arithmetic
         report = predict_captured(graph, loaded.inputs, hardware=hardware, **options)

@@ -31,13 +31,16 @@ Sweep = Callable[["Sequence[UnitCase]", Path, "SweepSettings", "Report"], None]
 """Measures cases into a ledger."""
 _COLD_CASES = 2
 """Models whose compile time is also measured with empty caches, which scales the compile times of all."""
+_HELD = 10
+"""Training steps that are compiled before they are measured one after another; their memory adds up."""
 _CAPTURE_SHARE = 0.15
 """Share of the budget for capturing the models that units are taken from."""
 Workloads = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[WORKLOAD]...",
-        help="conv, matmul, layer, tf32, bfloat16, casts, models, amp, host; default: conv, matmul and layer.",
+        help="conv, matmul, layer, tf32, bfloat16, casts, backward, models, amp, training, host; default: conv, matmul "
+        "and layer.",
     ),
 ]
 Name = Annotated[
@@ -125,7 +128,7 @@ def collect(
         if units:
             with _sweep_on(scheduler, device, workers) as sweep:
                 _collect_units(units, directory, device, end, quick, quiet, sweep, chosen)
-        for workload in ("models", "amp"):
+        for workload in ("models", "amp", "training"):
             if workload in names:
                 _collect_models(workload, directory, device, end, quick, quiet)
     except KeyboardInterrupt:
@@ -201,7 +204,7 @@ def _collect_units(
 def _collect_models(workload: str, directory: Path, device: str, end: float, quick: bool, quiet: bool) -> None:
     """Measure whole models in a process of their own, as they leave state in Dynamo, Inductor and the allocator.
 
-    The workload, `models` or `amp`, names the files.
+    The workload, `models`, `amp` or `training`, names the files. Each training step has a process of its own.
     """
     from collectors.processes.process import describe_exit, last_words, pinned, running
     from collectors.workloads import catalog
@@ -212,12 +215,13 @@ def _collect_models(workload: str, directory: Path, device: str, end: float, qui
         note("no time is left for whole models", quiet)
         return
     cases, out, log = (directory / f"{workload}.{suffix}" for suffix in ("json", "jsonl", "log"))
-    chosen = catalog.amp_cases if workload == "amp" else catalog.model_cases
+    chosen = {"amp": catalog.amp_cases, "training": catalog.step_cases}.get(workload, catalog.model_cases)
     write_whole(cases, json.dumps(chosen(device, quick)))
     command = [sys.executable, "-m", "collectors.whole_models.collect", str(cases), str(out)]
     variables, name = pinned(device)
     command += ["--device", name, "--seconds", str(seconds), "--parent", str(os.getpid())]
-    command += [] if quick or workload == "amp" else ["--cold", str(_COLD_CASES)]
+    command += [] if quick or workload != "models" else ["--cold", str(_COLD_CASES)]
+    command += ["--times", "1", "--kernels", "--held", str(_HELD)] if workload == "training" else []
     note(f"measuring whole models; progress in {log}", quiet)
     with running(command, variables, log) as process:
         while process.poll() is None:
@@ -231,13 +235,13 @@ def _print_summary(directory: Path, name: str) -> None:
     from collectors.sweep.sweep import tally
     from collectors.whole_models.records import done_keys
 
-    ledger, models, amp = (directory / name for name in ("ledger.sqlite", "models.jsonl", "amp.jsonl"))
+    ledger, *whole = (directory / name for name in ("ledger.sqlite", "models.jsonl", "amp.jsonl", "training.jsonl"))
     lines = []
     if ledger.exists():
         units, ends = tally(ledger)
         listed = ", ".join(f"{count} {status}" for status, count in ends.most_common()) or "none yet"
         lines.append(f"{units} units, measured in {sum(ends.values())} cases: {listed}\nledger: {ledger}")
-    lines += [f"{len(done_keys(path))} whole models: {path}" for path in (models, amp) if path.exists()]
+    lines += [f"{len(done_keys(path))} whole models: {path}" for path in whole if path.exists()]
     if not lines:
         raise CostmodelError("nothing was measured; give a larger --budget")
     with opened(None) as write:

@@ -22,6 +22,7 @@ class OptimizerName(StrEnum):
     SGD = "sgd"
     MOMENTUM = "momentum"
     ADAM = "adam"
+    ADAMW = "adamw"
 
 
 OptimizerOption = Annotated[
@@ -29,6 +30,9 @@ OptimizerOption = Annotated[
 ]
 Pass = Annotated[
     bool | None, typer.Option("--training/--inference", help="Only a training step, or only inference; default: both.")
+]
+Compiled = Annotated[
+    bool, typer.Option("--compiled", help="Also the peak of the compiled training step, which takes some seconds.")
 ]
 SavePlan = Annotated[
     Path | None, typer.Option("--save-plan", metavar="FILE", help="Write the checkpointing plan to FILE.")
@@ -44,6 +48,7 @@ def memory(
     channels_last: options.ChannelsLast = False,
     training: Pass = None,
     optimizer: OptimizerOption = OptimizerName.NONE,
+    compiled: Compiled = False,
     save_plan: SavePlan = None,
     check: options.Check = True,
     format: options.FormatOption = None,  # noqa: A002 - the name of the option
@@ -76,6 +81,7 @@ def memory(
                     model_name=loaded.name,
                     optimizer=optimizer.value,
                     passes=_PASSES[training],
+                    compiled=compiled and training is not False,
                     **checking(model, request, check=check, quiet=quiet),
                 )
         if training is not True:  # a training step needs no evaluation mode

@@ -130,6 +130,14 @@ MatmulPrecisionOption = Annotated[
         help="As torch.set_float32_matmul_precision: with high, and with medium, float32 matmuls compute in TF32.",
     ),
 ]
+Training = Annotated[
+    bool,
+    typer.Option("--training", help="Predict a training step: forward pass, loss, backward pass and optimizer."),
+]
+OptimizerOption = Annotated[
+    str | None,
+    typer.Option("--optimizer", metavar="NAME", help="With --training: sgd (default), momentum, adam or adamw."),
+]
 CudnnBenchmark = Annotated[
     bool,
     typer.Option(

@@ -45,6 +45,8 @@ def predict(
     amp: options.AmpOption = None,
     matmul_precision: options.MatmulPrecisionOption = options.MatmulPrecision.HIGHEST,
     cudnn_benchmark: options.CudnnBenchmark = False,
+    training: options.Training = False,
+    optimizer: options.OptimizerOption = None,
     format: options.FormatOption = None,  # noqa: A002 - the name of the option
     layers: options.LayersOption = None,
     depth: options.Depth = None,
@@ -65,6 +67,7 @@ def predict(
     Several models, batch sizes or profiles make several cases; a table at the end ranks them.
     """
     from costmodel.prediction.arithmetic import Arithmetic
+    from costmodel.prediction.training_request import requested
     from costmodel.report.page import NO_FACTS
 
     if quiet:
@@ -76,6 +79,11 @@ def predict(
         is_single = len(cases) * len(profiles) == 1
         arithmetic = Arithmetic(amp and amp.value, matmul_precision.value, cudnn_benchmark)
         _check(arithmetic, precision and precision.value, profiles, host)
+        step = requested(training, optimizer)
+        if step is not None and (capture is not options.Capture.RUN or shapes is not None):
+            raise RequestError(
+                "--training captures a step by running it, at one shape; leave out --capture and --shapes"
+            )
         settings = Settings(
             hardware=profiles,
             img_size=img_size,
@@ -89,7 +97,8 @@ def predict(
             check=check,
             quiet=quiet,
             debug=debug,
-            draw=form is options.Format.HTML,
+            draw=form is options.Format.HTML and step is None,
+            training=step,
         )
         outcomes = _outcomes(cases, settings, jobs)
         found = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]

@@ -57,6 +57,9 @@ def validate(
     img_size: options.ImgSize = None,
     precision: options.PrecisionOption = None,
     channels_last: options.ChannelsLast = False,
+    training: options.Training = False,
+    optimizer: options.OptimizerOption = None,
+    amp: options.AmpOption = None,
     modes: ModesOption = None,
     plan: PlanOption = None,
     no_plan: NoPlan = False,
@@ -71,10 +74,12 @@ def validate(
 ) -> None:
     """Measure MODEL on this machine in eager mode, compiled and as planned, and compare with the predictions."""
     _check(seconds, max_error, plan, no_plan)
+    step = _step(training, optimizer, amp, plan)
     # torch reads it when it is imported; its profiler would otherwise log to standard error
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     with opened(output) as write:
         profile = choose_hardware(hardware, quiet)
+        from costmodel.measurement.step_validation import validate_step as compare_step
         from costmodel.measurement.validation import USUAL
         from costmodel.measurement.validation import validate as compare
         from costmodel.measurement.validation_report import validation_document
@@ -92,18 +97,15 @@ def validate(
                 precision=precision and precision.value,
                 channels_last=channels_last,
             )
-            if given is None and not no_plan:
-                given = _new_plan(loaded, place, profile, quiet)
-            result = compare(
-                loaded.module,
-                tuple(loaded.inputs),
-                plan=given,
-                hardware=profile,
-                model_name=model,
-                modes=modes or USUAL,
-                seconds=seconds,
-                layers=layers is not options.Layers.NONE,
-            )
+            common: dict[str, Any] = {"hardware": profile, "model_name": model}
+            common |= {"modes": modes or USUAL, "seconds": seconds}
+            if step is not None:
+                result = compare_step(loaded.module, tuple(loaded.inputs), **common, **step)
+            else:
+                if given is None and not no_plan:
+                    given = _new_plan(loaded, place, profile, quiet)
+                measures = layers is not options.Layers.NONE
+                result = compare(loaded.module, tuple(loaded.inputs), plan=given, layers=measures, **common)
         write(render_result(validation_document(result, layers.value), format, output))
     if max_error is not None and 100 * result.worst_error > max_error:
         raise typer.Exit(MISSED)
@@ -121,6 +123,24 @@ def _check(seconds: float, max_error: float | None, plan: Path | None, no_plan: 
         raise RequestError(f"--max-error must be a percentage, not {max_error}")
     if no_plan and plan is not None:
         raise RequestError("--plan and --no-plan exclude each other; leave one out")
+
+
+def _step(training: bool, optimizer: str | None, amp: options.Amp | None, plan: Path | None) -> dict[str, Any] | None:
+    """Options of a training step; None for a forward pass.
+
+    Raises:
+        RequestError: an option of training without --training, or a plan with it.
+    """
+    from costmodel.prediction.training_request import requested
+
+    request = requested(training, optimizer)
+    if request is None:
+        if amp is not None:
+            raise RequestError("--amp is measured for a training step; give --training too, or --precision instead")
+        return None
+    if plan is not None:
+        raise RequestError("a plan is of a forward pass; leave out --plan or --training")
+    return {"optimizer": request.optimizer, "amp": amp and amp.value}
 
 
 def _device(name: str, hardware: str) -> torch.device:

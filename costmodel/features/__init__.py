@@ -9,6 +9,14 @@ import math
 from collections.abc import Callable, Mapping
 
 from costmodel.features.aten import aten_features
+from costmodel.features.backward import (
+    TRAINING_GROUPS,
+    aten_backward_features,
+    attention_backward_features,
+    conv_backward_features,
+    foreach_features,
+    training_group,
+)
 from costmodel.features.library_calls import attention_features, conv_features, gemm_features
 from costmodel.features.rare import is_rare, is_unmeasured, is_unruled, rare_features, rare_triton_features
 from costmodel.features.roofline import CONVOLUTIONS, Roofline, anchor_flops, launches_of
@@ -23,6 +31,7 @@ __all__ = [
     "GROUPS",
     "OPTIONAL",
     "RARE_GROUPS",
+    "TRAINING_GROUPS",
     "UNMEASURED",
     "UNRULED",
     "Roofline",
@@ -58,6 +67,8 @@ def group_of(kernel: Kernel) -> str:
         return UNRULED
     if is_unmeasured(kernel):
         return UNMEASURED
+    if group := training_group(kernel):
+        return group
     common = _common_group(kernel)
     if kernel.tf32 and common == "gemm" and not is_rare(kernel):
         return f"{common}{IN_TF32}"
@@ -73,7 +84,7 @@ def _common_group(kernel: Kernel) -> str:
         return "triton"
     if anchor.base in CONVOLUTIONS:
         return "conv"
-    if anchor.base == "scaled_dot_product_attention":
+    if operators.lookup(anchor).kind == "attention" and anchor.base != "_native_multi_head_attention":
         return "attention"
     return "gemm" if operators.lookup(anchor).flops is flops_module.matmul_flops else "aten"
 
@@ -129,6 +140,10 @@ _SPECIFIC: Mapping[str, Callable[[Kernel, int], dict[str, float]]] = {
     "rare_conv": conv_features,
     "rare_aten": rare_features,
     "rare_triton": rare_triton_features,
+    "conv_backward": conv_backward_features,
+    "attention_backward": attention_backward_features,
+    "aten_backward": aten_backward_features,
+    "foreach": foreach_features,
 }
 GROUPS = tuple(_SPECIFIC)
 """Groups of kernels."""

@@ -75,10 +75,12 @@ def is_unruled(kernel: Kernel) -> bool:
 def is_unmeasured(kernel: Kernel) -> bool:
     """Whether no unit that is measured holds such a kernel: by its operator, or instance norm by cuDNN.
 
-    ATen's own batch norm of batch statistics is measured, with weights that are standardised by it.
+    ATen's own batch norm of batch statistics is measured, with weights that are standardised by it. A batch norm that
+    updates running statistics is one of a training step.
     """
     anchor = kernel.anchor
-    statistics = anchor.base == "cudnn_batch_norm" and anchor.arg("training") is True
+    updates = isinstance(anchor.arg("running_mean"), Ref)
+    statistics = anchor.base == "cudnn_batch_norm" and anchor.arg("training") is True and not updates
     return kernel.backend == "aten" and (statistics or not operators.lookup(anchor).measured)
 
 

@@ -6,11 +6,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from costmodel.ir import Op, flops, operators
+from costmodel.ir import Op, flops, operators, training_costs
 from costmodel.ir.op_table import Role
 from costmodel.kernels.kernel import Kernel
 
-_MATMULS = (flops.matmul_flops, flops.attention_flops)
+_MATMULS = (
+    flops.matmul_flops,
+    flops.attention_flops,
+    training_costs.attention_step_flops,
+    training_costs.attention_backward_flops,
+)
 CONVOLUTIONS = frozenset({"convolution", "cudnn_convolution_relu", "cudnn_convolution_add_relu"})
 """Operators that are convolutions, those with fused epilogues included."""
 
@@ -62,7 +67,11 @@ def arithmetic_kind(op: Op) -> str:
 
     cuDNN runs recurrent layers too, with the precision of its convolutions.
     """
-    if op.base in CONVOLUTIONS or operators.lookup(op).flops is flops.recurrent_flops:
+    if (
+        op.base in CONVOLUTIONS
+        or op.base == "convolution_backward"
+        or operators.lookup(op).flops is flops.recurrent_flops
+    ):
         return "conv"
     return "matmul" if operators.lookup(op).flops in _MATMULS else ""
 

@@ -49,6 +49,8 @@ class _Conversion:
             layout = "nhwc" if self._only is None or op.name in self._only else "nchw"
             args = tuple((key, self._operand(op, key, value, layout)) for key, value in op.args)
             self._append(op.with_args(args).with_types((op.type.with_layout(layout),)))
+        elif op.base == "convolution_backward":
+            self._append(op.with_types(self._gradients(op)))
         elif self._runnable and is_strided(op):
             args = tuple((key, self._as_captured(op, value)) for key, value in op.args)
             self._append(op.with_args(args))
@@ -56,6 +58,13 @@ class _Conversion:
             self._append(op)
         else:
             self._append(_as_reshape(op).with_types(_propagated(op, self._types)))
+
+    def _gradients(self, op: Op) -> tuple[TensorType, ...]:
+        """Types of a convolution's gradients: in channels_last where an operand is (ATen's `convolution_backward`)."""
+        operands = [op.arg(name) for name in ("grad_output", "input")]
+        kinds = [self._types[ref.name][ref.index] for ref in operands if isinstance(ref, Ref)]
+        layout = "nhwc" if any(kind.layout == "nhwc" for kind in kinds) else "nchw"
+        return tuple(kind.with_layout(layout) if len(kind.shape) == 4 else kind for kind in op.types)
 
     def _is_contiguous_copy(self, op: Op) -> bool:
         """Whether a copy stays contiguous: Inductor ignores the requested memory format, except for attention."""

@@ -18,10 +18,12 @@ class Target:
     Attributes:
         on_cpu: whether kernels are loops in C++ instead of Triton.
         multiprocessors: streaming multiprocessors of the GPU.
+        training: whether it compiles a graph of a training step, for which it chooses layouts by another rule.
     """
 
     on_cpu: bool
     multiprocessors: int
+    training: bool = False
 
 
 @dataclass(frozen=True, slots=True)

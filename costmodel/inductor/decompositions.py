@@ -15,6 +15,7 @@ from costmodel.ir.builder import Rewrite, Site, rewritten
 from costmodel.ir.op_table import Role
 from costmodel.kernels.attention import unrolled
 from costmodel.kernels.composites import divided, rms_norm_parts
+from costmodel.kernels.convolution_gradients import divide_convolution_gradients
 
 POINTWISE_CAT_INPUTS = 8
 """`config.max_pointwise_cat_inputs`: up to so many tensors are concatenated in the kernel that reads them."""
@@ -28,6 +29,11 @@ def unroll_attention(compilation: Compilation) -> Compilation:
 def divide_composites(compilation: Compilation) -> Compilation:
     """Replace composite operators by the operators that ATen's dispatcher shows to Inductor on the device."""
     return compilation.with_graph(divided(compilation.graph, compilation.target.on_cpu))
+
+
+def divide_gradients(compilation: Compilation) -> Compilation:
+    """Replace the backward pass of each convolution by a library call for each gradient."""
+    return compilation.with_graph(divide_convolution_gradients(compilation.graph))
 
 
 def decompose(compilation: Compilation) -> Compilation:

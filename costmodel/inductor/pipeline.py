@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from costmodel.device import ASSUMED_GPU
 from costmodel.inductor.compilation import Compilation, Pass, Target
-from costmodel.inductor.decompositions import decompose, divide_composites, unroll_attention
+from costmodel.inductor.decompositions import decompose, divide_composites, divide_gradients, unroll_attention
 from costmodel.inductor.layout import propagate_channels_last
 from costmodel.inductor.layout_channels_last import prefer_channels_last
 from costmodel.inductor.layout_contiguous import keep_contiguous
@@ -26,6 +26,7 @@ __all__ = ["PASSES", "compile_graph", "compiled_kernels", "schedule"]
 PASSES: tuple[Pass, ...] = (
     unroll_attention,
     divide_composites,
+    divide_gradients,
     decompose,
     reorder_for_locality,
     propagate_channels_last,
@@ -37,7 +38,10 @@ PASSES: tuple[Pass, ...] = (
 
 
 def compiled_kernels(
-    graph: Graph, on_cpu: bool = False, multiprocessors: int = ASSUMED_GPU.multiprocessors
+    graph: Graph,
+    on_cpu: bool = False,
+    multiprocessors: int = ASSUMED_GPU.multiprocessors,
+    training: bool = False,
 ) -> tuple[Kernel, ...]:
     """Kernels of one forward pass of `torch.compile(model)`, in order.
 
@@ -45,15 +49,19 @@ def compiled_kernels(
         graph: captured forward pass.
         on_cpu: whether it is compiled for a CPU.
         multiprocessors: streaming multiprocessors of the GPU.
+        training: whether it is the forward or backward graph of a training step.
     """
-    return schedule(compile_graph(graph, on_cpu, multiprocessors))
+    return schedule(compile_graph(graph, on_cpu, multiprocessors, training))
 
 
 def compile_graph(
-    graph: Graph, on_cpu: bool = False, multiprocessors: int = ASSUMED_GPU.multiprocessors
+    graph: Graph,
+    on_cpu: bool = False,
+    multiprocessors: int = ASSUMED_GPU.multiprocessors,
+    training: bool = False,
 ) -> Compilation:
     """Apply every pass: operators decomposed and in order of lowering, layouts decided."""
-    compilation = Compilation(graph, Target(on_cpu, multiprocessors))
+    compilation = Compilation(graph, Target(on_cpu, multiprocessors, training))
     for apply in PASSES:
         compilation = apply(compilation)
     return compilation
@@ -62,7 +70,7 @@ def compile_graph(
 def schedule(compilation: Compilation) -> tuple[Kernel, ...]:
     """Lower a graph after all passes, fuse its nodes, and return the kernels in order."""
     lowering = compilation.analysis(lower)
-    nodes = fuse(lowering.nodes, lowering.writers)
+    nodes = fuse(lowering.nodes, lowering.writers, compilation.target.training)
     written = _written(nodes, lowering)
     extractor = Extractor(compilation.graph)
     return tuple(

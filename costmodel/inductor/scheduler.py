@@ -11,14 +11,16 @@ DISTANCE_TO_FUSE = 64
 """`Scheduler.are_long_distant_nodes`: nodes that only share an input are not fused across so many others."""
 
 
-def fuse(nodes: Iterable[Node], writers: Mapping[str, tuple[int, ...]]) -> list[Node]:
+def fuse(nodes: Iterable[Node], writers: Mapping[str, tuple[int, ...]], joins_split: bool = False) -> list[Node]:
     """Fuse loops over one domain that share reads, unless that makes a cycle; the kernels in order.
 
     Args:
         nodes: lowered nodes in the order of creation, which is topological.
         writers: indices of the nodes that write each buffer.
+        joins_split: whether split reductions of one size fuse, level by level, as the sums of a batch norm's gradient
+            do, and loops over their results with the last level.
     """
-    scheduler = _Scheduler(writers)
+    scheduler = _Scheduler(writers, joins_split)
     for index, node in enumerate(nodes):
         scheduler.add(index, node)
     return _ordered(scheduler.groups)
@@ -42,9 +44,9 @@ class _Group:
 class _Scheduler:
     """Fused groups so far. A set of groups is a bit mask: bit i is the group at index i."""
 
-    def __init__(self, writers: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(self, writers: Mapping[str, tuple[int, ...]], joins_split: bool = False) -> None:
         self.groups: list[_Group] = []
-        self._writers = writers
+        self._writers, self._joins_split = writers, joins_split
         self._group_of: dict[int, int] = {}
         self._readers: dict[Read, set[int]] = {}
 
@@ -74,7 +76,9 @@ class _Scheduler:
 
     def _can_join(self, node: Node, target: int, sources: Iterable[int]) -> bool:
         group = self.groups[target].node
-        if node.extern or group.extern or node.launches > 1 or group.launches > 1:
+        if node.extern or group.extern:
+            return False
+        if (node.launches > 1 or group.launches > 1) and not (self._joins_split and _are_alike(node, group)):
             return False
         if any(self.groups[source].ancestors >> target & 1 for source in sources if source != target):
             return False
@@ -94,12 +98,20 @@ class _Scheduler:
             reads=group.node.reads | node.reads,
             outer=loops.outer,
             inner=loops.inner,
+            launches=max(group.node.launches, node.launches),
             crosswise=loops.crosswise,
         )
         group.ancestors |= ancestors & ~(1 << target)
         for follower in self.groups:
             if follower.ancestors >> target & 1:
                 follower.ancestors |= group.ancestors
+
+
+def _are_alike(node: Node, group: Node) -> bool:
+    """Whether two nodes fuse, of which one is a split reduction at least: equal reductions, or loops over results."""
+    if node.inner > 1 and group.inner > 1:
+        return (node.outer, node.inner, node.launches) == (group.outer, group.inner, group.launches)
+    return node.outer == group.outer
 
 
 def _ordered(groups: list[_Group]) -> list[Node]:

@@ -17,6 +17,8 @@ from costmodel.ir.flops import (
 )
 from costmodel.ir.op_row import Role, Row, View, row_of
 from costmodel.ir.op_table_rare import RARE_ROWS
+from costmodel.ir.op_table_training import TRAINING_ROWS
+from costmodel.ir.training_costs import statistics_again
 
 __all__ = ["ROWS", "Role", "Row", "View"]
 
@@ -240,7 +242,13 @@ ROWS: tuple[Row, ...] = (
     pointwise(
         "_native_batch_norm_legit_no_training", kind="batch_norm", work=5, saves="input weight running_mean running_var"
     ),
-    pointwise("cudnn_batch_norm", kind="batch_norm", work=5, saves="input weight running_mean running_var #1 #2"),
+    pointwise(
+        "cudnn_batch_norm",
+        kind="batch_norm",
+        work=5,
+        saves="input weight running_mean running_var #1 #2",
+        scratch=statistics_again,
+    ),
     # Concatenation.
     Row("cat", "cat", Role.CONCAT, work=0, saves="", passes=True),
     Row("concat_in_place", "cat", Role.JOINED, work=0),
@@ -283,5 +291,6 @@ ROWS: tuple[Row, ...] = (
     unsupported("randperm", random=True),
     unsupported("rrelu_with_noise", random=True),
     unsupported("uniform", random=True),
+    *TRAINING_ROWS,
     *RARE_ROWS,
 )

@@ -7,7 +7,9 @@ from dataclasses import replace
 from costmodel.ir import Graph, Op, Ref, TensorType
 from costmodel.ir.operators import is_view
 from costmodel.kernels.attention import fast_path
+from costmodel.kernels.batch_norm_libraries import cudnn_norm, cudnn_norm_backward, is_cudnn_norm
 from costmodel.kernels.composites import divided
+from costmodel.kernels.convolution_gradients import divide_convolution_gradients
 from costmodel.kernels.eager_layout import memory_orders
 from costmodel.kernels.extractor import Extractor
 from costmodel.kernels.kernel import Kernel
@@ -20,7 +22,7 @@ def eager_kernels(graph: Graph, on_cpu: bool = False) -> tuple[Kernel, ...]:
 
 def as_issued(graph: Graph, on_cpu: bool = False) -> Graph:
     """Rewrite operators as ATen dispatches them on a device."""
-    parts = divided(graph, on_cpu)
+    parts = divide_convolution_gradients(divided(graph, on_cpu))
     return parts if on_cpu else choose_libraries(fast_path(parts))
 
 
@@ -45,10 +47,19 @@ def kernels_of(graph: Graph) -> tuple[Kernel, ...]:
 def choose_libraries(graph: Graph) -> Graph:
     """Replace batch norm by cuDNN's where ATen dispatches it on a GPU: in float32, with at least three dimensions.
 
-    The rule is ATen's `_batch_norm_impl_index` in evaluation mode, with scale and shift in the dtype of the input.
+    The rule is ATen's `_batch_norm_impl_index` in evaluation mode, with scale and shift in the dtype of the input. With
+    statistics of the batch, forward and backward, it is that of `costmodel.kernels.batch_norm_libraries`.
     """
+    in_training: set[str] = set()
 
     def choose(op: Op) -> Op:
+        if op.base == "native_batch_norm" and op.arg("training") is True and is_cudnn_norm(graph, op):
+            in_training.add(op.name)
+            return cudnn_norm(op)
+        if op.base == "native_batch_norm_backward" and is_cudnn_norm(graph, op):
+            saved = op.arg("save_mean")
+            known = isinstance(saved, Ref) and saved.name in in_training
+            return cudnn_norm_backward(op, Ref(saved.name, 3) if isinstance(saved, Ref) and known else None)
         on_cudnn = op.base == "native_batch_norm" and op.type.dtype == "float32" and len(op.type.shape) >= 3
         affine = all(isinstance(op.arg(name), Ref) for name in ("weight", "bias"))
         if not on_cudnn or not affine or op.type.shape[0] > 65535:

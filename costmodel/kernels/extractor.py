@@ -8,6 +8,7 @@ from functools import partial
 
 from costmodel.ir import Graph, Op, Ref, TensorType, Value, operators
 from costmodel.ir.op_table import View
+from costmodel.ir.op_table_training import TRAINING_NAMES
 from costmodel.ir.operators import ATTENTION, is_view
 from costmodel.kernels.eager_layout import Order, inverse, permuted, shows_memory_order
 
@@ -141,7 +142,14 @@ class Extractor:
         if written is None:
             written = {name for name in computed if name in self._returned or self._users_of(name) - computed}
         outputs = [name for name in order if name in computed and name in written]
-        return [Ref(name) for name in outputs or [order[-1]]]
+        return [ref for name in outputs or [order[-1]] for ref in self._results(name)]
+
+    def _results(self, name: str) -> list[Ref]:
+        """Results of an operator that count as written: the first, and of a training step's own operators all."""
+        op = self._ops[name]
+        if op.base not in TRAINING_NAMES or len(op.types) == 1:
+            return [Ref(name)]
+        return [Ref(name, index) for index, kind in enumerate(op.types) if kind.numel]
 
     def _users_of(self, name: str) -> set[str]:
         return set(self._users.get(name, ()))

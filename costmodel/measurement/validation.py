@@ -95,12 +95,12 @@ def validate(
     share_cache()
     captured, capture_s = _captured(module, example) if plans else (None, 0.0)
     with torch.no_grad():
-        runs = {"eager": _Run.of(lambda: module, example, device)}
+        runs = {"eager": Run.of(lambda: module, example, device)}
         for mode in modes:
-            runs[mode] = _Run.of(partial(torch.compile, module, mode=mode), example, device)
+            runs[mode] = Run.of(partial(torch.compile, module, mode=mode), example, device)
         for name, one in plans.items():
-            runs[name] = _Run.of(partial(apply, module, one, example, captured=captured), example, device, capture_s)
-        _interleave(runs, seconds, device.type)
+            runs[name] = Run.of(partial(apply, module, one, example, captured=captured), example, device, capture_s)
+        interleave(runs, seconds, device.type)
     host = (
         this_host_speed(chosen, device) if host is None else host
     )  # probed last, when the process is as warm as during the measurement
@@ -123,7 +123,7 @@ def validate(
 
 
 def _measured_layers(
-    module: nn.Module, runs: Mapping[str, _Run], example: tuple[Any, ...], report: Report
+    module: nn.Module, runs: Mapping[str, Run], example: tuple[Any, ...], report: Report
 ) -> dict[str, tuple[LayerResult, ...]]:
     """Measured layers and regions, by the names of fields of `Validation`."""
     planned, default = (runs[name].runner if name in runs else None for name in ("plan", "default"))
@@ -151,8 +151,18 @@ def _captured(module: nn.Module, example: tuple[Any, ...]) -> tuple[Exact | None
     return None, 0.0
 
 
-class _Run:
-    """One mode or plan, while it is measured."""
+class Run:
+    """One mode or plan, while it is measured.
+
+    Attributes:
+        call: call that is measured; None where it failed.
+        note: why.
+        runner: function that it calls.
+        compile_s: duration of the first call.
+        peak_bytes: peak memory of a call; None on a CPU.
+        rounds_us: median latency of each round.
+        outputs: tensors that the first call returned.
+    """
 
     def __init__(self, call: Callable[[], object] | None, note: str = "") -> None:
         self.call = call
@@ -171,7 +181,7 @@ class _Run:
         example: tuple[Any, ...],
         device: torch.device,
         before_s: float = 0.0,
-    ) -> _Run:
+    ) -> Run:
         """Make and call a runner for the first time; if that fails, the error becomes a note.
 
         Args:
@@ -196,7 +206,7 @@ class _Run:
             run.peak_bytes = torch.cuda.max_memory_allocated(device)
         return run
 
-    def result(self, predicted_ms: float | None, eager: _Run) -> ModeResult:
+    def result(self, predicted_ms: float | None, eager: Run) -> ModeResult:
         """Result: measured beside predicted."""
         if not self.rounds_us:
             return ModeResult(predicted_ms, None, note=self.note)
@@ -244,7 +254,7 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _interleave(runs: Mapping[str, _Run], seconds: float, device: str) -> None:
+def interleave(runs: Mapping[str, Run], seconds: float, device: str) -> None:
     """Measure all runs in turn, round after round, so that drift of the machine affects all alike."""
     for _ in tracked(range(ROUNDS), "measuring: round"):
         for run in runs.values():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from costmodel import checks
 from costmodel.capture.inputs import Inputs, inputs_fault, module_fault
@@ -53,6 +54,7 @@ modules, on a host of an H200 that needed 11 us for a launch (trained_models/nvi
     passes=checks.some_of(PASSES, at_least=1),
     all_trainable=checks.flag,
     check=checks.flag,
+    compiled=checks.flag,
     real=checks.optional(checks.must_be("a function", callable)),
     is_whole=checks.flag,
 )
@@ -66,6 +68,7 @@ def analyze_memory(
     passes: Sequence[str] = PASSES,
     all_trainable: bool = True,
     check: bool = True,
+    compiled: bool = False,
     real: RealCall | None = None,
     is_whole: bool = False,
 ) -> MemoryReport:
@@ -81,6 +84,7 @@ def analyze_memory(
         passes: `inference`, `training` or both.
         all_trainable: whether to count every parameter as trained, regardless of `requires_grad`.
         check: whether Dynamo traces the forward pass of inference to find graph breaks.
+        compiled: whether to find the peak of the compiled training step too, which takes some seconds.
         real: factory of the module and its inputs with real tensors, for a pass that reads their values.
         is_whole: whether torch.compile is known to make one graph of the module.
 
@@ -91,9 +95,8 @@ def analyze_memory(
     """
     profile = profile_of(hardware)
     name = model_name or type(module).__name__
-    return analyze_on(
-        profile, module, inputs, name, optimizer, passes, all_trainable, check=check, real=real, is_whole=is_whole
-    )
+    how: dict[str, Any] = {"check": check, "compiled": compiled, "real": real, "is_whole": is_whole}
+    return analyze_on(profile, module, inputs, name, optimizer, passes, all_trainable, **how)
 
 
 @takes_turns
@@ -107,6 +110,7 @@ def analyze_on(
     all_trainable: bool = True,
     *,
     check: bool = False,
+    compiled: bool = False,
     real: RealCall | None = None,
     is_whole: bool = False,
 ) -> MemoryReport:
@@ -125,6 +129,8 @@ def analyze_on(
     main = main_input(forward)
     inference = _inference(forward, state, profile) if "inference" in passes else None
     trained = _training(step, state, profile, optimizer) if step is not None else None
+    if trained is not None and compiled:
+        trained = _with_compiled(trained, module, inputs, name, state, profile, all_trainable)
     return MemoryReport(
         model=name,
         hardware=profile.name,
@@ -200,6 +206,19 @@ def _training(graph: Graph, state: State, profile: Profile, optimizer: str) -> T
 def checkpointing_host_us(operators: int, profile: Profile) -> float:
     """Host time that checkpointing adds to an eager step, whose policy is Python code around each operator; us."""
     return POLICY_LAUNCHES * operators * (profile.summary.host.probe_us or 0.0)
+
+
+def _with_compiled(
+    step: Training, module: nn.Module, inputs: Inputs, name: str, state: State, profile: Profile, all_trainable: bool
+) -> Training:
+    """The step with the peak of its compiled form."""
+    from costmodel.memory.compiled_step import compiled_step_peak
+
+    resident = state.resident_bytes + step.workspace_bytes + step.optimizer_bytes
+    parts = profile.device.multiprocessors
+    found = compiled_step_peak(module, inputs, name, resident, parts, all_trainable=all_trainable)
+    stepping = resident + state.trainable_bytes * (1 + OPTIMIZERS[step.optimizer].step)
+    return replace(step, compiled_peak_bytes=max(found, stepping))
 
 
 def operator_times(graph: Graph, profile: Profile) -> Mapping[str, float]:

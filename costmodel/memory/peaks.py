@@ -244,4 +244,5 @@ OPTIMIZERS: Mapping[str, Optimizer] = {
     "sgd": Optimizer(0, 0),
     "momentum": Optimizer(1, 0),
     "adam": Optimizer(2, 1),  # temporary: the square root of the second moment
+    "adamw": Optimizer(2, 1),
 }

@@ -101,6 +101,7 @@ class Training:
         checkpointing: modules that `torch.utils.checkpoint` could recompute.
         checkpointing_host_us: host time that this adds to an eager step; a compiled one has none of it.
         alternatives: offloading and compression.
+        compiled_peak_bytes: peak of the compiled step, without workspaces of cuDNN; None where it was not asked for.
     """
 
     peak_bytes: int
@@ -117,6 +118,7 @@ class Training:
     checkpointing: CheckpointedModules
     alternatives: tuple[Alternative, ...]
     checkpointing_host_us: float = 0.0
+    compiled_peak_bytes: int | None = None
 
     @property
     def feature_map_bytes(self) -> int:
@@ -226,6 +228,9 @@ def _pass_rows(report: MemoryFigures) -> list[Row]:
         kept = (step.gradient_bytes, step.optimizer_bytes, step.feature_map_bytes)
         ends = (step.workspace_bytes, None, step.convolution_allowance_bytes, None)
         rows.append(("training", step.peak_bytes, step.peak_at, *state, *kept, *ends))
+        if step.compiled_peak_bytes is not None:
+            kept, ends = (*kept[:2], None), (step.workspace_bytes, None, None, None)
+            rows.append(("training, compiled", step.compiled_peak_bytes, "", *state, *kept, *ends))
     return rows
 
 

@@ -26,7 +26,7 @@ def predict_layers(
     """
     types = {module.name: module.type for module in graph.modules}
     pairs = zip(layers, eager.by_layer(len(layers)), compiled.by_layer(len(layers)), strict=True)
-    return tuple(_layer(graph, types, layer, before, after) for layer, before, after in pairs)
+    return tuple(predict_layer(graph, types, layer, before, after) for layer, before, after in pairs)
 
 
 def layer_flops(graph: Graph, layer: Layer) -> int:
@@ -34,9 +34,18 @@ def layer_flops(graph: Graph, layer: Layer) -> int:
     return sum(operators.flops(graph, op) for op in layer.ops if operators.lookup(op).flops is not None)
 
 
-def _layer(
+def predict_layer(
     graph: Graph, types: Mapping[str, str], layer: Layer, before: Sequence[Part], after: Sequence[Part]
 ) -> LayerPrediction:
+    """Prediction of one layer.
+
+    Args:
+        graph: graph of the layer.
+        types: classes of modules by their names.
+        layer: the layer.
+        before: parts of eager kernels that serve it.
+        after: parts of compiled kernels that serve it.
+    """
     eager_us, compiled_us = _total_us(before), _total_us(after)
     speedup = eager_us / compiled_us if compiled_us and eager_us else None
     width = math.hypot(_log_width(before), _log_width(after))

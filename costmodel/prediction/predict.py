@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,11 @@ from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, RequestError
 from costmodel.ir import Graph
+from costmodel.kernels.optimizers import OPTIMIZERS
 from costmodel.memory.capacity import eager_bytes, shortage
 from costmodel.prediction.arithmetic import AMP, DEFAULT, HIGHEST, MATMUL_PRECISIONS, Arithmetic
 from costmodel.prediction.bounds import extrapolated_share
+from costmodel.prediction.hosts import on_host, with_host
 from costmodel.prediction.kernel_predictions import predict_kernels
 from costmodel.prediction.layer_groups import layers_of
 from costmodel.prediction.layer_predictions import layer_flops, predict_layers
@@ -28,14 +30,20 @@ from costmodel.prediction.report_warnings import (
     warnings_of,
 )
 from costmodel.prediction.timed_kernels import timed_kernels
+from costmodel.prediction.training_request import (
+    TrainingRequest,
+    graphs_in_training,
+    predict_captured_step,
+    requested,
+)
 from costmodel.prediction.verdict import LEAVE, verdict_of
-from costmodel.profiles.hosts import describe_host, resolve_host
-from costmodel.profiles.profile import Profile, profile_of
+from costmodel.profiles.profile import Profile
 from costmodel.report.types import Module, Report
 from costmodel.timeline.graphs import graph_warnings, graphs_of, is_compiled
 from costmodel.timeline.issue_trace import issue_traces, layout_of, main_input
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
 
@@ -61,6 +69,9 @@ def _model_fault(model: object) -> str | None:
     amp=checks.optional(checks.one_of(AMP)),
     matmul_precision=checks.one_of(MATMUL_PRECISIONS),
     cudnn_benchmark=checks.flag,
+    training=checks.flag,
+    optimizer=checks.optional(checks.one_of(OPTIMIZERS)),
+    loss=checks.optional(checks.must_be("a function", callable)),
 )
 def predict(
     module: nn.Module | str,
@@ -80,6 +91,9 @@ def predict(
     amp: str | None = None,
     matmul_precision: str = HIGHEST,
     cudnn_benchmark: bool = False,
+    training: bool = False,
+    optimizer: str | None = None,
+    loss: Callable[[Any], torch.Tensor] | None = None,
 ) -> Report:
     """Predict what torch.compile does to a model, without running it. Options are those of the command line.
 
@@ -105,6 +119,10 @@ def predict(
             it is in one. A model that enters autocast itself is predicted as it is.
         matmul_precision: as of `torch.set_float32_matmul_precision`: above `highest`, float32 matmuls compute in TF32.
         cudnn_benchmark: whether `torch.backends.cudnn.benchmark` is on.
+        training: whether to predict a training step: forward pass in training mode, loss, backward pass, optimizer.
+        optimizer: optimizer of the step: `sgd` (the default), `momentum`, `adam` or `adamw`.
+        loss: function from the module's result to the loss of the step, a scalar; None for cross entropy of results of
+            two dimensions, else the sum of the means of all results. It runs eagerly, as does the optimizer.
 
     Raises:
         UnknownModelError: there is no such model; similar names are suggested.
@@ -117,6 +135,11 @@ def predict(
     request = {"batch_size": batch_size, "img_size": img_size, "precision": precision, "channels_last": channels_last}
     arithmetic = Arithmetic(amp, matmul_precision, cudnn_benchmark)
     arithmetic.check_precision(precision)
+    if (step := requested(training, optimizer, loss)) is not None:
+        return _predict_training(
+            module, inputs, request, step, arithmetic,
+            name=model_name, way=capture, check=check, hardware=hardware, host=host, explain=explain, shapes=shapes,
+        )  # fmt: skip
     if isinstance(module, str):
         if inputs is not None:
             raise RequestError(f"{module} brings its own inputs; leave out inputs, or give the module itself")
@@ -126,6 +149,43 @@ def predict(
         graph, warnings = _captured(module, _inputs_of(inputs, request), model_name, capture, check, amp)
     options: dict[str, Any] = {"explain": explain, "host": host, "shapes": shapes, "arithmetic": arithmetic}
     report = predict_captured(graph, inputs or (), hardware=hardware, **options)
+    return replace(report, warnings=(*warnings, *report.warnings))
+
+
+def _predict_training(
+    module: nn.Module | str,
+    inputs: Inputs | None,
+    request: dict[str, Any],
+    step: TrainingRequest,
+    arithmetic: Arithmetic,
+    *,
+    name: str | None,
+    way: str,
+    check: bool,
+    hardware: str | None,
+    host: str | float | None,
+    explain: bool,
+    shapes: Sequence[Sequence[int]],
+) -> Report:
+    """Report of a training step; arguments and errors are those of `predict`."""
+    from costmodel.prediction.training import capture_step
+    from costmodel.zoo import load
+    from costmodel.zoo.one_graph import is_known
+
+    if way != "run" or shapes:
+        raise RequestError("a training step is captured by running it, and at one shape; leave capture and shapes out")
+    if isinstance(module, str):
+        if inputs is not None:
+            raise RequestError(f"{module} brings its own inputs; leave out inputs, or give the module itself")
+        loaded = load(module, **request)
+        whole = is_known(module)
+        module, inputs, name, warnings = loaded.module, loaded.inputs, name or loaded.name, loaded.warnings
+    else:
+        inputs, whole, name, warnings = _inputs_of(inputs, request), False, name or type(module).__name__, ()
+    captured = capture_step(module, inputs, name, loss=step.loss, amp=arithmetic.amp)
+    graphs = graphs_in_training(module, inputs, name, check=True, is_whole=whole, amp=arithmetic.amp) if check else None
+    options: dict[str, Any] = {"hardware": hardware, "host": host, "explain": explain, "graphs": graphs}
+    report = predict_captured_step(captured, step, arithmetic, images=images_in(inputs), **options)
     return replace(report, warnings=(*warnings, *report.warnings))
 
 
@@ -171,17 +231,9 @@ def predict_captured(
     arithmetic: Arithmetic = DEFAULT,
 ) -> Report:
     """Predict a graph captured from a module with these inputs; arguments and errors are those of `predict`."""
-    profile = profile_of(hardware)
-    arithmetic.check_device(profile)
-    chosen = resolve_host(None if host is None else str(host), profile)
-    profile = replace(profile, host_speed=chosen.speed, host_calibrated=host is not None)
-    if arithmetic != DEFAULT:
-        profile = arithmetic.on(profile)
-    found = replace(predict_graph(graph, profile, _images(inputs)), arithmetic=arithmetic.words)
-    calibrated = None if profile.on_cpu else host is not None
-    assumed = "" if calibrated else describe_host(profile)
-    report = replace(found, host=chosen.name, host_speed=chosen.speed, host_calibrated=calibrated)
-    report = replace(report, assumed_host=assumed)
+    profile, chosen = on_host(hardware, host, arithmetic)
+    found = replace(predict_graph(graph, profile, images_in(inputs)), arithmetic=arithmetic.words)
+    report = with_host(found, profile, chosen, host)
     if explain:
         from costmodel.prediction.explain import explain as reasons
 
@@ -192,7 +244,7 @@ def predict_captured(
     return report
 
 
-def _images(inputs: Inputs) -> int | None:
+def images_in(inputs: Inputs) -> int | None:
     """Number of images in a list of images; None for an input that is no list."""
     call = Arguments.of(inputs)
     first = next(iter((*call.args, *call.kwargs.values())), None)

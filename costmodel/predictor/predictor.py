@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from costmodel.features import IN_TF32, UNRULED, Roofline, featurize, group_of, launches_of
+from costmodel.features import IN_TF32, TRAINING_GROUPS, UNRULED, Roofline, featurize, group_of, launches_of
 from costmodel.features.scalars import log2_of
 from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.error_curve import ErrorCurve
@@ -25,6 +25,7 @@ from costmodel.predictor.estimate import Estimate
 from costmodel.predictor.group_model import LARGEST_RANGE, USUAL_HOST_US, GroupModel
 from costmodel.predictor.other_precision import Chosen, tf32_estimates, with_twins
 from costmodel.predictor.support import UNSUPPORTED_FACTOR, hardly_measured
+from costmodel.predictor.training_estimates import training_estimates
 
 UNMEASURED_FACTOR = 4.0
 """Least factor from the prediction to the ends of its interval for a precision that was never measured."""
@@ -138,6 +139,8 @@ class Predictor:
         """Estimates of kernels of a group that was not measured: the base's, else a multiple of the bound."""
         if self.base is not None:
             return [_widened(one, BASE_ALONE_WIDTH) for one in self._by_base(chosen)]
+        if group_of(chosen[0][0]) in TRAINING_GROUPS:
+            return training_estimates(chosen, self._predict_chosen, self.roofline)
         if group_of(chosen[0][0]).endswith(IN_TF32):
             return tf32_estimates(chosen, self._predict_chosen, self.roofline.floor_us)
         bounds = [self.roofline.bound_us(kernel) for kernel, _ in chosen]

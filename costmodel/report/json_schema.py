@@ -13,7 +13,7 @@ from costmodel.report.types import EAGER, EAGER_KEYS, SCHEMA, SCHEMA_ID, Report
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 NOT_IN_JSON = ("kernels", "modules")
 """Fields of a report that the JSON leaves out."""
-OPTIONAL = ("explanation", "arithmetic")
+OPTIONAL = ("explanation", "arithmetic", "training")
 """Keys that a report may lack."""
 
 Record = dict[str, Any]
@@ -29,7 +29,10 @@ def predict_schema() -> Record:
     definitions["EagerPrediction"] = _eager(definitions["ModePrediction"])
     properties = {key: of for key, of in definitions["Report"]["properties"].items() if key not in NOT_IN_JSON}
     properties["modes"] |= {"properties": {EAGER: {"$ref": "#/$defs/EagerPrediction"}}, "required": [EAGER]}
-    added = {"$schema": {"const": SCHEMA_ID}, "schema": {"const": SCHEMA}}
+    definitions["TrainingPrediction"] = _without(definitions["TrainingPrediction"], "layers")
+    definitions["LayerPrediction"]["properties"] |= definitions["LayerPasses"]["properties"]
+    passes = {"enum": ["inference", "training"], "description": "What is predicted."}
+    added = {"$schema": {"const": SCHEMA_ID}, "schema": {"const": SCHEMA}, "pass": passes}
     definitions["Report"]["properties"] = added | properties
     keys = [*added, *(key for key in properties if key not in OPTIONAL)]
     definitions["Report"]["required"] = keys
@@ -53,6 +56,12 @@ def _completed(record: Record) -> Record:
         for key, value in record["properties"].items()
     }
     return {"description": about, "type": "object", "properties": properties, "required": list(properties)}
+
+
+def _without(record: Record, key: str) -> Record:
+    """A record without one of its keys, which the output has elsewhere."""
+    properties = {name: of for name, of in record["properties"].items() if name != key}
+    return record | {"properties": properties, "required": list(properties)}
 
 
 def _eager(mode: Record) -> Record:

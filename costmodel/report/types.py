@@ -12,6 +12,7 @@ from costmodel import checks
 from costmodel.checks import checked
 from costmodel.report.escape import unicode_text
 from costmodel.report.kernel_prediction import KernelPrediction
+from costmodel.report.training_prediction import LayerPasses, PassTimes, TrainingPrediction
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -235,6 +236,7 @@ class Report:
         peak_memory_bytes: most memory in use at once: parameters, inputs and results, without workspaces.
         kernels: kernels in order of issue, by mode; not part of the JSON.
         modules: modules of the model, parents first; not part of the JSON.
+        training: facts of a training step; None for inference, which is the other `pass` of the JSON.
         arithmetic: settings of torch that are not its defaults, such as `amp float16` or `matmuls in TF32`; empty and
             not part of the JSON, for the defaults.
     """
@@ -267,12 +269,14 @@ class Report:
     kernels: Mapping[str, tuple[KernelPrediction, ...]] = field(default_factory=dict)
     modules: tuple[Module, ...] = ()
     arithmetic: str = ""
+    training: TrainingPrediction | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report in JSON's types; numbers are finite or None."""
         return {
             "$schema": SCHEMA_ID,
             "schema": SCHEMA,
+            "pass": "inference" if self.training is None else "training",
             "model": self.model,
             "hardware": self.hardware,
             "host": self.host,
@@ -291,7 +295,7 @@ class Report:
             "verdict": self.verdict,
             "leaning": self.leaning,
             "extrapolated_share": self.extrapolated_share,
-            "layers": [record_of(layer) for layer in self.layers],
+            "layers": self._layer_records(),
             "unsupported": [record_of(item) for item in self.unsupported],
             "warnings": list(self.warnings),
             "partial": self.partial,
@@ -299,9 +303,19 @@ class Report:
             "graphs": plain(dataclasses.asdict(self.graphs)),
         } | self._optional()
 
+    def _layer_records(self) -> list[dict[str, Any]]:
+        """The layers; those of a training step with the times of their passes."""
+        layers = [record_of(layer) for layer in self.layers]
+        if self.training is None:
+            return layers
+        return [layer | record_of(passes) for layer, passes in zip(layers, self.training.layers, strict=True)]
+
     def _optional(self) -> dict[str, Any]:
         """Fields that only some reports have."""
         found: dict[str, Any] = {"arithmetic": self.arithmetic} if self.arithmetic else {}
+        if (step := self.training) is not None:
+            passes = {mode: record_of(times) for mode, times in step.passes.items()}
+            found["training"] = {"optimizer": step.optimizer, "loss": step.loss, "passes": passes}
         return found | ({"explanation": [record_of(item) for item in self.explanation]} if self.explanation else {})
 
     def tree(self) -> ModuleNode:
@@ -354,7 +368,10 @@ def _mode_dict(name: str, mode: ModePrediction) -> dict[str, Any]:
     return record
 
 
-def record_of(item: KernelPrediction | ModePrediction | LayerPrediction | Unsupported | Reason) -> dict[str, Any]:
+Record = KernelPrediction | ModePrediction | LayerPrediction | LayerPasses | PassTimes | Unsupported | Reason
+
+
+def record_of(item: Record) -> dict[str, Any]:
     """The fields of a record in JSON's types."""
     return {field.name: plain(getattr(item, field.name)) for field in dataclasses.fields(item)}
 

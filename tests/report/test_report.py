@@ -59,7 +59,17 @@ class TestToDict:
     def test_has_exactly_the_documented_keys(self) -> None:
         record = report().to_dict()
         assert list(record) == [
-            *("$schema", "schema", "model", "hardware", "host", "host_speed", "host_calibrated", "assumed_host"),
+            *(
+                "$schema",
+                "schema",
+                "pass",
+                "model",
+                "hardware",
+                "host",
+                "host_speed",
+                "host_calibrated",
+                "assumed_host",
+            ),
             *("batch_size", "input_shape", "precision", "layout", "parameters", "flops", "peak_memory_bytes", "modes"),
             *("best_mode", "verdict", "leaning", "extrapolated_share"),
             *("layers", "unsupported", "warnings", "partial", "too_large", "graphs"),
