@@ -1,8 +1,8 @@
 """Measured units added to a trained profile without training all of it again.
 
 The groups of rare operators and of training steps, and groups that the profile lacks, such as matmuls in TF32, are
-trained anew, which takes a minute. In the other groups the added kernels become measured kernels: they are recalled, and
-correct predictions near them; networks, trees and what is fitted to whole models stay.
+trained anew, which takes a minute. In the other groups the added kernels become measured kernels: they are recalled,
+and correct predictions near them; networks, trees and what is fitted to whole models stay.
 """
 
 from __future__ import annotations
