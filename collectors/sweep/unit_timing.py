@@ -13,7 +13,7 @@ from collectors.workloads.cases import MOST_TENSOR_BYTES, UnitCase, lone_convolu
 from costmodel.errors import MeasurementError
 from costmodel.ir import Graph, parse
 from costmodel.kernels.kernel import TF32_RUNNER
-from costmodel.measurement.matmul_precision import matmul_precision
+from costmodel.execution.torch_settings import matmul_precision
 from costmodel.training.dataset import WORKSPACE
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from collectors.workloads.model_cases import WholeModelCase
 from costmodel.errors import RequestError
+from costmodel.execution.torch_settings import under_autocast
 from costmodel.prediction.arithmetic import AMP, HIGHEST, MATMUL_PRECISIONS
 from costmodel.zoo.torchvision_import import tolerate_missing_operators
 from costmodel.zoo.user_code import importable
@@ -32,13 +33,13 @@ class BuiltModel:
         module: the module.
         arguments: its positional inputs.
         keywords: its keyword inputs.
-        autocast: device type and dtype of the autocast region around each call; None for none.
+        autocast: device type and precision of the autocast region around each call; None for none.
     """
 
     module: nn.Module
     arguments: tuple[Any, ...] = ()
     keywords: Mapping[str, Any] = field(default_factory=dict)
-    autocast: tuple[str, torch.dtype] | None = None
+    autocast: tuple[str, str] | None = None
 
     @property
     def eager(self) -> Call:
@@ -51,17 +52,7 @@ class BuiltModel:
 
     def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function in an autocast region of its own at each call, which casts each weight once."""
-        if self.autocast is None:
-            return function
-        import torch
-
-        kind, dtype = self.autocast
-
-        def under_autocast(*arguments: Any, **keywords: Any) -> Any:
-            with torch.autocast(kind, dtype):
-                return function(*arguments, **keywords)
-
-        return under_autocast
+        return function if self.autocast is None else under_autocast(function, *self.autocast)
 
     def input_shape(self) -> list[int]:
         """Shape of the first input tensor."""
@@ -99,7 +90,7 @@ def build(case: WholeModelCase, device: str) -> BuiltModel:
         )
     torch.set_float32_matmul_precision(matmuls)
     built = _user_model(case, device) if ".py:" in case["model"] else _library_model(case, device)
-    return replace(built, autocast=(device.partition(":")[0], getattr(torch, amp)) if amp else None)
+    return replace(built, autocast=(device.partition(":")[0], amp) if amp else None)
 
 
 def _library_model(case: WholeModelCase, device: str) -> BuiltModel:
