@@ -33,13 +33,13 @@ class BuiltModel:
         module: the module.
         arguments: its positional inputs.
         keywords: its keyword inputs.
-        autocast: device type and precision of the autocast region around each call; None for none.
+        autocast: device type and dtype of the autocast region around each call; None for none.
     """
 
     module: nn.Module
     arguments: tuple[Any, ...] = ()
     keywords: Mapping[str, Any] = field(default_factory=dict)
-    autocast: tuple[str, str] | None = None
+    autocast: tuple[str, torch.dtype] | None = None
 
     @property
     def eager(self) -> Call:
@@ -90,7 +90,7 @@ def build(case: WholeModelCase, device: str) -> BuiltModel:
         )
     torch.set_float32_matmul_precision(matmuls)
     built = _user_model(case, device) if ".py:" in case["model"] else _library_model(case, device)
-    return replace(built, autocast=(device.partition(":")[0], amp) if amp else None)
+    return replace(built, autocast=(device.partition(":")[0], getattr(torch, amp)) if amp else None)
 
 
 def _library_model(case: WholeModelCase, device: str) -> BuiltModel:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +15,14 @@ from costmodel.cli import options
 from costmodel.cli.completion import complete_modes
 from costmodel.cli.output import choose_hardware, note, opened, render_result, running_user_code
 from costmodel.cli.run import MISSED
+from costmodel.cli.torch_options import arithmetic_of
 from costmodel.errors import RequestError
 
 if TYPE_CHECKING:
     import torch
 
     from costmodel.planning.plan import Plan
+    from costmodel.prediction.arithmetic import Arithmetic
     from costmodel.zoo import Loaded
 
 ModesOption = Annotated[
@@ -57,6 +60,9 @@ def validate(
     img_size: options.ImgSize = None,
     precision: options.PrecisionOption = None,
     channels_last: options.ChannelsLast = False,
+    amp: options.AmpOption = None,
+    matmul_precision: options.MatmulPrecisionOption = options.MatmulPrecision.HIGHEST,
+    cudnn_benchmark: options.CudnnBenchmark = False,
     modes: ModesOption = None,
     plan: PlanOption = None,
     no_plan: NoPlan = False,
@@ -75,6 +81,7 @@ def validate(
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     with opened(output) as write:
         profile = choose_hardware(hardware, quiet)
+        settings = arithmetic_of(amp, matmul_precision, cudnn_benchmark, precision=precision, profiles=[profile])
         from costmodel.measurement.validation import USUAL
         from costmodel.measurement.validation import validate as compare
         from costmodel.measurement.validation_report import validation_document
@@ -93,7 +100,7 @@ def validate(
                 channels_last=channels_last,
             )
             if given is None and not no_plan:
-                given = _new_plan(loaded, place, profile, quiet)
+                given = _new_plan(loaded, place, profile, quiet, settings)
             result = compare(
                 loaded.module,
                 tuple(loaded.inputs),
@@ -103,6 +110,7 @@ def validate(
                 modes=modes or USUAL,
                 seconds=seconds,
                 layers=layers is not options.Layers.NONE,
+                **asdict(settings),
             )
         write(render_result(validation_document(result, layers.value), format, output))
     if max_error is not None and 100 * result.worst_error > max_error:
@@ -158,12 +166,12 @@ def _loaded(model: str, device: torch.device, quiet: bool, **request: Any) -> Lo
     return loaded
 
 
-def _new_plan(loaded: Loaded, device: torch.device, hardware: str, quiet: bool) -> Plan | None:
+def _new_plan(loaded: Loaded, device: torch.device, hardware: str, quiet: bool, settings: Arithmetic) -> Plan | None:
     """Plan of a model on a GPU; None on a CPU, with a note."""
     from costmodel.planning.api import plan
 
     if device.type == "cuda":
-        return plan(loaded.module, loaded.inputs, hardware=hardware, model_name=loaded.name)
+        return plan(loaded.module, loaded.inputs, hardware=hardware, model_name=loaded.name, **asdict(settings))
     note("no plan is made for a CPU; give --plan PLAN.json to measure one", quiet)
     return None
 

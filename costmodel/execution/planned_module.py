@@ -47,11 +47,12 @@ def apply(
     New weights, in either module, take effect at the next call. Calls that a plan cannot serve run eagerly: further
     input shapes, other parameters for one call, autocast, and tracing or transforming of operators.
 
-    A plan for calls under autocast (`amp`) makes the casts itself: its module is called outside of any region, or within
-    one of the same precision, with the inputs that the original takes, and also runs eagerly under autocast. A plan for
-    matmuls in TF32 (`matmul_precision`) runs its regions so whatever the process's setting; that is set while the plan
-    is prepared, and costs a call nothing, for a CUDA graph keeps its kernels. A process that allows more than the plan
-    was made for is left as it is, and what runs eagerly follows the process.
+    A plan for calls under autocast (`amp`) makes the casts itself. Its module takes the inputs that the original takes,
+    outside of any region or within one of the same precision, and what it runs eagerly is under autocast too.
+
+    A plan for matmuls in TF32 (`matmul_precision`) runs its regions so, whatever the setting of the process, which is
+    raised while the plan is prepared and restored. That costs a call nothing, as a CUDA graph keeps its kernels. A
+    process that allows more than the plan was made for is left as it is; calls that run eagerly follow the process.
 
     Args:
         module: in evaluation mode, with its parameters on the device to run on; it is not changed.

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from costmodel.prediction.arithmetic import MATMUL_PRECISIONS, Arithmetic
+
+if TYPE_CHECKING:
+    import torch
 
 
 @contextmanager
@@ -52,19 +55,19 @@ def torch_settings(arithmetic: Arithmetic) -> Iterator[None]:
             torch.backends.cudnn.benchmark = before
 
 
-def under_autocast(function: Callable[..., Any], device_type: str, amp: str | None) -> Callable[..., Any]:
+def under_autocast(function: Callable[..., Any], device_type: str, amp: str | torch.dtype | None) -> Callable[..., Any]:
     """The function in an autocast region of its own at each call, which casts each weight once.
 
     Args:
         function: module, compiled module or other callable.
         device_type: `cuda` or `cpu`.
-        amp: precision of the region, `float16` or `bfloat16`; None for the function itself.
+        amp: precision of the region, by name or as a type; None for the function itself.
     """
     if amp is None:
         return function
     import torch
 
-    dtype = getattr(torch, amp)
+    dtype = getattr(torch, amp) if isinstance(amp, str) else amp
 
     def call(*arguments: Any, **keywords: Any) -> Any:
         with torch.autocast(device_type, dtype):

@@ -74,8 +74,8 @@ def plan(
         check: whether Dynamo traces the module to find graph breaks, which the latencies of the modes depend on.
         real: factory of the module and its inputs with real tensors, for a pass that reads their values.
         is_whole: whether torch.compile is known to make one graph of the module.
-        amp: `float16` or `bfloat16` for a plan that computes what calls under `torch.autocast("cuda", ...)` do, with the
-            casts of weights made once, before the first call; None for none.
+        amp: `float16` or `bfloat16` for a plan of calls under `torch.autocast("cuda", ...)`, which casts weights once,
+            before the first call; None for none.
         matmul_precision: precision of float32 matmuls, as of `torch.set_float32_matmul_precision`.
         cudnn_benchmark: whether the modes beside the plan are predicted with `torch.backends.cudnn.benchmark` on; the
             plan itself searches cuDNN's algorithms in any case.

@@ -49,9 +49,7 @@ def _foldable(norm: Op, convolution: Op, params: set[str], constant: set[str]) -
         return False
     own = [ref for key in ("weight", "bias") for ref in _maybe(convolution.arg(key))]  # made before the convolution
     complete = all(isinstance(norm.arg(key), Ref) for key in ("running_mean", "running_var"))
-    return (
-        complete and all(ref.name in params for ref in norm.refs()[1:]) and all(ref.name in constant for ref in own)
-    )
+    return complete and all(ref.name in params for ref in norm.refs()[1:]) and all(ref.name in constant for ref in own)
 
 
 def _maybe(arg: Arg) -> list[Ref]:
