@@ -268,6 +268,11 @@ class Report:
     modules: tuple[Module, ...] = ()
     arithmetic: str = ""
 
+    @property
+    def computes_in(self) -> str:
+        """Precision, and settings of torch that are not its defaults, for a headline."""
+        return ", ".join(filter(None, (self.precision, self.arithmetic)))
+
     def to_dict(self) -> dict[str, Any]:
         """The report in JSON's types; numbers are finite or None."""
         return {
