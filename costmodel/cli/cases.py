@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from costmodel.cli import streams
@@ -13,6 +14,7 @@ from costmodel.cli.page_facts import drawing_of
 from costmodel.cli.run import message_of, print_traceback
 
 if TYPE_CHECKING:
+    from costmodel.ir import Graph
     from costmodel.prediction.arithmetic import Arithmetic
     from costmodel.report import Report
 
@@ -107,10 +109,11 @@ def predict_case(case: Case, settings: Settings) -> list[Predicted | Failure]:
             how["is_whole"] = False
         how |= {"compiled": loaded.module, "amp": settings.arithmetic.amp}
         graph = capture_with_partition(module, loaded.inputs, loaded.name, **how)
+        reasons = _reasons(graph, partial(capture_with_partition, module, loaded.inputs, loaded.name), how, settings)
 
     def predicted(hardware: str) -> Predicted:
         options: dict[str, Any] = {"explain": settings.explain, "host": settings.host, "shapes": settings.shapes}
-        options["arithmetic"] = settings.arithmetic
+        options |= {"arithmetic": settings.arithmetic, **reasons}
         report = predict_captured(graph, loaded.inputs, hardware=hardware, **options)
         report = replace(report, warnings=(*loaded.warnings, *report.warnings))
         return Predicted(report, drawing_of(graph, report) if settings.draw else "")
@@ -124,6 +127,16 @@ def predict_case(case: Case, settings: Settings) -> list[Predicted | Failure]:
         except Exception as error:  # noqa: BLE001 - one hardware's fault must not stop the others
             outcomes.append(_failure(case, (name,), error, settings.debug))
     return outcomes
+
+
+def _reasons(graph: Graph, capture: Callable[..., Graph], how: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """What reasons need beside the graph: the pass under autocast, captured as the graph was."""
+    if not settings.explain:
+        return {}
+    from costmodel.prediction.faster_settings import AMP, graph_under_amp
+
+    again = partial(capture, **how | {"amp": AMP})
+    return {"under_amp": graph_under_amp(graph, again, settings.arithmetic, settings.hardware)}
 
 
 def predict_cases(cases: Sequence[Case], settings: Settings, jobs: int) -> Iterator[list[Predicted | Failure]]:
