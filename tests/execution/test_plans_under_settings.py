@@ -30,7 +30,15 @@ X = torch.randn(2, 3, 6, 6, generator=torch.Generator().manual_seed(0))
 
 def net() -> nn.Module:
     torch.manual_seed(0)
-    layers = (nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(128, 5), nn.GELU(), nn.Linear(5, 5))
+    layers = (
+        nn.Conv2d(3, 8, 3),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(128, 5),
+        nn.GELU(),
+        nn.Linear(5, 5),
+    )
     return nn.Sequential(*layers).eval()
 
 
@@ -49,7 +57,7 @@ def plan_for(module: nn.Module, amp: str | None = None, precision: str = "highes
 
 
 @pytest.fixture
-def programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Precision of matmuls at each run of a program."""
     seen: list[str] = []
     run = PlannedProgram.run
@@ -59,7 +67,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return run(self, inputs)
 
     monkeypatch.setattr(PlannedProgram, "run", noted)
-    yield seen
+    return seen
 
 
 @pytest.fixture
@@ -133,7 +141,7 @@ class TestAutocast:
 
     @pytest.mark.usefixtures("region_of_a_gpu")
     def test_a_region_around_planning_is_named(self) -> None:
-        with pytest.raises(CaptureError, match="Sequential is called under autocast, .* say which it was by amp"):
+        with pytest.raises(CaptureError, match=r"Sequential is called under autocast, .* say which it was by amp"):
             capture_exactly(net(), (X,), "net")
 
     def test_outputs_may_differ_as_the_precision_does(self) -> None:
