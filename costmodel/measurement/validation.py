@@ -154,7 +154,8 @@ def _refuse_other_settings(plans: Mapping[str, Plan], arithmetic: Arithmetic) ->
         if (plan.amp, plan.arithmetic.has_tf32) != (arithmetic.amp, arithmetic.has_tf32):
             made, wanted = (one.words or "torch's default settings" for one in (plan.arithmetic, arithmetic))
             raise RequestError(
-                f"the plan {name!r} was made for {made}, and is to be measured under {wanted}; make both the same"
+                f"the plan {name!r} was made for {made}, and is to be measured under {wanted}; measure it "
+                "under its own settings, or make the plan again"
             )
 
 

@@ -136,7 +136,7 @@ def predict(
 
 
 def _again(
-    module: nn.Module | str, inputs: Inputs | None, request: Mapping[str, Any], name: str, way: str, check: bool
+    module: nn.Module | str, inputs: Inputs | None, request: dict[str, Any], name: str, way: str, check: bool
 ) -> Graph:
     """The graph of a model captured again, under the autocast that is tried."""
     from costmodel.prediction.faster_settings import AMP as TRIED
@@ -147,7 +147,7 @@ def _again(
     return _captured(module, inputs, name, way, check, TRIED)[0]
 
 
-def _inputs_of(inputs: Inputs | None, request: Mapping[str, Any]) -> Inputs:
+def _inputs_of(inputs: Inputs | None, request: dict[str, Any]) -> Inputs:
     """Inputs of a module.
 
     Raises:
