@@ -11,6 +11,7 @@ from torch import nn
 
 from costmodel.capture.inputs import Arguments
 from costmodel.capture.trace import tensors_in
+from costmodel.execution.torch_settings import present_matmul_precision
 from costmodel.prediction.arithmetic import HIGHEST
 
 FACTOR = 4.0
@@ -56,7 +57,7 @@ def allowed_error(
         eager_error: their relative error.
         computed_in: further types that values on the way to them have, as under autocast.
     """
-    allowed = torch.backends.cudnn.allow_tf32 or torch.get_float32_matmul_precision() != HIGHEST
+    allowed = torch.backends.cudnn.allow_tf32 or present_matmul_precision() != HIGHEST
     float32 = FLOOR_TF32 if allowed and any(output.is_cuda for output in outputs) else FLOOR_FLOAT32
     floors = [FLOOR.get(dtype, float32) for dtype in (*(output.dtype for output in outputs), *computed_in)]
     return max([FACTOR * eager_error, *floors])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from costmodel.prediction.arithmetic import MATMUL_PRECISIONS, Arithmetic
+from costmodel.prediction.arithmetic import HIGHEST, MATMUL_PRECISIONS, Arithmetic
 
 if TYPE_CHECKING:
     import torch
@@ -14,27 +14,40 @@ if TYPE_CHECKING:
 
 @contextmanager
 def matmul_precision(precision: str) -> Iterator[None]:
-    """Set `torch.set_float32_matmul_precision` within the block; it is restored afterwards."""
+    """Set `torch.set_float32_matmul_precision` within the block; it is restored afterwards.
+
+    So is `fp32_precision` of a backend, by which newer programs choose the precision, and which the setting changes too.
+    """
     import torch
 
-    before = torch.get_float32_matmul_precision()
+    before = present_matmul_precision()
+    backends = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
+    newer = [getattr(backend, "fp32_precision", None) for backend in backends]
     torch.set_float32_matmul_precision(precision)
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+        for backend, value in zip(backends, newer, strict=True):
+            if value is not None:  # torch has the attribute
+                backend.fp32_precision = value
+
+
+def present_matmul_precision() -> str:
+    """Precision of float32 matmuls on a GPU that the process allows, also where `fp32_precision` was set."""
+    import torch
+
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # torch refuses the question then
+        return "high" if torch.backends.cuda.matmul.fp32_precision == "tf32" else HIGHEST
 
 
 @contextmanager
 def matmul_precision_of_at_least(precision: str) -> Iterator[None]:
     """Let float32 matmuls round as far as a precision allows; a process that allows more is left as it is."""
-    import torch
-
-    before = torch.get_float32_matmul_precision()
-    if MATMUL_PRECISIONS.index(before) >= MATMUL_PRECISIONS.index(precision):
-        yield
-        return
-    with matmul_precision(precision):
+    order = MATMUL_PRECISIONS.index
+    with nullcontext() if order(present_matmul_precision()) >= order(precision) else matmul_precision(precision):
         yield
 
 

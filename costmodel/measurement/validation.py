@@ -94,7 +94,9 @@ def validate(
         amp: `float16` or `bfloat16` for calls under `torch.autocast` of the device, eager and compiled ones each in a
             region of their own; None for none. A plan for calls under autocast is called without a region.
         matmul_precision: what `torch.set_float32_matmul_precision` is set to while the model is measured.
-        cudnn_benchmark: what `torch.backends.cudnn.benchmark` is set to. Both are restored afterwards.
+        cudnn_benchmark: what `torch.backends.cudnn.benchmark` is set to; both settings are restored afterwards. Torch
+            keeps the algorithm of a convolution's first call in a process, so measure each setting in a process of its
+            own (`benchmark_cache` in ATen's Conv_v8.cpp).
 
     Raises:
         RequestError: an unknown mode or host; a setting of GPUs with a CPU's profile, or a plan for other settings.

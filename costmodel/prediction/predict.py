@@ -147,7 +147,7 @@ def _again(
     return _captured(module, inputs, name, way, check, TRIED)[0]
 
 
-def _inputs_of(inputs: Inputs | None, request: dict[str, Any]) -> Inputs:
+def _inputs_of(inputs: Inputs | None, request: Mapping[str, Any]) -> Inputs:
     """Inputs of a module.
 
     Raises:

@@ -11,6 +11,7 @@ from torch import nn
 from costmodel.execution.torch_settings import (
     matmul_precision,
     matmul_precision_of_at_least,
+    present_matmul_precision,
     torch_settings,
     under_autocast,
 )
@@ -57,6 +58,25 @@ def test_at_least_a_precision_never_takes_away(process: str, wanted: str) -> Non
         with pytest.raises(ZeroDivisionError), matmul_precision_of_at_least(wanted):
             _ = 1 / 0
         assert torch.get_float32_matmul_precision() == process
+
+
+@pytest.mark.parametrize("value", ["tf32", "ieee"])
+def test_a_process_that_chose_by_the_newer_setting(value: str) -> None:
+    """`fp32_precision` of the GPU's backend, after which torch may refuse to name the older setting."""
+    backend = torch.backends.cuda.matmul
+    before = backend.fp32_precision
+    try:
+        backend.fp32_precision = value
+        assert present_matmul_precision() == {"tf32": "high", "ieee": "highest"}[value]
+        with matmul_precision("medium"):
+            assert torch.get_float32_matmul_precision() == "medium"
+        assert backend.fp32_precision == value
+        with matmul_precision_of_at_least("high"):
+            assert backend.fp32_precision == "tf32"
+        assert backend.fp32_precision == value
+    finally:
+        torch.set_float32_matmul_precision("highest")
+        backend.fp32_precision = before
 
 
 def test_each_weight_is_cast_once_a_call() -> None:
