@@ -115,16 +115,17 @@ class Planned(Specialized):
             return self._as_planned_for(*args, **kwargs)
         if self.training:
             raise PlanError("a plan is for inference; call .eval()")
-        call = self._runner().in_order(args, kwargs)
+        runner = self._runner()
+        call = runner.in_order(args, kwargs)
         tensors = call.tensors()
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             raise PlanError(_NO_GRADIENTS)
-        if self.plan.amp is not None and _is_in_region(self._device_type(), self.plan.amp):
+        if runner.plan.amp is not None and _is_in_region(self._device_type(), runner.plan.amp):
             with torch.autocast(self._device_type(), enabled=False):
                 return self.forward(*args, **kwargs)
         if _needs_operators((*call.args, *call.kwargs.values()), tensors):
             return self._as_planned_for(*args, **kwargs)
-        found = None if _has_global_hooks() else self._runner().run_ready(call)
+        found = None if _has_global_hooks() else runner.run_ready(call)
         return self._run(call) if found is None else self._nested(*found)
 
     @takes_turns

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def matmul_precision(precision: str) -> Iterator[None]:
     """Set `torch.set_float32_matmul_precision` within the block; it is restored afterwards.
 
-    So is `fp32_precision` of a backend, by which newer programs choose the precision, and which the setting changes too.
+    So is `fp32_precision` of a backend, by which newer programs choose the precision: the setting changes it too.
     """
     import torch
 
