@@ -130,7 +130,7 @@ def predict_case(case: Case, settings: Settings) -> list[Predicted | Failure]:
 
 
 def _reasons(graph: Graph, capture: Callable[..., Graph], how: dict[str, Any], settings: Settings) -> dict[str, Any]:
-    """What reasons need beside the graph: the pass under autocast, captured as the graph was."""
+    """Arguments of reasons beside the graph: the pass under autocast, captured as the graph was."""
     if not settings.explain:
         return {}
     from costmodel.prediction.faster_settings import AMP, graph_under_amp
