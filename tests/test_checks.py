@@ -116,6 +116,9 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "check": NOT_FLAGS,
             "real": [3, "function"],
             "is_whole": NOT_FLAGS,
+            "amp": [*NOT_NAMES, "float32"],
+            "matmul_precision": [None, *NOT_NAMES, "low"],
+            "cudnn_benchmark": NOT_FLAGS,
         },
     ),
     "analyze_memory": (
@@ -131,6 +134,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "check": NOT_FLAGS,
             "real": [3, "function"],
             "is_whole": NOT_FLAGS,
+            "amp": [*NOT_NAMES, "float32"],
         },
     ),
     "apply": (
@@ -156,6 +160,9 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "seconds": [*NOT_NUMBERS, math.inf],
             "host": NOT_HOSTS,
             "layers": NOT_FLAGS,
+            "amp": [*NOT_NAMES, "float32"],
+            "matmul_precision": [None, *NOT_NAMES, "low"],
+            "cudnn_benchmark": NOT_FLAGS,
         },
     ),
     "checkpointed": (

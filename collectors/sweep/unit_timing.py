@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from collectors.processes.process import interruptions
 from collectors.workloads.cases import MOST_TENSOR_BYTES, UnitCase, lone_convolution, size_bytes
 from costmodel.errors import MeasurementError
+from costmodel.execution.torch_settings import matmul_precision
 from costmodel.ir import Graph, parse
 from costmodel.kernels.kernel import TF32_RUNNER
-from costmodel.measurement.matmul_precision import matmul_precision
 from costmodel.training.dataset import WORKSPACE
 
 if TYPE_CHECKING:

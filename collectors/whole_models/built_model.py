@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from collectors.workloads.model_cases import WholeModelCase
 from costmodel.errors import RequestError
+from costmodel.execution.torch_settings import under_autocast
 from costmodel.prediction.arithmetic import AMP, HIGHEST, MATMUL_PRECISIONS
 from costmodel.zoo.torchvision_import import tolerate_missing_operators
 from costmodel.zoo.user_code import importable
@@ -51,17 +52,7 @@ class BuiltModel:
 
     def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function in an autocast region of its own at each call, which casts each weight once."""
-        if self.autocast is None:
-            return function
-        import torch
-
-        kind, dtype = self.autocast
-
-        def under_autocast(*arguments: Any, **keywords: Any) -> Any:
-            with torch.autocast(kind, dtype):
-                return function(*arguments, **keywords)
-
-        return under_autocast
+        return function if self.autocast is None else under_autocast(function, *self.autocast)
 
     def input_shape(self) -> list[int]:
         """Shape of the first input tensor."""

@@ -43,6 +43,8 @@ from costmodel.training.transfer import RATIO
 
 RETRAINED = (*RARE_GROUPS, *TRAINING_GROUPS)
 """Groups that are trained anew."""
+MOST_NETWORKS = 3
+"""Networks of each of these groups, which have hundreds or a few thousand kernels: eight would be a quarter of the file."""
 _RARE_NAMES = "|".join(
     sorted({name for name, row in TABLE.items() if row.rare} | TRAINING_NAMES | {"cudnn_batch_norm"})
 )
@@ -112,6 +114,7 @@ def _trained(
     )
     origins = table_origins(of, some["source"].tolist())
     folds = {group: by_family(table.shape, origins[group], {}) for group, table in tables.items()}
+    settings = replace(settings, ensemble=min(settings.ensemble, MOST_NETWORKS))
     fit = cross_fit(tables, folds, predictor.roofline, predictor.multiprocessors, settings, jobs)
     return fit.predictor.groups, score_groups(tables, folds, fit, say, jobs)
 

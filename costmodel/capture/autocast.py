@@ -76,8 +76,8 @@ class Regions:
         """
         if dtype is not None and self.exact:
             raise CaptureError(
-                f"{self.where()} runs under autocast, which a plan cannot run; convert the model and its inputs "
-                "instead, as --precision float16 does"
+                f"{self.where()} enters autocast itself, which a plan cannot run; leave the region out and plan for "
+                "calls under autocast, as --amp float16 does"
             )
         self._entered.append((dtype, keeps))
         self._switch()
@@ -108,13 +108,16 @@ class Regions:
 
     @contextmanager
     def active(self, dtype: torch.dtype | None) -> Iterator[None]:
-        """Record this thread's casts by these regions, from the start in one of a precision, if any."""
+        """Record this thread's casts by these regions, from the start in one of a precision, if any.
+
+        An exact graph may be in that one: a plan of it says so, and runs the casts, which are operators.
+        """
         before, _thread.regions = _thread.regions, self
         _register()
         try:
-            self._switch()
             if dtype is not None:
-                self.enter(dtype)
+                self._entered.append((dtype, True))
+            self._switch()
             yield
         finally:
             self._entered.clear()
@@ -282,6 +285,14 @@ def surrounding(where: str) -> torch.dtype | None:
     if torch.is_autocast_enabled("cpu"):
         refuse_autocast(where, "cpu")
     return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
+
+
+def refuse_surrounding(where: str) -> NoReturn:
+    """Raise the error that a plan is made outside of autocast regions, with the alternative."""
+    raise CaptureError(
+        f"{where} is called under autocast, where a plan is not made; leave the region, and say which it was by amp, "
+        "as --amp float16 does"
+    )
 
 
 def refuse_autocast(where: str, device_type: str) -> NoReturn:

@@ -45,13 +45,14 @@ class Exact:
         return tree_unflatten([other if i is None else outputs[i] for i, other in self.leaves], self.spec)
 
 
-def capture_exactly(module: nn.Module, inputs: Inputs, name: str) -> Exact:
+def capture_exactly(module: nn.Module, inputs: Inputs, name: str, amp: str | None = None) -> Exact:
     """Capture one forward pass with its constants as an executable graph; nothing is run.
 
     Args:
         module: module in evaluation mode.
         inputs: inputs, as for `costmodel.capture.trace.capture`.
         name: name of the graph.
+        amp: precision of an autocast region around the pass, whose casts become operators; None for none.
 
     Raises:
         CaptureError: the pass cannot be captured.
@@ -63,7 +64,7 @@ def capture_exactly(module: nn.Module, inputs: Inputs, name: str) -> Exact:
         if wraps_others(tensor):
             raise PlanError(f"{name} has {key}, a {type(tensor).__name__} tensor, which a plan does not support")
     try:
-        traced = trace(module, inputs, exact=True)
+        traced = trace(module, inputs, exact=True, amp=amp)
     except DataDependentError as error:
         raise DataDependentError(f"{error}; {_ONE_GRAPH}") from error
     for node in traced.nodes:

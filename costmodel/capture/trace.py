@@ -18,7 +18,7 @@ import torch
 from torch import fx, nn
 
 from costmodel import ir
-from costmodel.capture.autocast import AMP, surrounding
+from costmodel.capture.autocast import AMP, refuse_surrounding, surrounding
 from costmodel.capture.data_dependence import NO_LINE, lacks_data, line_of_error
 from costmodel.capture.functional_variants import functional, writes_first
 from costmodel.capture.inputs import Arguments, Inputs, inputs_fault, module_fault
@@ -103,6 +103,8 @@ def trace(
         if not tensor.numel():
             raise CaptureError(f"an input of shape {'x'.join(map(str, tensor.shape))} is empty; give one with elements")
     around = surrounding(type(module).__name__)
+    if exact and around is not None and amp is None:
+        refuse_surrounding(type(module).__name__)
     with untouched(module) as has_changed, torch.random.fork_rng(devices=[]):
         how = _How(exact, training, partial, fast_path, values, AMP[amp] if amp else around)
         state = state_on_meta(module, training)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -77,14 +78,16 @@ def capture_whole(
     check: bool = True,
     is_whole: bool = False,
     fast_path: bool = True,
+    amp: str | None = None,
 ) -> Graph:
     """Capture a forward pass as `capture_with_partition`, and refuse it if it needs values that no real run gives.
 
     Raises:
         DataDependentError: it needs the values of a tensor.
     """
-    graph = capture_with_partition(module, inputs, name, real=real, check=check, is_whole=is_whole, fast_path=fast_path)
-    return capture(module, inputs, name, fast_path=fast_path) if lacks_values(graph) else graph
+    how: dict[str, Any] = {"fast_path": fast_path, "amp": amp}
+    graph = capture_with_partition(module, inputs, name, real=real, check=check, is_whole=is_whole, **how)
+    return capture(module, inputs, name, **how) if lacks_values(graph) else graph
 
 
 def capture_step(module: nn.Module, inputs: Inputs, name: str, real: RealCall | None = None) -> Graph:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from costmodel.cli import streams
@@ -13,6 +14,7 @@ from costmodel.cli.page_facts import drawing_of
 from costmodel.cli.run import message_of, print_traceback
 
 if TYPE_CHECKING:
+    from costmodel.ir import Graph
     from costmodel.prediction.arithmetic import Arithmetic
     from costmodel.prediction.training_request import TrainingRequest
     from costmodel.report import Report
@@ -112,6 +114,8 @@ def predict_case(case: Case, settings: Settings) -> list[Predicted | Failure]:
         how |= {"compiled": loaded.module, "amp": settings.arithmetic.amp}
         if settings.training is None:
             graph = capture_with_partition(module, loaded.inputs, loaded.name, **how)
+            again = partial(capture_with_partition, module, loaded.inputs, loaded.name)
+            reasons = _reasons(graph, again, how, settings)
         else:
             step = capture_step(loaded.module, loaded.inputs, loaded.name, amp=settings.arithmetic.amp)
             graphs = graphs_in_training(loaded.module, loaded.inputs, loaded.name, **how) if is_checked else None
@@ -124,7 +128,7 @@ def predict_case(case: Case, settings: Settings) -> list[Predicted | Failure]:
             )  # fmt: skip
             return Predicted(replace(found, warnings=(*loaded.warnings, *found.warnings)))
         options: dict[str, Any] = {"explain": settings.explain, "host": settings.host, "shapes": settings.shapes}
-        options["arithmetic"] = settings.arithmetic
+        options |= {"arithmetic": settings.arithmetic, **reasons}
         report = predict_captured(graph, loaded.inputs, hardware=hardware, **options)
         report = replace(report, warnings=(*loaded.warnings, *report.warnings))
         return Predicted(report, drawing_of(graph, report) if settings.draw else "")
@@ -138,6 +142,16 @@ def predict_case(case: Case, settings: Settings) -> list[Predicted | Failure]:
         except Exception as error:  # noqa: BLE001 - one hardware's fault must not stop the others
             outcomes.append(_failure(case, (name,), error, settings.debug))
     return outcomes
+
+
+def _reasons(graph: Graph, capture: Callable[..., Graph], how: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """Arguments of reasons beside the graph: the pass under autocast, captured as the graph was."""
+    if not settings.explain:
+        return {}
+    from costmodel.prediction.faster_settings import AMP, graph_under_amp
+
+    again = partial(capture, **how | {"amp": AMP})
+    return {"under_amp": graph_under_amp(graph, again, settings.arithmetic, settings.hardware)}
 
 
 def predict_cases(cases: Sequence[Case], settings: Settings, jobs: int) -> Iterator[list[Predicted | Failure]]:

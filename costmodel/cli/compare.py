@@ -40,7 +40,7 @@ def compare(
 
     The verdict follows from the 90 % interval of the ratio, in which shared errors cancel.
 
-    Lists are matched by model, hardware, batch size and precision.
+    Lists are matched by model, hardware, batch size, precision and settings of torch.
     """
     if fail_on_regression is not None and not 0.0 <= fail_on_regression < float("inf"):
         raise RequestError(f"impossible --fail-on-regression {fail_on_regression:g}; give percent, such as 5")

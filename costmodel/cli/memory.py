@@ -11,6 +11,7 @@ import typer
 
 from costmodel.cli import options
 from costmodel.cli.output import choose_hardware, note, opened, render_result, running_user_code
+from costmodel.cli.torch_options import arithmetic_of
 from costmodel.errors import RequestError
 from costmodel.report.progress import busy
 
@@ -46,6 +47,7 @@ def memory(
     img_size: options.ImgSize = None,
     precision: options.PrecisionOption = None,
     channels_last: options.ChannelsLast = False,
+    amp: options.AmpOption = None,
     training: Pass = None,
     optimizer: OptimizerOption = OptimizerName.NONE,
     compiled: Compiled = False,
@@ -69,6 +71,7 @@ def memory(
         from costmodel.zoo import load
 
         hardware = choose_hardware(hardware, quiet)
+        arithmetic_of(amp, options.MatmulPrecision.HIGHEST, False, precision=precision, profiles=[hardware])
         with running_user_code(model):
             request: dict[str, Any] = {"batch_size": batch_size, "img_size": img_size}
             request |= {"precision": precision and precision.value, "channels_last": channels_last}
@@ -82,6 +85,7 @@ def memory(
                     optimizer=optimizer.value,
                     passes=_PASSES[training],
                     compiled=compiled and training is not False,
+                    amp=amp and amp.value,
                     **checking(model, request, check=check, quiet=quiet),
                 )
         if training is not True:  # a training step needs no evaluation mode

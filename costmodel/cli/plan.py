@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ import typer
 
 from costmodel.cli import options
 from costmodel.cli.output import choose_hardware, note, note_releases, opened, render_result, running_user_code
+from costmodel.cli.torch_options import arithmetic_of
 from costmodel.errors import RequestError
 from costmodel.report.progress import busy
 
@@ -64,6 +65,9 @@ def plan(
     img_size: options.ImgSize = None,
     precision: options.PrecisionOption = None,
     channels_last: options.ChannelsLast = False,
+    amp: options.AmpOption = None,
+    matmul_precision: options.MatmulPrecisionOption = options.MatmulPrecision.HIGHEST,
+    cudnn_benchmark: options.CudnnBenchmark = False,
     strategy: StrategyOption = StrategyName.EXACT,
     calls: CallsOption = None,
     memory_limit: MemoryLimitOption = None,
@@ -76,6 +80,7 @@ def plan(
     """Plan how MODEL should run: each region by ATen, Inductor or cuDNN, all in one CUDA graph. Runs nothing."""
     limit = math.inf if memory_limit is None else parse_size(memory_limit)
     profile = choose_hardware(hardware, quiet)
+    settings = arithmetic_of(amp, matmul_precision, cudnn_benchmark, precision=precision, profiles=[profile])
     from costmodel.cli.checking import checking
     from costmodel.planning.api import plan as make_plan
     from costmodel.planning.plan_report import plan_document
@@ -96,6 +101,7 @@ def plan(
                     strategy=strategy.value,
                     calls=math.inf if calls is None else calls,
                     memory_limit=limit,
+                    **asdict(settings),
                     **checking(model, request, check=check, quiet=quiet),
                 )
         made = replace(made, warnings=(*loaded.warnings, *made.warnings))

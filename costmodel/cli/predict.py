@@ -24,12 +24,12 @@ from costmodel.cli.output import (
 )
 from costmodel.cli.page_facts import page_facts
 from costmodel.cli.run import WRONG_REQUEST, complain
+from costmodel.cli.torch_options import arithmetic_of
 from costmodel.errors import RequestError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from costmodel.prediction.arithmetic import Arithmetic
     from costmodel.report import Report
     from costmodel.report.page import PageFacts
 
@@ -66,7 +66,6 @@ def predict(
 
     Several models, batch sizes or profiles make several cases; a table at the end ranks them.
     """
-    from costmodel.prediction.arithmetic import Arithmetic
     from costmodel.prediction.training_request import requested
     from costmodel.report.page import NO_FACTS
 
@@ -77,8 +76,8 @@ def predict(
         cases = cases_of(models, batch_size)
         profiles = tuple(dict.fromkeys(choose_hardware(name, quiet) for name in hardware or (None,)))
         is_single = len(cases) * len(profiles) == 1
-        arithmetic = Arithmetic(amp and amp.value, matmul_precision.value, cudnn_benchmark)
-        _check(arithmetic, precision and precision.value, profiles, host)
+        arithmetic = arithmetic_of(amp, matmul_precision, cudnn_benchmark, precision=precision, profiles=profiles)
+        _check_host(host, profiles)
         step = requested(training, optimizer)
         if step is not None and (capture is not options.Capture.RUN or shapes is not None):
             raise RequestError(
@@ -116,19 +115,17 @@ def predict(
         raise typer.Exit(WRONG_REQUEST)
 
 
-def _check(arithmetic: Arithmetic, precision: str | None, profiles: Sequence[str], host: str | None) -> None:
-    """Refuse wrong settings and an unknown host once, not for every model.
+def _check_host(host: str | None, profiles: Sequence[str]) -> None:
+    """Refuse an unknown host once, not for every model.
 
     Raises:
-        RequestError: names what is wrong.
+        RequestError: names the host.
     """
     from costmodel.profiles.hosts import resolve_host
     from costmodel.profiles.profile import load_profile
 
-    arithmetic.check_precision(precision)
     for name in profiles:
         resolve_host(host, load_profile(name))
-        arithmetic.check_device(load_profile(name))
 
 
 def _outcomes(cases: Sequence[Case], settings: Settings, jobs: int) -> list[Predicted | Failure]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +15,14 @@ from costmodel.cli import options
 from costmodel.cli.completion import complete_modes
 from costmodel.cli.output import choose_hardware, note, opened, render_result, running_user_code
 from costmodel.cli.run import MISSED
+from costmodel.cli.torch_options import arithmetic_of
 from costmodel.errors import RequestError
 
 if TYPE_CHECKING:
     import torch
 
     from costmodel.planning.plan import Plan
+    from costmodel.prediction.arithmetic import Arithmetic
     from costmodel.zoo import Loaded
 
 ModesOption = Annotated[
@@ -60,6 +63,8 @@ def validate(
     training: options.Training = False,
     optimizer: options.OptimizerOption = None,
     amp: options.AmpOption = None,
+    matmul_precision: options.MatmulPrecisionOption = options.MatmulPrecision.HIGHEST,
+    cudnn_benchmark: options.CudnnBenchmark = False,
     modes: ModesOption = None,
     plan: PlanOption = None,
     no_plan: NoPlan = False,
@@ -74,11 +79,12 @@ def validate(
 ) -> None:
     """Measure MODEL on this machine in eager mode, compiled and as planned, and compare with the predictions."""
     _check(seconds, max_error, plan, no_plan)
-    step = _step(training, optimizer, amp, plan)
+    step = _step(training, optimizer, plan)
     # torch reads it when it is imported; its profiler would otherwise log to standard error
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     with opened(output) as write:
         profile = choose_hardware(hardware, quiet)
+        settings = arithmetic_of(amp, matmul_precision, cudnn_benchmark, precision=precision, profiles=[profile])
         from costmodel.measurement.step_validation import validate_step as compare_step
         from costmodel.measurement.validation import USUAL
         from costmodel.measurement.validation import validate as compare
@@ -100,12 +106,12 @@ def validate(
             common: dict[str, Any] = {"hardware": profile, "model_name": model}
             common |= {"modes": modes or USUAL, "seconds": seconds}
             if step is not None:
-                result = compare_step(loaded.module, tuple(loaded.inputs), **common, **step)
+                result = compare_step(loaded.module, tuple(loaded.inputs), **common, **step, **asdict(settings))
             else:
                 if given is None and not no_plan:
-                    given = _new_plan(loaded, place, profile, quiet)
-                measures = layers is not options.Layers.NONE
-                result = compare(loaded.module, tuple(loaded.inputs), plan=given, layers=measures, **common)
+                    given = _new_plan(loaded, place, profile, quiet, settings)
+                common |= {"layers": layers is not options.Layers.NONE, **asdict(settings)}
+                result = compare(loaded.module, tuple(loaded.inputs), plan=given, **common)
         write(render_result(validation_document(result, layers.value), format, output))
     if max_error is not None and 100 * result.worst_error > max_error:
         raise typer.Exit(MISSED)
@@ -125,7 +131,7 @@ def _check(seconds: float, max_error: float | None, plan: Path | None, no_plan: 
         raise RequestError("--plan and --no-plan exclude each other; leave one out")
 
 
-def _step(training: bool, optimizer: str | None, amp: options.Amp | None, plan: Path | None) -> dict[str, Any] | None:
+def _step(training: bool, optimizer: str | None, plan: Path | None) -> dict[str, Any] | None:
     """Options of a training step; None for a forward pass.
 
     Raises:
@@ -135,12 +141,10 @@ def _step(training: bool, optimizer: str | None, amp: options.Amp | None, plan: 
 
     request = requested(training, optimizer)
     if request is None:
-        if amp is not None:
-            raise RequestError("--amp is measured for a training step; give --training too, or --precision instead")
         return None
     if plan is not None:
         raise RequestError("a plan is of a forward pass; leave out --plan or --training")
-    return {"optimizer": request.optimizer, "amp": amp and amp.value}
+    return {"optimizer": request.optimizer}
 
 
 def _device(name: str, hardware: str) -> torch.device:
@@ -178,12 +182,12 @@ def _loaded(model: str, device: torch.device, quiet: bool, **request: Any) -> Lo
     return loaded
 
 
-def _new_plan(loaded: Loaded, device: torch.device, hardware: str, quiet: bool) -> Plan | None:
+def _new_plan(loaded: Loaded, device: torch.device, hardware: str, quiet: bool, settings: Arithmetic) -> Plan | None:
     """Plan of a model on a GPU; None on a CPU, with a note."""
     from costmodel.planning.api import plan
 
     if device.type == "cuda":
-        return plan(loaded.module, loaded.inputs, hardware=hardware, model_name=loaded.name)
+        return plan(loaded.module, loaded.inputs, hardware=hardware, model_name=loaded.name, **asdict(settings))
     note("no plan is made for a CPU; give --plan PLAN.json to measure one", quiet)
     return None
 

@@ -10,8 +10,8 @@ from costmodel.comparison.change import FASTER, SAME, SLOWER, UNCERTAIN, Bounded
 from costmodel.errors import RequestError
 from costmodel.report.types import EAGER, LayerPrediction, ModePrediction, Report
 
-Key = tuple[str, str, int, str]
-"""Model, hardware, batch size and precision: reports of two lists with the same key are compared."""
+Key = tuple[str, str, int, str, str]
+"""Model, hardware, batch size, precision and settings of torch: reports of two lists with the same key are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +93,23 @@ class Comparison:
 
 
 def compare_reports(before: Sequence[Report], after: Sequence[Report]) -> Comparison:
-    """Compare reports with the same model, hardware, batch size and precision; two single reports in any case.
+    """Compare reports with the same model, hardware, batch size, precision and settings of torch.
+
+    Two single reports need only the same settings.
 
     Raises:
         RequestError: reports of one side have the same key, or no report has a counterpart.
     """
     if len(before) == len(after) == 1:
+        _refuse_other_settings(before[0], after[0])
         return Comparison((_case(before[0], after[0]),))
     first, second = _by_key(before), _by_key(after)
     shared = [key for key in first if key in second]
     if not shared:
+        for report in before:
+            for other in after:
+                if _key_of(report)[:-1] == _key_of(other)[:-1]:
+                    _refuse_other_settings(report, other)
         known = f"{name_of(before[0])} and {name_of(after[0])}" if before and after else "an empty list"
         raise RequestError(f"no model, hardware, batch size and precision is in both files: {known}")
     return Comparison(
@@ -114,13 +121,32 @@ def compare_reports(before: Sequence[Report], after: Sequence[Report]) -> Compar
 
 def name_of(report: Report) -> str:
     """Name of a case."""
-    return f"{report.model} on {report.hardware}, batch {report.batch_size}, {report.precision}"
+    settings = f", {report.arithmetic}" if report.arithmetic else ""
+    return f"{report.model} on {report.hardware}, batch {report.batch_size}, {report.precision}{settings}"
+
+
+def _refuse_other_settings(before: Report, after: Report) -> None:
+    """Refuse to compare what runs under different settings of torch.
+
+    Raises:
+        RequestError: names both settings.
+    """
+    if before.arithmetic != after.arithmetic:
+        first, second = (report.arithmetic or "torch's default settings" for report in (before, after))
+        raise RequestError(
+            f"{before.model} is predicted for {first} in the first file, and for {second} in the second; give both the "
+            "same --amp, --matmul-precision and --cudnn-benchmark"
+        )
+
+
+def _key_of(report: Report) -> Key:
+    return report.model, report.hardware, report.batch_size, report.precision, report.arithmetic
 
 
 def _by_key(reports: Sequence[Report]) -> dict[Key, Report]:
     found: dict[Key, Report] = {}
     for report in reports:
-        key = (report.model, report.hardware, report.batch_size, report.precision)
+        key = _key_of(report)
         if key in found:
             raise RequestError(f"two reports of {name_of(report)} in one file; keep one of them")
         found[key] = report

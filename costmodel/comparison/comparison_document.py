@@ -17,7 +17,7 @@ from costmodel.report.types import plain
 SCHEMA = 1
 """Version of the JSON."""
 
-ABOUT = ("model", "hardware", "batch_size", "precision")
+ABOUT = ("model", "hardware", "batch_size", "precision", "arithmetic")
 _TONES = {FASTER: Tone.GOOD, SLOWER: Tone.DOUBTFUL}
 _CHANGES = [field.name for field in dataclasses.fields(Change)]
 

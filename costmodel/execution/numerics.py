@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 from torch import nn
 
 from costmodel.capture.inputs import Arguments
 from costmodel.capture.trace import tensors_in
+from costmodel.execution.torch_settings import present_matmul_precision
+from costmodel.prediction.arithmetic import HIGHEST
 
 FACTOR = 4.0
 """Allowed multiple of the error that eager execution has against float64."""
@@ -45,11 +47,19 @@ def worst_error(got: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -
     return max((relative_error(a, b) for a, b in zip(got, expected, strict=True)), default=0.0)
 
 
-def allowed_error(outputs: Sequence[torch.Tensor], eager_error: float) -> float:
-    """Largest relative error that a plan's outputs may have, given the error of eager execution."""
-    rounding = torch.backends.cudnn.allow_tf32 and any(output.is_cuda for output in outputs)
-    float32 = FLOOR_TF32 if rounding else FLOOR_FLOAT32
-    floors = [FLOOR.get(output.dtype, float32) for output in outputs]
+def allowed_error(
+    outputs: Sequence[torch.Tensor], eager_error: float, computed_in: Iterable[torch.dtype] = ()
+) -> float:
+    """Largest relative error that a plan's outputs may have.
+
+    Args:
+        outputs: outputs of eager execution.
+        eager_error: their relative error.
+        computed_in: further types that values on the way to them have, as under autocast.
+    """
+    allowed = torch.backends.cudnn.allow_tf32 or present_matmul_precision() != HIGHEST
+    float32 = FLOOR_TF32 if allowed and any(output.is_cuda for output in outputs) else FLOOR_FLOAT32
+    floors = [FLOOR.get(dtype, float32) for dtype in (*(output.dtype for output in outputs), *computed_in)]
     return max([FACTOR * eager_error, *floors])
 
 
@@ -67,8 +77,18 @@ def _widened(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def passes(
-    run: Callable[[], Sequence[torch.Tensor]], eager: Sequence[torch.Tensor], exact: Sequence[torch.Tensor] | None
+    run: Callable[[], Sequence[torch.Tensor]],
+    eager: Sequence[torch.Tensor],
+    exact: Sequence[torch.Tensor] | None,
+    computed_in: Iterable[torch.dtype] = (),
 ) -> bool:
-    """Whether a plan's outputs may be used, given eager outputs and float64 outputs (None: compare with eager)."""
+    """Whether a plan's outputs may be used.
+
+    Args:
+        run: computes them.
+        eager: outputs of eager execution.
+        exact: outputs in float64; None to compare with eager execution's.
+        computed_in: further types that values on the way to the outputs have.
+    """
     truth = exact if exact is not None else eager
-    return worst_error(run(), truth) <= allowed_error(eager, worst_error(eager, truth))
+    return worst_error(run(), truth) <= allowed_error(eager, worst_error(eager, truth), computed_in)

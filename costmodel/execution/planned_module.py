@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any, NoReturn
 
 import torch
@@ -20,6 +21,7 @@ from costmodel.execution.cuda_graph import Replay, searching
 from costmodel.execution.preconditions import device_of
 from costmodel.execution.runner import RUNNER, Runner
 from costmodel.execution.signature import signature_of
+from costmodel.execution.torch_settings import matmul_precision_of_at_least, under_autocast
 from costmodel.planning.plan import Plan, Region
 
 _NAMES = ("plan", "replaced", "refresh", "region_times")
@@ -44,6 +46,13 @@ def apply(
     The result has the class, attributes, methods and submodules of `module`, and shares its parameters and buffers.
     New weights, in either module, take effect at the next call. Calls that a plan cannot serve run eagerly: further
     input shapes, other parameters for one call, autocast, and tracing or transforming of operators.
+
+    A plan for calls under autocast (`amp`) makes the casts itself. Its module takes the inputs that the original takes,
+    outside of any region or within one of the same precision, and what it runs eagerly is under autocast too.
+
+    A plan for matmuls in TF32 (`matmul_precision`) runs its regions so, whatever the setting of the process, which is
+    raised while the plan is prepared and restored. That costs a call nothing, as a CUDA graph keeps its kernels. A
+    process that allows more than the plan was made for is left as it is; calls that run eagerly follow the process.
 
     Args:
         module: in evaluation mode, with its parameters on the device to run on; it is not changed.
@@ -100,17 +109,23 @@ class Planned(Specialized):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the plan; outputs are those of the original, in fresh memory."""
-        if torch.compiler.is_compiling() or RUNNER not in self.__dict__:  # as in a slice of a Sequential
+        if RUNNER not in self.__dict__:  # as in a slice of a Sequential
             return self._eager_forward(*args, **kwargs)
+        if torch.compiler.is_compiling():
+            return self._as_planned_for(*args, **kwargs)
         if self.training:
             raise PlanError("a plan is for inference; call .eval()")
-        call = self._runner().in_order(args, kwargs)
+        runner = self._runner()
+        call = runner.in_order(args, kwargs)
         tensors = call.tensors()
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             raise PlanError(_NO_GRADIENTS)
+        if runner.plan.amp is not None and _is_in_region(self._device_type(), runner.plan.amp):
+            with torch.autocast(self._device_type(), enabled=False):
+                return self.forward(*args, **kwargs)
         if _needs_operators((*call.args, *call.kwargs.values()), tensors):
-            return self._eager_forward(*args, **kwargs)
-        found = None if _has_global_hooks() else self._runner().run_ready(call)
+            return self._as_planned_for(*args, **kwargs)
+        found = None if _has_global_hooks() else runner.run_ready(call)
         return self._run(call) if found is None else self._nested(*found)
 
     @takes_turns
@@ -120,9 +135,21 @@ class Planned(Specialized):
         found = None if _has_global_hooks() else runner.run(self, call)
         if found is not None:
             return self._nested(*found)
-        result = call.passed_to(self._eager_forward)
+        result = call.passed_to(self._as_planned_for)
         runner.accept_state(self)
         return result
+
+    def _as_planned_for(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the original's forward pass, under autocast if the plan is for that and the caller is in no region."""
+        amp = None if _is_autocast() else self.plan.amp
+        return under_autocast(self._eager_forward, self._device_type(), amp)(*args, **kwargs)
+
+    def _device_type(self) -> str:
+        """Type of the device that holds the module; the GPU's, if there is one, for a module without tensors."""
+        held = next(chain(self.parameters(), self.buffers()), None)
+        if held is None:
+            return "cuda" if torch.cuda.is_available() else "cpu"
+        return held.device.type
 
     def _nested(self, exact: Exact, outputs: list[torch.Tensor]) -> Any:
         return exact.nest(self._without_gradients(outputs))
@@ -155,7 +182,8 @@ class Planned(Specialized):
             raise PlanError(f"no program is ready for these inputs; call {self.plan.model} with them first")
         _, ready = runner.ready[signature]
         program = ready.program if isinstance(ready, Replay) else ready
-        with torch.no_grad(), searching(self.plan.search and isinstance(ready, Replay)):
+        precision = matmul_precision_of_at_least(self.plan.matmul_precision)
+        with torch.no_grad(), precision, searching(self.plan.search and isinstance(ready, Replay)):
             return program.region_times(call.tensors(), measure)
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Planned:
@@ -194,9 +222,21 @@ def _needs_operators(arguments: Iterable[Any], tensors: Sequence[torch.Tensor]) 
     return (
         is_transformed(arguments)
         or torch._C._len_torch_dispatch_stack() > 0
-        or any(map(torch.is_autocast_enabled, ("cuda", "cpu")))
+        or _is_autocast()
         or any(type(tensor) not in _PLAIN for tensor in tensors)
     )
+
+
+def _is_autocast() -> bool:
+    """Whether autocast of any device is on."""
+    return any(map(torch.is_autocast_enabled, ("cuda", "cpu")))
+
+
+def _is_in_region(device_type: str, amp: str) -> bool:
+    """Whether the only autocast that is on is a device's, in this precision."""
+    others = {"cuda", "cpu"} - {device_type}
+    is_own = torch.is_autocast_enabled(device_type) and torch.get_autocast_dtype(device_type) is getattr(torch, amp)
+    return is_own and not any(map(torch.is_autocast_enabled, others))
 
 
 def _has_global_hooks() -> bool:

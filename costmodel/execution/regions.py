@@ -133,7 +133,7 @@ class PlannedProgram:
                 break
             if step.region.backend != "eager":
                 error = _error_of(step.call, operands, expected)
-                if error > allowed_error(expected, REGION_ERROR):
+                if error > allowed_error(expected, REGION_ERROR, (operand.dtype for operand in operands)):
                     found.append((step.region, error))
             values.update(zip(step.outputs, expected, strict=True))
         return tuple(found)

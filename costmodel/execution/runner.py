@@ -22,6 +22,7 @@ from costmodel.execution.preconditions import device_of, has_substitutes, named_
 from costmodel.execution.regions import Call, PlannedProgram, prepare
 from costmodel.execution.signature import Signature, signature_of
 from costmodel.execution.snapshot import Snapshot
+from costmodel.execution.torch_settings import matmul_precision_of_at_least
 from costmodel.execution.trial import ProgramSource, Trial, fault_of
 from costmodel.planning.plan import Plan, Region
 from costmodel.rewrites.hoist_constants import hoist_constants
@@ -88,8 +89,7 @@ class Runner:
         if found is None:
             return None
         exact, program = found
-        with self.lock, torch.no_grad():
-            outputs = program.run(inputs.tensors())
+        outputs = self._outputs(program, inputs)
         return None if self._has_changed() else (exact, outputs)
 
     def run(self, module: Specialized, inputs: Arguments) -> tuple[Exact, list[torch.Tensor]] | None:
@@ -106,8 +106,15 @@ class Runner:
         if signature is None or (signature not in self.ready and not self._prepare_for(module, inputs, signature)):
             return None
         exact, program = self.ready[signature]
+        return exact, self._outputs(program, inputs)
+
+    def _outputs(self, program: PlannedProgram | Replay, inputs: Arguments) -> list[torch.Tensor]:
+        """Outputs of a program. The kernels of a CUDA graph are chosen: their precision needs no setting."""
         with self.lock, torch.no_grad():
-            return exact, program.run(inputs.tensors())
+            if isinstance(program, Replay):
+                return program.run(inputs.tensors())
+            with matmul_precision_of_at_least(self.plan.matmul_precision):
+                return program.run(inputs.tensors())
 
     def _has_changed(self) -> bool:
         return self._snapshot is None or self._snapshot.has_changed()
@@ -166,7 +173,7 @@ class Runner:
                 "an input that is not a tensor has no hash, so calls with it cannot be distinguished; leave it out"
             )
         refuse_hooks(module)
-        exact = captured or capture_exactly(module, inputs, self.plan.model)
+        exact = captured or capture_exactly(module, inputs, self.plan.model, self.plan.amp)
         if same:
             self.plan.check(exact.graph)
         if device != self._device:
@@ -183,13 +190,14 @@ class Runner:
         params = prepare(hoisted, exact, named_tensors(module), device)
         source = ProgramSource(hoisted.main, params, self.calls, example.tensors())
         on_graph = self.plan.launch == "graph" and device.type == "cuda"
-        with torch.no_grad():
-            trial = Trial.of(module, example) if check else None
-        with torch.no_grad(), searching(self.plan.search and on_graph):
-            program = source.program(self.plan.regions)
-            if trial is not None:
-                program = self._checked(program, source, trial)
-            return self._captured(program, source, trial) if on_graph else program
+        alone = torch.autocast(device.type, enabled=False)  # casts are operators of the graph
+        with torch.no_grad(), alone, matmul_precision_of_at_least(self.plan.matmul_precision):
+            trial = Trial.of(module, example, device.type, self.plan.amp) if check else None
+            with searching(self.plan.search and on_graph):
+                program = source.program(self.plan.regions)
+                if trial is not None:
+                    program = self._checked(program, source, trial)
+                return self._captured(program, source, trial) if on_graph else program
 
     def _captured(self, program: PlannedProgram, source: ProgramSource, trial: Trial | None) -> Replay:
         """Capture the program in one CUDA graph; on one stream if several streams fail or give wrong outputs.

@@ -14,6 +14,7 @@ from costmodel.errors import first_line, text_of
 from costmodel.execution import numerics
 from costmodel.execution.cuda_graph import Replay
 from costmodel.execution.regions import Call, PlannedProgram
+from costmodel.execution.torch_settings import under_autocast
 from costmodel.ir import Graph
 from costmodel.planning.plan import Region
 
@@ -34,19 +35,27 @@ class ProgramSource:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Reference outputs of a module: eager, and in float64 if the module can run in it."""
+    """Reference outputs of a module: eager, and in float64 if the module can run in it.
+
+    Attributes:
+        eager: outputs of eager execution, under autocast if the plan is for calls under it.
+        exact: outputs in float64; None if there are none.
+        computed_in: precision of autocast, if any.
+    """
 
     eager: list[torch.Tensor]
     exact: list[torch.Tensor] | None = field(default=None)
+    computed_in: tuple[torch.dtype, ...] = ()
 
     @classmethod
-    def of(cls, module: nn.Module, example: Arguments) -> Trial:
-        """Run a module on example inputs."""
-        return cls(list(tensors_in(example.passed_to(module))), numerics.reference(module, example))
+    def of(cls, module: nn.Module, example: Arguments, device_type: str = "cpu", amp: str | None = None) -> Trial:
+        """Run a module on example inputs, under autocast of the device in a precision, if any."""
+        eager = list(tensors_in(example.passed_to(under_autocast(module, device_type, amp))))
+        return cls(eager, numerics.reference(module, example), (getattr(torch, amp),) if amp else ())
 
     def is_passed_by(self, program: PlannedProgram | Replay, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether a program's outputs pass the numerical check."""
-        return numerics.passes(lambda: program.run(tensors), self.eager, self.exact)
+        return numerics.passes(lambda: program.run(tensors), self.eager, self.exact, self.computed_in)
 
 
 def fault_of(program: PlannedProgram, tensors: Sequence[torch.Tensor], trial: Trial) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from costmodel.capture.trace import capture, tensors_in
 from costmodel.device import Device
 from costmodel.errors import MeasurementError
 from costmodel.execution.planned_module import Planned
+from costmodel.execution.torch_settings import under_autocast
 from costmodel.ir import Graph, operators
 from costmodel.ir.op_table import Role
 from costmodel.measurement.timers import device_time
@@ -53,6 +55,7 @@ def measure_layers(
     inputs: Sequence[Any],
     report: Report,
     device: Device,
+    amp: str | None = None,
 ) -> tuple[tuple[LayerResult, ...], tuple[LayerResult, ...]]:
     """Measure the layers of a module in eager passes, and in passes compiled in the default mode.
 
@@ -65,12 +68,13 @@ def measure_layers(
         inputs: positional inputs on that device.
         report: prediction for this module.
         device: device of the report's profile.
+        amp: precision of an autocast region around each eager pass; None for none. The compiled module brings its own.
     """
-    graph = capture(module, inputs, partial=True)
+    graph = capture(module, inputs, partial=True, amp=amp)
     kernels = compiled_trace(graph, device.is_cpu, device.multiprocessors).kernels
     layers = layers_of(graph)
-    called = calls_of(graph)
-    us = match(called, *profiled(module, inputs))
+    called = calls_of(graph, amp)
+    us = match(called, *profiled(module, inputs, amp))
     eager = []
     for found, layer in zip(layers, report.layers, strict=True):
         launching = [op.name for op in found.ops if op.name in called]
@@ -217,9 +221,16 @@ def measure_regions(planned: Planned, inputs: Sequence[Any]) -> tuple[LayerResul
     )
 
 
-def calls_of(graph: Graph) -> dict[str, Call]:
-    """Operators of a captured pass other than views, by name, in order."""
+def calls_of(graph: Graph, amp: str | None = None) -> dict[str, Call]:
+    """Operators of a captured pass other than views, by name, in order.
+
+    Under autocast torch casts the last argument of an operator first, as compilers evaluate arguments in C++; a capture
+    casts the first one first.
+    """
     launching = [op for op in graph.ops if operators.lookup(op).role is not Role.VIEW]
+    if amp is not None:
+        runs = (list(run) for _, run in groupby(launching, key=lambda op: (op.base == "_to_copy", op.module)))
+        launching = [op for run in runs for op in (run[::-1] if run[0].base == "_to_copy" else run)]
     return {op.name: (op.module, op.type.shape) for op in launching}
 
 
@@ -234,19 +245,20 @@ def match(captured: Mapping[str, Call], made: Sequence[Call], us: Sequence[float
     return {names[a + i]: us[b + i] for a, b, size in blocks for i in range(size)}
 
 
-def profiled(module: nn.Module, inputs: Sequence[Any]) -> tuple[list[Call], list[float]]:
-    """Operators that an eager pass calls, without views, and microseconds of each on its device."""
+def profiled(module: nn.Module, inputs: Sequence[Any], amp: str | None = None) -> tuple[list[Call], list[float]]:
+    """Operators that an eager pass calls, under autocast or not, without views, and microseconds of each."""
     times: list[list[float]] = []
+    eager = under_autocast(module, _device_of(inputs).type, amp)
     running = ModuleStack(module)
     marks = _Marks(running)
 
     def marked() -> None:
         marks.calls.clear()
         with marks:
-            module(*inputs)
+            eager(*inputs)
 
     with torch.no_grad(), scopes(running):
-        module(*inputs)
+        eager(*inputs)
         for _ in range(PASSES):
             events = _events(marked, _device_of(inputs))
             found = {int(event.name.removeprefix(MARK)): took for event, took in events if event.name.startswith(MARK)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -18,11 +19,12 @@ from costmodel.concurrency import takes_turns
 from costmodel.execution.inductor_compile import share_cache
 from costmodel.execution.numerics import random_like
 from costmodel.execution.preconditions import device_of
+from costmodel.execution.torch_settings import torch_settings
 from costmodel.kernels.optimizers import OPTIMIZERS
 from costmodel.measurement.training_steps import RunningStep, optimizer_of
 from costmodel.measurement.validation import MODES, USUAL, Run, interleave, this_host_speed
 from costmodel.measurement.validation_report import Validation
-from costmodel.prediction.arithmetic import AMP
+from costmodel.prediction.arithmetic import AMP, HIGHEST, MATMUL_PRECISIONS, Arithmetic
 from costmodel.prediction.predict import predict
 from costmodel.prediction.training_request import USUAL_OPTIMIZER
 from costmodel.profiles.profile import load_profile, resolve_default
@@ -35,6 +37,8 @@ from costmodel.profiles.profile import load_profile, resolve_default
     optimizer=checks.one_of(OPTIMIZERS),
     loss=checks.optional(checks.must_be("a function", callable)),
     amp=checks.optional(checks.one_of(AMP)),
+    matmul_precision=checks.one_of(MATMUL_PRECISIONS),
+    cudnn_benchmark=checks.flag,
     hardware=checks.optional(checks.profile_name),
     model_name=checks.optional(checks.text),
     modes=checks.some_of(MODES),
@@ -48,6 +52,8 @@ def validate_step(
     optimizer: str = USUAL_OPTIMIZER,
     loss: Callable[[Any], torch.Tensor] | None = None,
     amp: str | None = None,
+    matmul_precision: str = HIGHEST,
+    cudnn_benchmark: bool = False,
     hardware: str | None = None,
     model_name: str | None = None,
     modes: Sequence[str] = USUAL,
@@ -64,6 +70,8 @@ def validate_step(
         optimizer: optimizer of the step.
         loss: function from the module's result to a scalar; None for the usual one.
         amp: precision of an autocast region around forward pass and loss.
+        matmul_precision: precision of float32 matmuls, as of `torch.set_float32_matmul_precision`.
+        cudnn_benchmark: whether cuDNN times its algorithms for each convolution.
         hardware: name of the profile; None for this machine's GPU if there is a profile for it, else the default.
         model_name: name of the model in the result; None for its class.
         modes: names from MODES.
@@ -75,25 +83,28 @@ def validate_step(
     """
     device = device_of(module, inputs)
     chosen = resolve_default()[0] if hardware is None else hardware
-    load_profile(chosen)  # refuse a damaged profile before measuring
+    arithmetic = Arithmetic(amp, matmul_precision, cudnn_benchmark)
+    arithmetic.check_device(load_profile(chosen))  # refuse it, or a damaged profile, before measuring
     example = tuple(random_like(item, device) if isinstance(item, torch.Tensor) else item for item in inputs)
     share_cache()
     trained = copy.deepcopy(module).train()
     around = (device.type, getattr(torch, amp)) if amp else None
     step = RunningStep(optimizer_of(trained, optimizer), example, autocast=around, loss=loss or usual_loss)
-    runs = {"eager": Run.of(lambda: step.of(trained), (), device)}
-    for mode in modes:
-        runs[mode] = Run.of(partial(_compiled_step, step, trained, mode), (), device)
-    interleave(runs, seconds, device.type)
+    with torch_settings(arithmetic):
+        runs = {"eager": Run.of(lambda: step.of(trained), (), device)}
+        for mode in modes:
+            runs[mode] = Run.of(partial(_compiled_step, step, trained, mode), (), device)
+        interleave(runs, seconds, device.type)
     host = this_host_speed(chosen, device) if host is None else host
-    options: dict[str, Any] = {"training": True, "optimizer": optimizer, "loss": loss, "amp": amp}
+    options: dict[str, Any] = {"training": True, "optimizer": optimizer, "loss": loss, **asdict(arithmetic)}
     report = predict(module, inputs, hardware=chosen, model_name=model_name, host=host, check=False, **options)
     return Validation(
         model=report.model,
         hardware=chosen,
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         input_shape=report.input_shape,
-        precision=", ".join(filter(None, (report.precision, report.arithmetic, f"training with {optimizer}"))),
+        precision=f"{report.precision}, training with {optimizer}",
+        arithmetic=report.arithmetic,
         modes={name: run.result(_latency(report.modes.get(name)), runs["eager"]) for name, run in runs.items()},
         host_speed=report.host_speed,
     )

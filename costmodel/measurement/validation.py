@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,10 +25,12 @@ from costmodel.execution.inductor_compile import share_cache
 from costmodel.execution.numerics import random_like, worst_error
 from costmodel.execution.planned_module import Planned, apply
 from costmodel.execution.preconditions import device_of
+from costmodel.execution.torch_settings import torch_settings, under_autocast
 from costmodel.measurement.layer_timing import measure_layers, measure_regions
 from costmodel.measurement.timers import host_probe, latency
 from costmodel.measurement.validation_report import LayerResult, ModeResult, Validation
 from costmodel.planning.plan import Plan
+from costmodel.prediction.arithmetic import AMP, HIGHEST, MATMUL_PRECISIONS, Arithmetic
 from costmodel.prediction.predict import predict
 from costmodel.profiles.hosts import speed_of
 from costmodel.profiles.profile import load_profile, resolve_default
@@ -54,6 +57,9 @@ _PLAN = checks.instance_of(Plan, "a Plan, as costmodel.plan makes it")
     seconds=checks.positive_finite,
     host=checks.optional(checks.host),
     layers=checks.flag,
+    amp=checks.optional(checks.one_of(AMP)),
+    matmul_precision=checks.one_of(MATMUL_PRECISIONS),
+    cudnn_benchmark=checks.flag,
 )
 def validate(
     module: nn.Module,
@@ -67,6 +73,9 @@ def validate(
     seconds: float = 0.1,
     host: str | float | None = None,
     layers: bool = False,
+    amp: str | None = None,
+    matmul_precision: str = HIGHEST,
+    cudnn_benchmark: bool = False,
 ) -> Validation:
     """Measure a module in eager execution, torch.compile's modes and plans, and compare with the prediction.
 
@@ -82,29 +91,38 @@ def validate(
         host: calibrated host to predict for, by name or speed; None to probe this one.
         layers: whether to measure every region of the plan, and every layer of the eager and the compiled model too.
             They come last, for on a GPU the profiler stays attached to the process and slows its launches.
+        amp: `float16` or `bfloat16` for calls under `torch.autocast` of the device, eager and compiled ones each in a
+            region of their own; None for none. A plan for calls under autocast is called without a region.
+        matmul_precision: what `torch.set_float32_matmul_precision` is set to while the model is measured.
+        cudnn_benchmark: what `torch.backends.cudnn.benchmark` is set to; both settings are restored afterwards. Torch
+            keeps the algorithm of a convolution's first call in a process, so measure each setting in a process of its
+            own (`benchmark_cache` in ATen's Conv_v8.cpp).
 
     Raises:
-        RequestError: an unknown mode or host.
+        RequestError: an unknown mode or host; a setting of GPUs with a CPU's profile, or a plan for other settings.
         PlanError: the plan does not fit.
     """
     plans = ({"plan": plan} if plan is not None else {}) | dict(others or {})
     device = device_of(module, inputs)
     chosen = resolve_default()[0] if hardware is None else hardware
-    load_profile(chosen)  # refuse a damaged profile before measuring
+    arithmetic = Arithmetic(amp, matmul_precision, cudnn_benchmark)
+    arithmetic.check_device(load_profile(chosen))  # refuse it, or a damaged profile, before measuring
+    _refuse_other_settings(plans, arithmetic)
     example = tuple(random_like(item, device) if isinstance(item, torch.Tensor) else item for item in inputs)
     share_cache()
-    captured, capture_s = _captured(module, example) if plans else (None, 0.0)
-    with torch.no_grad():
-        runs = {"eager": Run.of(lambda: module, example, device)}
+    captured, capture_s = _captured(module, example, amp) if plans else (None, 0.0)
+    with torch.no_grad(), torch_settings(arithmetic):
+        runs = {"eager": Run.of(lambda: under_autocast(module, device.type, amp), example, device)}
         for mode in modes:
-            runs[mode] = Run.of(partial(torch.compile, module, mode=mode), example, device)
+            runs[mode] = Run.of(partial(_compiled, module, mode, device.type, amp), example, device)
         for name, one in plans.items():
             runs[name] = Run.of(partial(apply, module, one, example, captured=captured), example, device, capture_s)
         interleave(runs, seconds, device.type)
     host = (
         this_host_speed(chosen, device) if host is None else host
     )  # probed last, when the process is as warm as during the measurement
-    report = predict(module, inputs, hardware=chosen, model_name=model_name, host=host)
+    settings: dict[str, Any] = dataclasses.asdict(arithmetic)
+    report = predict(module, inputs, hardware=chosen, model_name=model_name, host=host, **settings)
     predicted = {mode: found.latency_ms for mode, found in report.modes.items()}
     predicted |= {name: one.latency_ms["plan"] for name, one in plans.items()}
     eager = runs["eager"]
@@ -118,17 +136,40 @@ def validate(
         modes={name: run.result(predicted.get(name), eager) for name, run in runs.items()},
         replaced=tuple(r.layers[0] for r, _ in planned.replaced if r.layers) if isinstance(planned, Planned) else (),
         host_speed=report.host_speed,
-        **(_measured_layers(module, runs, example, report) if layers else {}),
+        arithmetic=report.arithmetic,
+        **(_measured_layers(module, runs, example, report, arithmetic) if layers else {}),
     )
 
 
+def _compiled(module: nn.Module, mode: str, device_type: str, amp: str | None) -> Callable[..., Any]:
+    """A compiled module, called under autocast as users write it: the region is around the compiled call."""
+    return under_autocast(torch.compile(module, mode=mode), device_type, amp)
+
+
+def _refuse_other_settings(plans: Mapping[str, Plan], arithmetic: Arithmetic) -> None:
+    """Refuse a plan for other casts or another precision of matmuls.
+
+    Raises:
+        RequestError: names both settings.
+    """
+    for name, plan in plans.items():
+        if (plan.amp, plan.arithmetic.has_tf32) != (arithmetic.amp, arithmetic.has_tf32):
+            made, wanted = (one.words or "torch's default settings" for one in (plan.arithmetic, arithmetic))
+            raise RequestError(
+                f"the plan {name!r} was made for {made}, and is to be measured under {wanted}; measure it "
+                "under its own settings, or make the plan again"
+            )
+
+
 def _measured_layers(
-    module: nn.Module, runs: Mapping[str, Run], example: tuple[Any, ...], report: Report
+    module: nn.Module, runs: Mapping[str, Run], example: tuple[Any, ...], report: Report, arithmetic: Arithmetic
 ) -> dict[str, tuple[LayerResult, ...]]:
     """Measured layers and regions, by the names of fields of `Validation`."""
     planned, default = (runs[name].runner if name in runs else None for name in ("plan", "default"))
-    regions = measure_regions(planned, example) if isinstance(planned, Planned) else ()
-    eager, compiled = measure_layers(module, default, example, report, load_profile(report.hardware).device)
+    with torch_settings(arithmetic):
+        regions = measure_regions(planned, example) if isinstance(planned, Planned) else ()
+        device = load_profile(report.hardware).device
+        eager, compiled = measure_layers(module, default, example, report, device, arithmetic.amp)
     return {"layers": eager, "compiled_layers": compiled, "regions": regions}
 
 
@@ -140,14 +181,14 @@ def this_host_speed(hardware: str, device: torch.device) -> float | None:
     return speed_of(host_probe(str(device)), profile)
 
 
-def _captured(module: nn.Module, example: tuple[Any, ...]) -> tuple[Exact | None, float]:
+def _captured(module: nn.Module, example: tuple[Any, ...], amp: str | None) -> tuple[Exact | None, float]:
     """Capture a module before its first call, which may change it; the captured pass, and seconds of capture.
 
     The pass is None if the capture fails; applying a plan then raises the error.
     """
     start = time.perf_counter()
     with suppress(CostmodelError):
-        return capture_exactly(module, example, type(module).__name__), time.perf_counter() - start
+        return capture_exactly(module, example, type(module).__name__, amp), time.perf_counter() - start
     return None, 0.0
 
 

@@ -114,6 +114,8 @@ class Validation:
         layers: eager layers inside the running model; empty unless layers were asked for.
         compiled_layers: layers of the mode `default`; empty unless layers were asked for.
         regions: the plan's regions, each alone; empty unless layers were asked for.
+        arithmetic: settings of torch that are not its defaults, as in a report of `costmodel predict`; empty and absent
+            from JSON if there are none.
     """
 
     model: str
@@ -127,6 +129,7 @@ class Validation:
     layers: tuple[LayerResult, ...] = ()
     compiled_layers: tuple[LayerResult, ...] = ()
     regions: tuple[LayerResult, ...] = ()
+    arithmetic: str = ""
 
     @property
     def worst_error(self) -> float:
@@ -142,7 +145,7 @@ class Validation:
     def to_dict(self) -> dict[str, Any]:
         """The validation in JSON's types."""
         found: dict[str, Any] = plain({"schema": SCHEMA, **asdict(self), "worst_error": self.worst_error})
-        return found
+        return {key: value for key, value in found.items() if key != "arithmetic" or value}
 
 
 def render_validation(
@@ -171,7 +174,8 @@ def render_validation(
 def validation_document(result: Validation, layers: str = "all") -> Document:
     """The document of a validation: modes, then the layers that were measured."""
     shape = "x".join(map(str, result.input_shape))
-    title = f"{result.model} on {result.device}, predicted for {result.hardware}: input {shape}, {result.precision}"
+    precision = ", ".join(filter(None, (result.precision, result.arithmetic)))
+    title = f"{result.model} on {result.device}, predicted for {result.hardware}: input {shape}, {precision}"
     worst = f"largest error of a predicted speedup: {result.worst_error:.1%}"
     modes = Section("predicted and measured", _MODE_COLUMNS, [_mode_row(*item) for item in result.modes.items()], worst)
     measured = (
@@ -222,5 +226,6 @@ def _notes(result: Validation) -> list[str]:
 
 def _records(result: Validation) -> Records:
     """Rows of the CSV: the modes."""
-    rows = [{"model": result.model, "mode": name, **asdict(found)} for name, found in result.modes.items()]
-    return Records(["model", "mode", *(field.name for field in fields(ModeResult))], rows)
+    about = {"model": result.model, "arithmetic": result.arithmetic}
+    rows = [{**about, "mode": name, **asdict(found)} for name, found in result.modes.items()]
+    return Records(["model", "mode", *(field.name for field in fields(ModeResult)), "arithmetic"], rows)

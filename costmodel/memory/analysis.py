@@ -10,7 +10,8 @@ from costmodel import checks
 from costmodel.capture.inputs import Inputs, inputs_fault, module_fault
 from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
-from costmodel.errors import CaptureError
+from costmodel.errors import CaptureError, RequestError
+from costmodel.ir import HALF_PRECISION as AMP
 from costmodel.ir import Graph, Op, operators
 from costmodel.memory.alternatives import alternatives
 from costmodel.memory.capacity import shortage
@@ -57,6 +58,7 @@ modules, on a host of an H200 that needed 11 us for a launch (trained_models/nvi
     compiled=checks.flag,
     real=checks.optional(checks.must_be("a function", callable)),
     is_whole=checks.flag,
+    amp=checks.optional(checks.one_of(AMP)),
 )
 def analyze_memory(
     module: nn.Module,
@@ -71,6 +73,7 @@ def analyze_memory(
     compiled: bool = False,
     real: RealCall | None = None,
     is_whole: bool = False,
+    amp: str | None = None,
 ) -> MemoryReport:
     """Analyse the memory of a module in inference and training.
 
@@ -87,15 +90,22 @@ def analyze_memory(
         compiled: whether to find the peak of the compiled training step too, which takes some seconds.
         real: factory of the module and its inputs with real tensors, for a pass that reads their values.
         is_whole: whether torch.compile is known to make one graph of the module.
+        amp: `float16` or `bfloat16` for inference under `torch.autocast("cuda", ...)`, which keeps its casts of weights
+            until the pass ends; None for the caller's region, if any.
 
     Raises:
-        RequestError: unknown optimiser or pass.
+        RequestError: unknown optimiser or pass; or `amp` with a training step, or with the profile of a CPU.
         UnknownHardwareError: there is no such profile.
         CaptureError: the module cannot be captured, or has no operator.
     """
     profile = profile_of(hardware)
     name = model_name or type(module).__name__
-    how: dict[str, Any] = {"check": check, "compiled": compiled, "real": real, "is_whole": is_whole}
+    if amp is not None and (profile.on_cpu or "training" in passes):
+        raise RequestError(
+            f"memory under amp {amp} is predicted for inference on GPUs; give --inference (passes=('inference',)), and "
+            "a GPU's --hardware"
+        )
+    how: dict[str, Any] = {"check": check, "compiled": compiled, "real": real, "is_whole": is_whole, "amp": amp}
     return analyze_on(profile, module, inputs, name, optimizer, passes, all_trainable, **how)
 
 
@@ -113,6 +123,7 @@ def analyze_on(
     compiled: bool = False,
     real: RealCall | None = None,
     is_whole: bool = False,
+    amp: str | None = None,
 ) -> MemoryReport:
     """Analyse memory by a loaded profile; arguments and errors are those of `analyze_memory`."""
     from costmodel.capture.with_partition import capture_step, capture_whole
@@ -121,7 +132,8 @@ def analyze_on(
     step = capture_step(module, inputs, name, real) if "training" in passes else None
     forward = step
     if "inference" in passes:  # attention unrolled as in training, and as in every torch version
-        forward = capture_whole(module, inputs, name, check=check, real=real, is_whole=is_whole, fast_path=False)
+        how: dict[str, Any] = {"check": check, "real": real, "is_whole": is_whole, "fast_path": False, "amp": amp}
+        forward = capture_whole(module, inputs, name, **how)
     assert forward is not None  # there is a pass
     if not forward.ops:
         raise CaptureError(f"{name}: the model has no operator to run, so there is no memory to analyse")
@@ -146,6 +158,7 @@ def analyze_on(
         unsupported=_unsupported(step or forward),
         warnings=_too_large({"inference": inference, "training": trained}, profile),
         graphs=graphs_of(forward),
+        arithmetic=f"amp {amp}" if amp else "",
     )
 
 

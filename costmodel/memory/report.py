@@ -135,6 +135,8 @@ class MemoryFigures:
         unsupported: operators without a rule; they are assumed to save their inputs and results.
         warnings: passes that need more memory than the device has, one line each.
         graphs: graphs and graph breaks of the forward pass under torch.compile.
+        arithmetic: settings of torch that are not its defaults, as in a report of `costmodel predict`; empty and absent
+            from JSON if there are none.
     """
 
     model: str
@@ -151,11 +153,14 @@ class MemoryFigures:
     unsupported: tuple[Unsupported, ...] = ()
     warnings: tuple[str, ...] = ()
     graphs: Graphs = NOT_CHECKED
+    arithmetic: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The report in JSON's types."""
         record = {"schema": SCHEMA, **dataclasses.asdict(self)}
         record["input_shape"] = list(self.input_shape)
+        if not self.arithmetic:
+            del record["arithmetic"]
         record["graphs"] = plain(record["graphs"])
         if self.training is not None:
             record["training"] |= {
@@ -211,7 +216,8 @@ def memory_document(report: MemoryFigures) -> Document:
     shape = "x".join(map(str, report.input_shape))
     faults = "".join(f"{text}; " for text in report.warnings)
     graphs = f", {report.graphs.summary}" if report.inference is not None else ""
-    about = f"{faults}input {shape}, {report.precision}, {report.layout}{graphs}"
+    precision = ", ".join(filter(None, (report.precision, report.arithmetic)))
+    about = f"{faults}input {shape}, {precision}, {report.layout}{graphs}"
     title = f"memory of {report.model} on {report.hardware}: {about}"
     sections = [Section("memory in MiB", _PASS_COLUMNS, _pass_rows(report)), *_training_sections(report.training)]
     return Document(report.model, title, sections, report.to_dict(), _records(report), _notes(report))
@@ -229,8 +235,8 @@ def _pass_rows(report: MemoryFigures) -> list[Row]:
         ends = (step.workspace_bytes, None, step.convolution_allowance_bytes, None)
         rows.append(("training", step.peak_bytes, step.peak_at, *state, *kept, *ends))
         if step.compiled_peak_bytes is not None:
-            kept, ends = (*kept[:2], None), (step.workspace_bytes, None, None, None)
-            rows.append(("training, compiled", step.compiled_peak_bytes, "", *state, *kept, *ends))
+            known = (*kept[:2], None, step.workspace_bytes, None, None, None)
+            rows.append(("training, compiled", step.compiled_peak_bytes, "", *state, *known))
     return rows
 
 
@@ -287,7 +293,7 @@ def _records(report: MemoryFigures) -> Records:
     """Rows of the CSV: the passes, each with its own warning."""
     record = report.to_dict()
     shared = {key: record[key] for key in (*_ABOUT, *_STATE_KEYS)}
-    shared["input_shape"] = "x".join(map(str, report.input_shape))
+    shared |= {"input_shape": "x".join(map(str, report.input_shape)), "arithmetic": report.arithmetic}
     faults = {key: next((text for text in report.warnings if text.startswith(key)), "") for key in _PASSES}
     rows = [shared | {"pass": key, "too_large": faults[key]} | record[key] for key in _PASSES if record[key]]
-    return Records([*_ABOUT, "pass", *_STATE_KEYS, *_PASS_KEYS, "too_large"], rows)
+    return Records([*_ABOUT, "pass", *_STATE_KEYS, *_PASS_KEYS, "too_large", "arithmetic"], rows)

@@ -18,6 +18,7 @@ from costmodel.memory.capacity import shortage
 from costmodel.planning.oracle import STRATEGIES
 from costmodel.planning.plan import Plan
 from costmodel.planning.planner import Objective, bound_ms, make_plan
+from costmodel.prediction.arithmetic import AMP, HIGHEST, MATMUL_PRECISIONS, Arithmetic
 from costmodel.prediction.predict import predict_graph
 from costmodel.profiles.profile import profile_of
 
@@ -36,6 +37,9 @@ from costmodel.profiles.profile import profile_of
     check=checks.flag,
     real=checks.optional(checks.must_be("a function", callable)),
     is_whole=checks.flag,
+    amp=checks.optional(checks.one_of(AMP)),
+    matmul_precision=checks.one_of(MATMUL_PRECISIONS),
+    cudnn_benchmark=checks.flag,
 )
 def plan(
     module: nn.Module,
@@ -51,6 +55,9 @@ def plan(
     check: bool = True,
     real: RealCall | None = None,
     is_whole: bool = False,
+    amp: str | None = None,
+    matmul_precision: str = HIGHEST,
+    cudnn_benchmark: bool = False,
 ) -> Plan:
     """Plan how a module should run on some hardware: a backend for each region. Nothing runs.
 
@@ -67,24 +74,34 @@ def plan(
         check: whether Dynamo traces the module to find graph breaks, which the latencies of the modes depend on.
         real: factory of the module and its inputs with real tensors, for a pass that reads their values.
         is_whole: whether torch.compile is known to make one graph of the module.
+        amp: `float16` or `bfloat16` for a plan of calls under `torch.autocast("cuda", ...)`, which casts weights once,
+            before the first call; None for none.
+        matmul_precision: precision of float32 matmuls, as of `torch.set_float32_matmul_precision`.
+        cudnn_benchmark: whether the modes beside the plan are predicted with `torch.backends.cudnn.benchmark` on; the
+            plan itself searches cuDNN's algorithms in any case.
 
     Raises:
         UnknownHardwareError: there is no such profile.
-        RequestError: there is no such strategy, no number of calls, or no plan within the memory limit.
+        RequestError: there is no such strategy, no number of calls, or no plan within the memory limit; or a setting is
+            one of GPUs, and the profile a CPU's.
         CaptureError: the module cannot be turned into a graph.
         PlanError: the forward pass changes state that outlives it, so it cannot be replayed.
         ProfileError: the profile is damaged or of another version.
     """
+    arithmetic = Arithmetic(amp, matmul_precision, cudnn_benchmark)
     profile = profile_of(hardware)
+    arithmetic.check_device(profile)
+    profile = arithmetic.on(profile)
     name = model_name or type(module).__name__
-    exact = capture_exactly(module, inputs, name)
-    graph = capture_with_partition(module, inputs, name, check=check, real=real, is_whole=is_whole)
+    exact = capture_exactly(module, inputs, name, amp)
+    graph = capture_with_partition(module, inputs, name, check=check, real=real, is_whole=is_whole, amp=amp)
     report = predict_graph(graph, profile)
     modes = {mode: found.latency_ms for mode, found in report.modes.items()}
     wanted = Objective(calls, fork, branch_rewrites, memory_limit)
     made = make_plan(exact.graph, profile, modes, torch.__version__, strategy, wanted)
     too_large = shortage(made.memory_bytes, profile.device.memory_bytes)
-    return replace(made, warnings=(too_large,) if too_large else (), graphs=report.graphs.count)
+    made = replace(made, warnings=(too_large,) if too_large else (), graphs=report.graphs.count)
+    return replace(made, amp=amp, matmul_precision=matmul_precision, cudnn_benchmark=cudnn_benchmark)
 
 
 def theoretical_ms(module: nn.Module, inputs: Inputs, *, hardware: str | None = None) -> float:

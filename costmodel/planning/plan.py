@@ -24,6 +24,7 @@ from costmodel.errors import PlanError
 from costmodel.files import write_whole
 from costmodel.ir import Graph
 from costmodel.planning.stream_assignment import MOST_STREAMS
+from costmodel.prediction.arithmetic import AMP, HIGHEST, MATMUL_PRECISIONS, Arithmetic
 from costmodel.records import Count, Format, Text, Time
 
 SCHEMA = 4
@@ -79,6 +80,9 @@ class Plan:
         memory_bytes: predicted bytes that a call needs, weights and inputs included.
         warnings: one line each, such as a call that needs more memory than the device has.
         graphs: compiled graphs that a call of the model under torch.compile enters; None if that was not checked.
+        amp: precision of the autocast region whose casts the plan makes itself; None for none.
+        matmul_precision: precision of float32 matmuls that the plan was made for, and runs them in at least.
+        cudnn_benchmark: whether the modes were predicted with cuDNN's search; a plan on a GPU searches in any case.
     """
 
     model: str
@@ -95,6 +99,14 @@ class Plan:
     memory_bytes: int | None = None
     warnings: tuple[str, ...] = ()
     graphs: int | None = None
+    amp: str | None = None
+    matmul_precision: str = HIGHEST
+    cudnn_benchmark: bool = False
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """Settings of torch that the plan was made for."""
+        return Arithmetic(self.amp, self.matmul_precision, self.cudnn_benchmark)
 
     @property
     def streams(self) -> int:
@@ -208,6 +220,9 @@ class PlanRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory_bytes: Count | None
     warnings: tuple[Text, ...]
     graphs: Count | None = None
+    amp: Literal[AMP] | None = None  # type: ignore[valid-type]  # its members are listed once, in AMP
+    matmul_precision: Literal[MATMUL_PRECISIONS] = "highest"  # type: ignore[valid-type]
+    cudnn_benchmark: bool = False
 
 
 FORMAT = Format(PlanRecord, "a plan", PlanError, "make the plan again", (SCHEMA,))

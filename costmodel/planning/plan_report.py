@@ -63,7 +63,7 @@ def plan_document(plan: Plan) -> Document:
         Section("regions", _REGION_COLUMNS, regions),
     )
     faults = "".join(f": {text}" for text in plan.warnings)
-    title = f"plan for {plan.model} on {plan.hardware}{faults}"
+    title = f"plan for {', '.join(filter(None, (plan.model, plan.arithmetic.words)))} on {plan.hardware}{faults}"
     return Document(plan.model, title, sections, plan.to_dict(), _records(plan), _notes(plan))
 
 
@@ -75,6 +75,8 @@ def _notes(plan: Plan) -> list[str]:
     breaks = Graphs(plan.graphs, plan.graphs is not None).summary
     notes = [f"graph rewrites: {rewrites}", f"{launch}{streams}{search}", f"compile time: about {plan.build_s:.0f} s"]
     notes.append(f"torch.compile: {breaks}")
+    if plan.amp is not None:
+        notes.append(f"weights are cast to {plan.amp} once; the applied module is called with or without autocast")
     if plan.memory_bytes is not None:
         notes.append(f"a call needs about {math.ceil(plan.memory_bytes / MEBIBYTE)} MiB")
     return notes
@@ -88,6 +90,6 @@ def _rewrite(text: str) -> str:
 
 def _records(plan: Plan) -> Records:
     """Rows of the CSV: the regions."""
-    fault = {"too_large": "; ".join(plan.warnings)}
+    fault = {"too_large": "; ".join(plan.warnings), "arithmetic": plan.arithmetic.words}
     rows = [{"region": index, **region, **fault} for index, region in enumerate(plan.to_dict()["regions"])]
     return Records(list(rows[0]) if rows else ["region", *fault], rows)

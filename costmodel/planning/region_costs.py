@@ -13,6 +13,7 @@ from costmodel.ir import Graph, Op, Ref, TensorType, Value
 from costmodel.ir.subgraph import Cutter, Part, cut, fused_part
 from costmodel.kernels.eager_dispatch import eager_kernels
 from costmodel.kernels.kernel import Kernel
+from costmodel.kernels.matmul_precision import in_tf32
 from costmodel.planning.blocks import Block, producers_of
 from costmodel.planning.oracle import Choice
 from costmodel.planning.stream_assignment import WAIT_US
@@ -71,7 +72,7 @@ class RegionCosts:
         self._same: dict[Op, Op] = other._same if other else {}
         self.main = replace(main, ops=tuple(self._same.setdefault(op, op) for op in main.ops))
         self._cutter, self._predictor = Cutter(self.main), profile.predictor
-        self._on_cpu = profile.on_cpu
+        self._on_cpu, self._has_tf32 = profile.on_cpu, profile.device.tf32
         self._multiprocessors = profile.device.multiprocessors
         self._launch_us = 0.0 if profile.on_cpu else profile.costs("default_device", cost_tables.LAUNCH_COSTS)["launch"]
         self._compile_costs = profile.costs("compile")
@@ -102,7 +103,8 @@ class RegionCosts:
         """Kernels that a part launches; equal parts of the model are compiled once."""
         text = (backend, str(part.graph))
         if text not in self._parts:
-            self._parts[text] = kernels_of_part(part, backend, self._on_cpu, self._multiprocessors)
+            kernels = kernels_of_part(part, backend, self._on_cpu, self._multiprocessors)
+            self._parts[text] = in_tf32(kernels) if self._has_tf32 else kernels
         return self._parts[text]
 
     def predict_regions(self, regions: Iterable[tuple[str, Sequence[str]]]) -> None:

@@ -10,12 +10,10 @@ from costmodel.features import UNMEASURED, group_of
 from costmodel.ir import Graph, operators
 from costmodel.ir.op_table import Role
 from costmodel.kernels.kernel import Kernel
-from costmodel.prediction.arithmetic import Arithmetic
+from costmodel.prediction.faster_settings import settings_that_pay
 from costmodel.prediction.layer_groups import layers_of
 from costmodel.prediction.layer_reasons import CONVOLUTION, COPIES, MATMUL, OTHER, by_part
-from costmodel.prediction.modes import Work, predict_modes
 from costmodel.prediction.recompilation import recompilations
-from costmodel.prediction.report_warnings import unmeasured_settings
 from costmodel.prediction.timed_kernels import Part, timed_kernels
 from costmodel.predictor.estimate import Estimate
 from costmodel.profiles.profile import Profile
@@ -27,8 +25,6 @@ LOSING = 0.97
 """Speedup below which a layer loses; closer to 1 is within the noise of a measurement."""
 LARGE_PART = 0.2
 """Share of a layer's loss from which a cause is named."""
-TF32_GAIN = 1.05
-"""Speedup from which matmuls in TF32 are worth a line."""
 NEAR = 1.5
 """Factor over a bound within which a kernel is called bound by it."""
 
@@ -38,6 +34,7 @@ def explain(
     profile: Profile,
     report: Report,
     shapes: Sequence[Sequence[int]] = (),
+    under_amp: Graph | None = None,
 ) -> tuple[Reason, ...]:
     """Reasons behind a report, most general first.
 
@@ -46,12 +43,13 @@ def explain(
         profile: profile that it was predicted with.
         report: the prediction.
         shapes: further shapes of the main input.
+        under_amp: the pass captured under autocast, as `graph_under_amp` returns it.
     """
     eager, compiled = issue_traces(graph, profile.device)
     after = profile.predictor.predict(compiled.kernels, compiled.positions)
     return (
         *_bounds(report.modes, profile.on_cpu),
-        *_tf32(graph, profile, report.modes),
+        *settings_that_pay(graph, profile, report.modes, under_amp),
         *_breaks(graph),
         *_sections(graph),
         *_fallbacks(compiled, after),
@@ -73,31 +71,6 @@ def _bounds(modes: Mapping[str, ModePrediction], on_cpu: bool) -> list[Reason]:
             why = f"a sum: {device:.2f} ms in kernels, {host:.2f} ms between them, as a CPU runs its kernels itself"
         reasons.append(Reason("mode", name, why))
     return reasons
-
-
-def _tf32(graph: Graph, profile: Profile, modes: Mapping[str, ModePrediction]) -> list[Reason]:
-    """Latency that matmuls in TF32 would save; nothing if they are set, or gain less than TF32_GAIN everywhere."""
-    if profile.on_cpu or profile.device.tf32:
-        return []
-    other = Arithmetic(matmul_precision="high", cudnn_benchmark=profile.device.cudnn_benchmark).on(profile)
-    traces = issue_traces(graph, other.device)
-    if not any(kernel.tf32 for trace in traces for kernel in trace.kernels):
-        return []
-    before, after = timed_kernels(graph, layers_of(graph), traces, other)
-    flops = sum(operators.flops(graph, op) for op in graph.ops)
-    faster = predict_modes(graph, before, after, other, Work(1, flops))
-    gains = [
-        f"{name} {mode.latency_ms:.3g} -> {faster[name].latency_ms:.3g} ms"
-        for name, mode in modes.items()
-        if name in faster and mode.latency_ms > TF32_GAIN * faster[name].latency_ms
-    ]
-    if not gains:
-        return []
-    kernels = [kernel for trace in traces for kernel in trace.kernels]
-    unsure = "".join(f"; {line}" for line in unmeasured_settings(kernels, other))
-    why = f'{", ".join(gains)} with torch.set_float32_matmul_precision("high"); '
-    why += "operands then keep 10 bits of mantissa, a relative error of 5e-4 each, as in cuDNN's convolutions"
-    return [Reason("setting", "matmuls in TF32", why + unsure)]
 
 
 def _breaks(graph: Graph) -> list[Reason]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from costmodel import checks
@@ -148,6 +149,11 @@ def predict(
     else:
         graph, warnings = _captured(module, _inputs_of(inputs, request), model_name, capture, check, amp)
     options: dict[str, Any] = {"explain": explain, "host": host, "shapes": shapes, "arithmetic": arithmetic}
+    if explain:
+        from costmodel.prediction import faster_settings
+
+        again = partial(_again, module, inputs, request, graph.name, capture, check)
+        options["under_amp"] = faster_settings.graph_under_amp(graph, again, arithmetic, (hardware,))
     report = predict_captured(graph, inputs or (), hardware=hardware, **options)
     return replace(report, warnings=(*warnings, *report.warnings))
 
@@ -187,6 +193,18 @@ def _predict_training(
     options: dict[str, Any] = {"hardware": hardware, "host": host, "explain": explain, "graphs": graphs}
     report = predict_captured_step(captured, step, arithmetic, images=images_in(inputs), **options)
     return replace(report, warnings=(*warnings, *report.warnings))
+
+
+def _again(
+    module: nn.Module | str, inputs: Inputs | None, request: dict[str, Any], name: str, way: str, check: bool
+) -> Graph:
+    """The graph of a model captured again, under the autocast that is tried."""
+    from costmodel.prediction.faster_settings import AMP as TRIED
+
+    if isinstance(module, str):
+        return capture_named(module, request, way=way, check=check, amp=TRIED)[0]
+    assert inputs is not None  # as checked before
+    return _captured(module, inputs, name, way, check, TRIED)[0]
 
 
 def _inputs_of(inputs: Inputs | None, request: Mapping[str, Any]) -> Inputs:
@@ -229,8 +247,12 @@ def predict_captured(
     host: str | float | None = None,
     shapes: Sequence[Sequence[int]] = (),
     arithmetic: Arithmetic = DEFAULT,
+    under_amp: Graph | None = None,
 ) -> Report:
-    """Predict a graph captured from a module with these inputs; arguments and errors are those of `predict`."""
+    """Predict a graph captured from a module with these inputs; arguments and errors are those of `predict`.
+
+    `under_amp` is the pass captured under autocast, which `explain` compares with.
+    """
     profile, chosen = on_host(hardware, host, arithmetic)
     found = replace(predict_graph(graph, profile, images_in(inputs)), arithmetic=arithmetic.words)
     report = with_host(found, profile, chosen, host)
@@ -240,7 +262,7 @@ def predict_captured(
         if odd := [shape for shape in shapes if len(shape) != len(report.input_shape)]:
             wanted, given = ("x".join(map(str, shape)) for shape in (report.input_shape, odd[0]))
             raise RequestError(f"the shape {given} does not fit this model's input; give one like {wanted}")
-        return replace(report, explanation=reasons(graph, profile, report, shapes))
+        return replace(report, explanation=reasons(graph, profile, report, shapes, under_amp))
     return report
 
 

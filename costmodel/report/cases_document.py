@@ -12,7 +12,7 @@ from costmodel.report.types import EAGER, Report
 _ABOUT: dict[str, Callable[[Report], object]] = {
     "hardware": lambda report: report.hardware,
     "batch": lambda report: report.batch_size,
-    "precision": lambda report: report.precision,
+    "precision": lambda report: report.computes_in,
     "layout": lambda report: report.layout,
 }
 """Facts of a case: a column where cases differ, a part of the title where they agree."""

@@ -60,7 +60,7 @@ NOTABLE_SHARE = 0.1
 """Share of extrapolated time from which it is named as a reason for doubt."""
 
 _ABOUT = ("model", "hardware", "batch_size", "input_shape", "precision", "layout")
-_CONCLUSION = ("verdict", "best_mode", "extrapolated_share", "too_large")
+_CONCLUSION = ("verdict", "best_mode", "extrapolated_share", "too_large", "arithmetic")
 """Facts of the whole model in each row of CSV; a layer's row has its own `extrapolated_share`."""
 _TONES = {"compile": Tone.GOOD, "leave": Tone.PLAIN}
 
@@ -139,8 +139,7 @@ def headline(report: Report) -> str:
     part = " (captured in part)" if report.partial else ""
     fault = f" {report.too_large}" if report.too_large else ""
     model = f"{report.model}{part} on {report.hardware}{_host(report)}{fault}"
-    precision = ", ".join(filter(None, (report.precision, report.arithmetic)))
-    return f"{model}: input {shape}, {precision}, {report.layout}, {report.graphs.summary}"
+    return f"{model}: input {shape}, {report.computes_in}, {report.layout}, {report.graphs.summary}"
 
 
 def _host(report: Report) -> str:

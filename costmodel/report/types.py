@@ -271,6 +271,11 @@ class Report:
     arithmetic: str = ""
     training: TrainingPrediction | None = None
 
+    @property
+    def computes_in(self) -> str:
+        """Precision, and settings of torch that are not its defaults, for a headline."""
+        return ", ".join(filter(None, (self.precision, self.arithmetic)))
+
     def to_dict(self) -> dict[str, Any]:
         """The report in JSON's types; numbers are finite or None."""
         return {

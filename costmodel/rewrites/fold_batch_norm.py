@@ -6,10 +6,13 @@ from dataclasses import replace
 
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType
 from costmodel.ir.builder import Emitter
+from costmodel.rewrites.hoist_constants import constant_names
 
 
 def fold_batch_norm(graph: Graph) -> Graph:
     """Fold each batch norm into its convolution, if nothing else reads the convolution.
+
+    The weight may be computed from parameters, as a cast that autocast makes is.
 
     With s = gamma / sqrt(var + eps): weight' = weight * s and bias' = beta + (bias - mean) * s, computed in float32,
     or in float64 for a float64 model (Jacob et al., "Quantization and Training of Neural Networks", 2018, section 3.2).
@@ -20,11 +23,12 @@ def fold_batch_norm(graph: Graph) -> Graph:
     statistics_read = {ref.name for ref in readers if ref.index > 0}
     made = {op.name: op for op in graph.ops}
     params = {value.name for value in graph.values if value.role == "param"}
+    constant = constant_names(graph)
     folded: dict[str, Op] = {}
     for op in graph.ops:
         source = op.arg("input")
         convolution = made.get(source.name) if isinstance(source, Ref) else None
-        if convolution is None or not _foldable(op, convolution, params):
+        if convolution is None or not _foldable(op, convolution, params, constant):
             continue
         if users[convolution.name] == [op] and convolution.name not in returned and op.name not in statistics_read:
             folded[convolution.name] = op
@@ -38,14 +42,14 @@ def fold_batch_norm(graph: Graph) -> Graph:
     return replace(graph, ops=tuple(new_ops), outputs=outputs).verify()
 
 
-def _foldable(norm: Op, convolution: Op, params: set[str]) -> bool:
+def _foldable(norm: Op, convolution: Op, params: set[str], constant: set[str]) -> bool:
     if norm.base != "native_batch_norm" or norm.arg("training") is not False or convolution.base != "convolution":
         return False
     if convolution.arg("transposed") is not False:
         return False
-    refs = [*norm.refs()[1:], *(ref for key in ("weight", "bias") for ref in _maybe(convolution.arg(key)))]
+    own = [ref for key in ("weight", "bias") for ref in _maybe(convolution.arg(key))]  # made before the convolution
     complete = all(isinstance(norm.arg(key), Ref) for key in ("running_mean", "running_var"))
-    return complete and all(ref.name in params for ref in refs)
+    return complete and all(ref.name in params for ref in norm.refs()[1:]) and all(ref.name in constant for ref in own)
 
 
 def _maybe(arg: Arg) -> list[Ref]:

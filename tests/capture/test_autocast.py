@@ -201,7 +201,7 @@ class TestRefusals:
             with torch.autocast("cuda", torch.float16):
                 return net.linear(x)
 
-        with pytest.raises(CaptureError, match="which a plan cannot run; convert the model"):
+        with pytest.raises(CaptureError, match="which a plan cannot run; leave the region out"):
             capture_exactly(Calls(within), (torch.ones(2, 4),), "net")
 
     def test_a_precision_that_a_gpu_has_not(self) -> None:

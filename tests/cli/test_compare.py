@@ -46,7 +46,8 @@ def test_json(pair: list[str], capsys: pytest.CaptureFixture[str]):
     assert main(["compare", *pair, "--format", "json", "--fail-on-regression", "5"]) == 1
     record = json.loads(capsys.readouterr().out)
     (case,) = record["cases"]
-    assert case["before"] == {"model": "tiny", "hardware": "some-gpu", "batch_size": 2, "precision": "float32"}
+    about = {"model": "tiny", "hardware": "some-gpu", "batch_size": 2, "precision": "float32", "arithmetic": ""}
+    assert case["before"] == about
     latency = case["modes"][1]["latency"]
     assert (latency["before"], latency["after"], latency["ratio"], latency["verdict"]) == (4.0, 6.0, 1.5, "slower")
     assert [layer["name"] for layer in case["layers"]] == ["features.0", "head"]

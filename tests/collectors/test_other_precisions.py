@@ -16,7 +16,7 @@ from collectors.workloads.matmuls import linear_graph
 from collectors.workloads.model_cases import case_key, in_other_precisions
 from costmodel.calibration.models_file import read_measured
 from costmodel.errors import RequestError
-from costmodel.measurement.matmul_precision import matmul_precision
+from costmodel.execution.torch_settings import matmul_precision
 
 FLOAT32, FLOAT16 = (str(linear_graph(8, 16, 32, dtype, True)) for dtype in ("float32", "float16"))
 

@@ -78,6 +78,24 @@ def test_two_single_reports_are_compared_whatever_they_are_of():
     assert case.modes[0].latency.verdict == UNCERTAIN  # errors of two profiles are independent
 
 
+def test_settings_of_torch_keep_cases_apart():
+    plain, under = report(), replace(report(), arithmetic="amp float16")
+    found = compare_reports([plain, under], [under])
+    assert [case.before.arithmetic for case in found.cases] == ["amp float16"]
+    assert found.only_before == ("tiny on some-gpu, batch 2, float32",)
+    back = compare_reports([under], [plain, under])
+    assert back.only_after == found.only_before
+    assert compare_reports([under], [under]).cases[0].best.verdict == SAME
+
+
+@pytest.mark.parametrize("more", [[], [replace(report(), model="another")]])
+def test_reports_under_other_settings_are_refused_with_both(more: list[Report]):
+    under = replace(report(), arithmetic="amp float16")
+    line = "tiny is predicted for torch's default settings in the first file, and for amp float16 in the second"
+    with pytest.raises(RequestError, match=line):
+        compare_reports([report(), *more], [under])
+
+
 def test_equal_keys_and_empty_intersections_are_refused():
     with pytest.raises(RequestError, match="two reports of tiny on some-gpu, batch 2, float32 in one file"):
         compare_reports([report(), report()], [report()])

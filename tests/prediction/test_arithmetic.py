@@ -134,13 +134,34 @@ def test_a_model_that_enters_autocast_is_predicted_as_under_amp() -> None:
 
 def test_explain_says_when_tf32_pays() -> None:
     report = costmodel.predict(wide_net(), WIDE, hardware=GPU, explain=True)
-    (reason,) = [item for item in report.explanation if item.topic == "setting"]
+    (reason,) = [item for item in report.explanation if item.where == "matmuls in TF32"]
     fast = costmodel.predict(wide_net(), WIDE, hardware=GPU, matmul_precision="high").modes["eager"].latency_ms
     assert f"eager {report.modes['eager'].latency_ms:.3g} -> {fast:.3g} ms" in reason.why
     assert "10 bits of mantissa" in reason.why
 
 
-@pytest.mark.parametrize("options", [{"matmul_precision": "high"}, {"amp": "bfloat16"}])
+@pytest.mark.parametrize("settings", [{}, {"matmul_precision": "high"}])
+def test_explain_says_when_autocast_pays(settings: dict[str, Any]) -> None:
+    """Beside the settings that are given, which stay."""
+    report, fast = (
+        costmodel.predict(wide_net(), WIDE, hardware=GPU, explain=True, amp=amp, **settings)
+        for amp in (None, "float16")
+    )
+    (reason,) = [item for item in report.explanation if item.where == "autocast in float16"]
+    before, after = (one.modes["reduce-overhead"].latency_ms for one in (report, fast))
+    assert before > 1.2 * after
+    assert f"reduce-overhead {before:.3g} -> {after:.3g} ms" in reason.why
+    assert "keep 10 bits of mantissa, a relative error of 5e-4 each, and overflow above 65,504" in reason.why
+
+
+def test_explain_says_nothing_of_autocast_that_gains_little() -> None:
+    """A convolution too small to fill the GPU, whose casts cost more than it saves."""
+    net, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()).eval(), torch.empty(1, 3, 32, 32, device="meta")
+    report = costmodel.predict(net, (x,), hardware=GPU, explain=True)
+    assert not [item for item in report.explanation if item.topic == "setting"]
+
+
+@pytest.mark.parametrize("options", [{"amp": "float16", "matmul_precision": "high"}, {"amp": "bfloat16"}])
 def test_explain_is_silent_where_it_does_not(options: dict[str, Any]) -> None:
     report = costmodel.predict(wide_net(), WIDE, hardware=GPU, explain=True, **options)
     assert not [item for item in report.explanation if item.topic == "setting"]

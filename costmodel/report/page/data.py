@@ -141,7 +141,7 @@ def case_data(report: Report, index: int, facts: PageFacts, layers: str = "all")
         hardware=report.hardware,
         about=(
             ("input", sizes(report.input_shape)),
-            ("precision", report.precision),
+            ("precision", report.computes_in),
             ("layout", report.layout),
             *_size(report),
             *([("host", _host(report))] if report.host_calibrated is not None else []),

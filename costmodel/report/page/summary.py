@@ -16,7 +16,7 @@ from costmodel.report.types import EAGER, Report
 _ABOUT: dict[str, Callable[[Report], str]] = {
     "hardware": lambda report: report.hardware,
     "input": lambda report: sizes(report.input_shape),
-    "precision": lambda report: report.precision,
+    "precision": lambda report: report.computes_in,
     "layout": lambda report: report.layout,
 }
 """Facts of a case: a column where cases differ, a line above the table where they agree."""
