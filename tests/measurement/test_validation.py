@@ -10,7 +10,7 @@ from torch import nn
 
 import costmodel
 from costmodel.errors import RequestError
-from costmodel.measurement.validation import _Run, bootstrap
+from costmodel.measurement.validation import Run, bootstrap
 from costmodel.measurement.validation_report import ModeResult, Validation, render_validation
 from tests.execution.test_planned_module import plan_for
 
@@ -53,7 +53,7 @@ def test_errors_by_hand():
 
 
 def test_a_speedup_is_the_median_of_ratios_round_by_round():
-    eager, run = _Run(None), _Run(None)
+    eager, run = Run(None), Run(None)
     eager.rounds_us, run.rounds_us = [30.0, 40.0, 30.0], [20.0, 20.0, 24.0]  # 1.5, 2 and 1.25
     found = run.result(0.04, eager)
     assert (found.predicted_ms, found.measured_ms, found.speedup) == (0.04, 0.02, 1.5)
@@ -61,7 +61,7 @@ def test_a_speedup_is_the_median_of_ratios_round_by_round():
     assert 1.25 <= found.speedup_low <= found.speedup_high <= 2.0
     alone = eager.result(0.05, eager)
     assert (alone.measured_ms, alone.speedup, alone.speedup_low, alone.compile_s) == (0.03, None, None, None)
-    assert _Run(None, "it failed").result(1.0, eager) == ModeResult(1.0, None, note="it failed")
+    assert Run(None, "it failed").result(1.0, eager) == ModeResult(1.0, None, note="it failed")
 
 
 def test_json_holds_finite_numbers_only():
