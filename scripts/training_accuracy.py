@@ -22,12 +22,13 @@ from collectors.workloads.model_cases import case_key
 from costmodel.calibration.add_units import remembering
 from costmodel.features import OPTIONAL, TRAINING_GROUPS, group_of
 from costmodel.kernels.kernel import Kernel
+from costmodel.memory.workspace import matmul_workspace_bytes
 from costmodel.prediction.step_traces import TimedStep, time_step
 from costmodel.prediction.training import CapturedStep, capture_step, segments_by_mode, step_peaks
 from costmodel.profiles.hosts import speed_of
 from costmodel.profiles.profile import Profile, load_profile
 from costmodel.timeline.cost_tables import COSTS
-from costmodel.timeline.step_costs import STEP_COSTS, StepRow, at_host, fit_step_costs
+from costmodel.timeline.step_costs import FIRST_COSTS, StepRow, at_host, fit_step_costs
 from costmodel.timeline.training_queue import counts_of, timing_of
 from costmodel.training.dataset import kernel_of, read_frame
 from costmodel.training.families import family_of
@@ -167,8 +168,10 @@ def scored(steps: Sequence[MeasuredStep], hardware: str, units: Path | None, fit
         others = [
             row for other, some in zip(steps, rows, strict=True) if other.family != step.family for row in some.values()
         ]
-        costs = fit_step_costs(others) if fits and others else STEP_COSTS
+        costs = fit_step_costs(others) if fits and others else FIRST_COSTS
         found, measured = predictions(one, profile, speed, costs), step.latency_ms
+        # the host probe has allocated a workspace of cuBLAS before the model is built
+        held = matmul_workspace_bytes(step.captured.step.eager, profile.capability, training=False)
         peaks = step_peaks(step.captured, one, step.record["optimizer"], profile)
         for mode, (latency, host, device) in found.items():
             host_us, device_us = (step.record.get(f"{mode}_{kind}_us") for kind in ("host", "device"))
@@ -185,7 +188,7 @@ def scored(steps: Sequence[MeasuredStep], hardware: str, units: Path | None, fit
                 "device_ms": device_us[2] / 1e3 if device_us else None,
                 "predicted_device_ms": device,
                 "peak_bytes": step.record.get("peak_bytes", {}).get(mode),
-                "predicted_peak_bytes": peaks.get(mode),
+                "predicted_peak_bytes": peaks[mode] - held if mode in peaks else None,
             }
 
 

@@ -42,6 +42,11 @@ class BuiltModel:
     autocast: tuple[str, torch.dtype] | None = None
 
     @property
+    def is_capturable(self) -> bool:
+        """Whether a CUDA graph can hold a call."""
+        return True
+
+    @property
     def eager(self) -> Call:
         """Eager call on the inputs."""
         return self.call(self.module)

@@ -173,13 +173,16 @@ def _thinned(samples_us: Collection[float]) -> list[float]:
 def _host_and_device(model: BuiltModel, compiled: Mapping[str, Call], device: str) -> Record:
     """Host time of each call; on a GPU also device time of eager and `default`, where a CUDA graph can be captured."""
     from costmodel.errors import MeasurementError
-    from costmodel.measurement.timers import device_time, host_time
+    from costmodel.measurement.timers import device_time, host_time, profiled_device_time
 
     calls = {"eager": model.eager, **compiled}
     found: Record = {
         f"{name}_host_us": host_time(call, HOST_CALLS, device).quantiles_us() for name, call in calls.items()
     }
     for name in ("eager", "default") if device.startswith("cuda") else ():
+        if name in calls and not model.is_capturable:
+            found[f"{name}_device_us"] = profiled_device_time(calls[name]).quantiles_us()
+            continue
         try:
             if name in calls:
                 found[f"{name}_device_us"] = device_time(calls[name], device=device).quantiles_us()

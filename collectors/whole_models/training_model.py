@@ -27,6 +27,11 @@ class TrainingModel(BuiltModel):
 
     step: RunningStep | None = None
 
+    @property
+    def is_capturable(self) -> bool:
+        """Whether a CUDA graph can hold a call: no step, whose optimizer and gradients are made on another stream."""
+        return False
+
     def call(self, function: Callable[..., Any]) -> Call:
         """Training step with a function in place of the module's forward pass."""
         assert self.step is not None  # by `build_training`

@@ -44,7 +44,7 @@ from costmodel.training.transfer import RATIO
 RETRAINED = (*RARE_GROUPS, *TRAINING_GROUPS)
 """Groups that are trained anew."""
 MOST_NETWORKS = 3
-"""Networks of each of these groups, which have hundreds or a few thousand kernels: eight would be a quarter of the file."""
+"""Networks of each of these groups, of hundreds or a few thousand kernels: eight would be a quarter of the file."""
 _RARE_NAMES = "|".join(
     sorted({name for name, row in TABLE.items() if row.rare} | TRAINING_NAMES | {"cudnn_batch_norm"})
 )

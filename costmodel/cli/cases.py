@@ -14,10 +14,13 @@ from costmodel.cli.page_facts import drawing_of
 from costmodel.cli.run import message_of, print_traceback
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from costmodel.ir import Graph
     from costmodel.prediction.arithmetic import Arithmetic
     from costmodel.prediction.training_request import TrainingRequest
     from costmodel.report import Report
+    from costmodel.zoo import Loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +97,7 @@ def predict_case(case: Case, settings: Settings) -> list[Predicted | Failure]:
         CostmodelError: the model cannot be captured, or predicted for the only hardware.
     """
     from costmodel.capture.frontends import convert
-    from costmodel.capture.with_partition import capture_with_partition
     from costmodel.cli.checking import checking
-    from costmodel.prediction.predict import predict_captured
-    from costmodel.prediction.training import capture_step
-    from costmodel.prediction.training_request import graphs_in_training, predict_captured_step
     from costmodel.zoo import load
 
     is_checked = settings.check or settings.frontend == "dynamo"
@@ -112,26 +111,8 @@ def predict_case(case: Case, settings: Settings) -> list[Predicted | Failure]:
         if settings.frontend != "run":
             how["is_whole"] = False
         how |= {"compiled": loaded.module, "amp": settings.arithmetic.amp}
-        if settings.training is None:
-            graph = capture_with_partition(module, loaded.inputs, loaded.name, **how)
-            again = partial(capture_with_partition, module, loaded.inputs, loaded.name)
-            reasons = _reasons(graph, again, how, settings)
-        else:
-            step = capture_step(loaded.module, loaded.inputs, loaded.name, amp=settings.arithmetic.amp)
-            graphs = graphs_in_training(loaded.module, loaded.inputs, loaded.name, **how) if is_checked else None
-
-    def predicted(hardware: str) -> Predicted:
-        if settings.training is not None:
-            found = predict_captured_step(
-                step, settings.training, settings.arithmetic,
-                hardware=hardware, host=settings.host, graphs=graphs, explain=settings.explain,
-            )  # fmt: skip
-            return Predicted(replace(found, warnings=(*loaded.warnings, *found.warnings)))
-        options: dict[str, Any] = {"explain": settings.explain, "host": settings.host, "shapes": settings.shapes}
-        options |= {"arithmetic": settings.arithmetic, **reasons}
-        report = predict_captured(graph, loaded.inputs, hardware=hardware, **options)
-        report = replace(report, warnings=(*loaded.warnings, *report.warnings))
-        return Predicted(report, drawing_of(graph, report) if settings.draw else "")
+        made = _of_pass if settings.training is None else _of_step
+        predicted = made(module, loaded, settings, how, is_checked)
 
     if len(settings.hardware) == 1:
         return [predicted(settings.hardware[0])]
@@ -152,6 +133,51 @@ def _reasons(graph: Graph, capture: Callable[..., Graph], how: dict[str, Any], s
 
     again = partial(capture, **how | {"amp": AMP})
     return {"under_amp": graph_under_amp(graph, again, settings.arithmetic, settings.hardware)}
+
+
+Predicting = Callable[[str], Predicted]
+"""Prediction of a captured case for the hardware of a name."""
+
+
+def _of_pass(
+    module: nn.Module, loaded: Loaded, settings: Settings, how: dict[str, Any], _is_checked: bool
+) -> Predicting:
+    """Capture a forward pass."""
+    from costmodel.capture.with_partition import capture_with_partition
+    from costmodel.prediction.predict import predict_captured
+
+    graph = capture_with_partition(module, loaded.inputs, loaded.name, **how)
+    again = partial(capture_with_partition, module, loaded.inputs, loaded.name)
+    reasons = _reasons(graph, again, how, settings)
+
+    def predicted(hardware: str) -> Predicted:
+        options: dict[str, Any] = {"explain": settings.explain, "host": settings.host, "shapes": settings.shapes}
+        options |= {"arithmetic": settings.arithmetic, **reasons}
+        report = predict_captured(graph, loaded.inputs, hardware=hardware, **options)
+        report = replace(report, warnings=(*loaded.warnings, *report.warnings))
+        return Predicted(report, drawing_of(graph, report) if settings.draw else "")
+
+    return predicted
+
+
+def _of_step(
+    module: nn.Module, loaded: Loaded, settings: Settings, how: dict[str, Any], is_checked: bool
+) -> Predicting:
+    """Capture a training step."""
+    from costmodel.prediction.training import capture_step
+    from costmodel.prediction.training_request import graphs_in_training, predict_captured_step
+
+    request = settings.training
+    assert request is not None  # by the caller
+    step = capture_step(module, loaded.inputs, loaded.name, amp=settings.arithmetic.amp)
+    graphs = graphs_in_training(module, loaded.inputs, loaded.name, **how) if is_checked else None
+
+    def predicted(hardware: str) -> Predicted:
+        options: dict[str, Any] = {"host": settings.host, "graphs": graphs, "explain": settings.explain}
+        report = predict_captured_step(step, request, settings.arithmetic, hardware=hardware, **options)
+        return Predicted(replace(report, warnings=(*loaded.warnings, *report.warnings)))
+
+    return predicted
 
 
 def predict_cases(cases: Sequence[Case], settings: Settings, jobs: int) -> Iterator[list[Predicted | Failure]]:

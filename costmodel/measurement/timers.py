@@ -287,6 +287,24 @@ def stream_time(call: Call, rounds: int = 5, copies: int = 10) -> Measurement:
     return Measurement(tuple(samples))
 
 
+def profiled_device_time(call: Call, rounds: int = 5) -> Measurement:
+    """Measure device time of one call on CUDA as the sum of its kernels by torch's profiler, one sample a round.
+
+    For calls that no CUDA graph captures. The profiler slows the host down, not the kernels.
+    """
+    from torch.profiler import ProfilerActivity, profile
+
+    samples: list[float] = []
+    call()
+    for _ in range(rounds):
+        torch.cuda.synchronize()
+        with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+            call()
+            torch.cuda.synchronize()
+        samples.append(sum(event.self_device_time_total for event in profiled.key_averages()))
+    return Measurement(tuple(samples))
+
+
 def _wall_time(call: Call, rounds: int, copies: int) -> Measurement:
     call()
     samples: list[float] = []

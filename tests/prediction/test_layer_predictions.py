@@ -9,7 +9,7 @@ import pytest
 from costmodel.ir import parse
 from costmodel.kernels.kernel import Kernel
 from costmodel.prediction.layer_groups import Layer
-from costmodel.prediction.layer_predictions import _layer, _log_width
+from costmodel.prediction.layer_predictions import _log_width, predict_layer
 from costmodel.prediction.roofline_parts import RooflineParts
 from costmodel.prediction.timed_kernels import Part
 from costmodel.predictor.estimate import Estimate
@@ -36,7 +36,7 @@ def part(one: Estimate, share: float = 1.0) -> Part:
 
 def layer(eager: list[Estimate], compiled: list[Estimate]) -> LayerPrediction:
     found = Layer("act", "act", "relu", GRAPH.ops, 0.25)
-    return _layer(GRAPH, {"act": "Act"}, found, list(map(part, eager)), list(map(part, compiled)))
+    return predict_layer(GRAPH, {"act": "Act"}, found, list(map(part, eager)), list(map(part, compiled)))
 
 
 def test_a_speedup_is_of_sums_and_its_interval_of_independent_errors():

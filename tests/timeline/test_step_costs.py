@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from costmodel.timeline.step_costs import STEP_COSTS, StepRow, fit_step_costs
+from costmodel.timeline.step_costs import FIRST_COSTS, STEP_COSTS, StepRow, at_host, fit_step_costs
 from costmodel.timeline.training_queue import Segment, counts_of, spread, timing_of
 
 
 def test_the_fit_predicts_steps_of_other_costs():
     rng = random.Random(1)
-    true = {name: us * rng.uniform(0.5, 2.0) for name, us in STEP_COSTS.items()}
+    true = {name: us * rng.uniform(0.5, 2.0) for name, us in FIRST_COSTS.items()}
 
     def row() -> StepRow:
         counts = {name: rng.uniform(0, 1000) for name in true}
@@ -28,7 +28,7 @@ def test_costs_that_no_step_has_keep_their_defaults():
     rows = [StepRow({"node": 100.0 + place}, 7.0 * (100.0 + place)) for place in range(50)]
     found = fit_step_costs(rows)
     assert found["node"] == pytest.approx(7.0, rel=0.02)
-    assert found["counted_step"] == pytest.approx(STEP_COSTS["counted_step"])
+    assert found["counted_step"] == pytest.approx(FIRST_COSTS["counted_step"])
 
 
 def test_no_cost_is_negative():
@@ -53,3 +53,12 @@ def test_the_device_runs_behind_the_host():
     assert timing.host_us == 30.0
     assert timing.device_us == 150.0
     assert timing.latency_us == pytest.approx(20.0 + 100.0 + 50.0)  # the second call launches the first kernel
+
+
+def test_a_slower_host_takes_longer_for_what_no_cost_of_inference_explains():
+    found = at_host({"eager": 1.4, "node": 2.0}, 0.5)
+    assert found == {"eager": 1.4, "node": 4.0}
+
+
+def test_every_cost_has_a_first_guess():
+    assert set(STEP_COSTS) == set(FIRST_COSTS)
