@@ -16,6 +16,8 @@ FACTOR = 4.0
 """Allowed multiple of the error that eager execution has against float64."""
 FLOOR: Mapping[torch.dtype, float] = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 """Relative error that is always allowed: two units in the last place of the type."""
+STRICT_FACTOR = 1.5
+"""The same where nothing may reassociate beyond the error of eager execution: the spread of rounding alone."""
 FLOOR_FLOAT32 = 1e-4
 FLOOR_TF32 = 2e-3
 """The same for float32. With TF32 allowed (torch's default on a GPU), cuDNN may round each operand to 2^-11."""
@@ -53,6 +55,12 @@ def allowed_error(outputs: Sequence[torch.Tensor], eager_error: float) -> float:
     return max([FACTOR * eager_error, *floors])
 
 
+def strictly_allowed_error(outputs: Sequence[torch.Tensor], eager_error: float) -> float:
+    """Largest relative error where nothing may reassociate beyond eager execution's own: at least one rounding."""
+    roundings = [torch.finfo(output.dtype).eps / 2 for output in outputs if output.is_floating_point()]
+    return max([STRICT_FACTOR * eager_error, *roundings])
+
+
 def reference(module: nn.Module, inputs: Arguments) -> list[torch.Tensor] | None:
     """Outputs of the module in float64; None if it cannot run in float64, as code that names a dtype may not."""
     try:
@@ -67,8 +75,15 @@ def _widened(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def passes(
-    run: Callable[[], Sequence[torch.Tensor]], eager: Sequence[torch.Tensor], exact: Sequence[torch.Tensor] | None
+    run: Callable[[], Sequence[torch.Tensor]],
+    eager: Sequence[torch.Tensor],
+    exact: Sequence[torch.Tensor] | None,
+    strict: bool = False,
 ) -> bool:
-    """Whether a plan's outputs may be used, given eager outputs and float64 outputs (None: compare with eager)."""
+    """Whether a plan's outputs may be used, given eager outputs and float64 outputs (None: compare with eager).
+
+    Strictly, they may be no further from float64's than eager outputs are; without float64's, they must be equal.
+    """
     truth = exact if exact is not None else eager
-    return worst_error(run(), truth) <= allowed_error(eager, worst_error(eager, truth))
+    allowed = strictly_allowed_error if strict else allowed_error
+    return worst_error(run(), truth) <= allowed(eager, worst_error(eager, truth))

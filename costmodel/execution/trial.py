@@ -34,19 +34,26 @@ class ProgramSource:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Reference outputs of a module: eager, and in float64 if the module can run in it."""
+    """Reference outputs of a module: eager, and in float64 if the module can run in it.
+
+    Attributes:
+        eager: outputs of eager execution.
+        exact: outputs in float64; None if the module cannot run in it.
+        strict: whether outputs may be no further from float64's than eager ones are.
+    """
 
     eager: list[torch.Tensor]
     exact: list[torch.Tensor] | None = field(default=None)
+    strict: bool = False
 
     @classmethod
-    def of(cls, module: nn.Module, example: Arguments) -> Trial:
+    def of(cls, module: nn.Module, example: Arguments, strict: bool = False) -> Trial:
         """Run a module on example inputs."""
-        return cls(list(tensors_in(example.passed_to(module))), numerics.reference(module, example))
+        return cls(list(tensors_in(example.passed_to(module))), numerics.reference(module, example), strict)
 
     def is_passed_by(self, program: PlannedProgram | Replay, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether a program's outputs pass the numerical check."""
-        return numerics.passes(lambda: program.run(tensors), self.eager, self.exact)
+        return numerics.passes(lambda: program.run(tensors), self.eager, self.exact, self.strict)
 
 
 def fault_of(program: PlannedProgram, tensors: Sequence[torch.Tensor], trial: Trial) -> str:

@@ -1,0 +1,168 @@
+"""Dynamo's graph -> callable that runs it the fastest way, and a report of the choice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from costmodel.backend.device_profile import DeviceProfile, profile_for
+from costmodel.backend.graph_call import Autocast, GraphCall, Slots, without_metadata
+from costmodel.backend.graph_report import CHOICES, EAGER, INDUCTOR, PLAN, GraphReport
+from costmodel.backend.options import BackendOptions
+from costmodel.backend.planned_graph import PlannedGraph
+from costmodel.backend.planning_step import Planning, fastest_first, plan_graph
+from costmodel.backend.refusals import count_calls, reason_not_to_plan, reason_not_to_replay
+from costmodel.backend.ways import Built, Run, apart_from_dynamo, built, by_inductor
+from costmodel.capture.executable import Exact, capture_exactly
+from costmodel.errors import own_words
+from costmodel.measurement.timers import latency
+
+FEW_CALLS = 1
+"""Most calls of a graph that is not planned and runs eagerly: there is nothing to fuse."""
+MEASURED_S = 0.004
+"""Seconds in which a candidate is measured."""
+
+
+@dataclass
+class GraphCompiler:
+    """Steps from a graph to a callable.
+
+    Attributes:
+        gm: graph with Dynamo's metadata, which Inductor takes over.
+        arguments: arguments of the call that Dynamo traced.
+        wanted: options.
+        name: number of the graph.
+        note: takes one line about each later fallback.
+        plain: graph without metadata, which runs it eagerly.
+        faults: ways that could not be built, and why.
+    """
+
+    gm: fx.GraphModule
+    arguments: Sequence[Any]
+    wanted: BackendOptions
+    name: str
+    note: Callable[[str], None]
+    plain: fx.GraphModule = field(init=False)
+    faults: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.plain = without_metadata(self.gm)
+        self._begin = time.perf_counter()
+        self._operators = count_calls(self.gm)
+        self._autocast = Autocast.current()
+
+    def compile(self) -> tuple[Run, GraphReport]:
+        """Plan the graph and build the best way to run it; whatever cannot be planned goes to Inductor, or eager."""
+        if reason := reason_not_to_plan(self.gm, self.arguments):
+            return self._without_plan(reason)
+        try:
+            with apart_from_dynamo():
+                exact, planning, device_profile = self._planned()
+        except Exception as error:  # noqa: BLE001 - a graph without a plan runs as without this backend
+            return self._without_plan(own_words(error))
+        if reason := reason_not_to_replay(exact.graph):
+            return self._without_plan(reason)
+        if device_profile.is_own:
+            return self._as_predicted(exact, planning, device_profile)
+        return self._as_measured(exact, planning, device_profile)
+
+    def _planned(self) -> tuple[Exact, Planning, DeviceProfile]:
+        slots = Slots.of(self.gm, self.arguments)
+        module = GraphCall(self.plain, slots, self.arguments, self._autocast)
+        device = next(value.device for value in (*self.arguments, *self.gm.parameters(), *self.gm.buffers()))
+        exact = capture_exactly(module, [self.arguments[index] for index in slots.inputs], f"graph {self.name}")
+        found = profile_for(device, self.wanted.hardware)
+        return exact, plan_graph(exact.graph, found.profile, self.wanted), found
+
+    def _as_predicted(self, exact: Exact, planning: Planning, known: DeviceProfile) -> tuple[Run, GraphReport]:
+        """Build the way that is predicted to be the fastest; if that fails, the next."""
+        order = self._allowed(planning.order(self.wanted.calls))
+        for way in order:
+            made = self._build(way, exact, planning)
+            if made.run is not None:
+                why = f"the fastest as predicted; {known.note}" if way == order[0] else "the faster ways failed"
+                return made.run, self._report(way, why, planning.times_ms, planning, known)
+        raise AssertionError("a graph always runs eagerly")
+
+    def _as_measured(self, exact: Exact, planning: Planning, near: DeviceProfile) -> tuple[Run, GraphReport]:
+        """Build and measure every way, on the arguments of the traced call, and take the fastest."""
+        runs: dict[str, Run] = {}
+        times: dict[str, float] = {}
+        spent: dict[str, float] = {}
+        for way in self._allowed(CHOICES):
+            made = self._build(way, exact, planning)
+            if made.run is None:
+                continue
+            measured = built(lambda run=made.run: self._timed(run))  # type: ignore[misc]  # a callable all the same
+            if measured.run is None:
+                self.faults.append(f"{way}: {measured.fault}")
+                continue
+            runs[way], times[way], spent[way] = made.run, measured.run(), made.build_s
+        order = fastest_first(times, spent, self.wanted.calls) or (EAGER,)
+        why = f"the fastest as measured, for {near.note}"
+        report = self._report(order[0], why, times, planning, near)
+        return runs.get(order[0], self.plain), replace(report, measured=True)
+
+    def _timed(self, run: Run) -> Callable[[], float]:
+        """Measure a candidate; a function that returns its milliseconds."""
+        device = next(value.device for value in self.arguments)
+        found = latency(lambda: run(*self.arguments), MEASURED_S, 3, device.type).median_us / 1e3
+        return lambda: found
+
+    def _allowed(self, ways: Sequence[str]) -> tuple[str, ...]:
+        """Ways that the numerics allow: what Inductor fuses is not compared with eager execution."""
+        return tuple(way for way in ways if not (self.wanted.is_strict and way == INDUCTOR))
+
+    def _build(self, way: str, exact: Exact, planning: Planning) -> Built:
+        if way == EAGER:
+            return Built(self.plain, 0.0)
+        made = built(lambda: by_inductor(self.gm, self.arguments) if way == INDUCTOR else self._by_plan(exact, planning))
+        if made.run is None:
+            self.faults.append(f"{way}: {made.fault}")
+        return made
+
+    def _by_plan(self, exact: Exact, planning: Planning) -> Run:
+        slots = Slots.of(self.gm, self.arguments)
+        run = PlannedGraph(
+            self.plain, slots, self._autocast, exact, planning.plan, self.wanted.is_strict, lambda line: self.note(line)
+        )
+        with apart_from_dynamo():
+            run.bind(self.arguments)
+        return run
+
+    def _without_plan(self, reason: str) -> tuple[Run, GraphReport]:
+        """Run a graph that cannot be planned by Inductor; eagerly if it is tiny or Inductor fails."""
+        if self._operators <= FEW_CALLS:
+            return self.plain, self._report(EAGER, f"{reason}; nothing in it to fuse", {})
+        if self.wanted.is_strict:
+            return self.plain, self._report(EAGER, f"{reason}; strict numerics", {})
+        made = built(lambda: by_inductor(self.gm, self.arguments))
+        if made.run is not None:
+            return made.run, self._report(INDUCTOR, reason, {})
+        self.faults.append(f"{INDUCTOR}: {made.fault}")
+        return self.plain, self._report(EAGER, reason, {})
+
+    def _report(
+        self,
+        choice: str,
+        why: str,
+        times: Mapping[str, float],
+        planning: Planning | None = None,
+        by: DeviceProfile | None = None,
+    ) -> GraphReport:
+        return GraphReport(
+            name=self.name,
+            operators=self._operators,
+            choice=choice,
+            why=why,
+            times_ms=dict(times),
+            hardware=by.profile.name if by else "",
+            build_s=time.perf_counter() - self._begin,
+            plan=planning.plan if planning else None,
+            notes=tuple(f"failed: {fault}" for fault in self.faults),
+        )

@@ -1,0 +1,47 @@
+"""Entry point of the backend: called by Dynamo with each graph that it captures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from costmodel.backend.compile_graph import GraphCompiler
+from costmodel.backend.options import BackendOptions
+from costmodel.backend.records import Record, calling_wrapper, keep
+from costmodel.errors import RequestError
+
+
+def costmodel_backend(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], options: Any = None, mode: str | None = None
+) -> Callable[..., Any]:
+    """Return a callable that runs a graph the fastest way: by a plan, by Inductor or eagerly.
+
+    Args:
+        gm: graph that Dynamo captured.
+        example_inputs: its arguments; parameters and buffers among them, or attributes of the graph.
+        options: dict of options, see `BackendOptions`.
+        mode: mode of torch.compile; refused, for a plan replaces it.
+
+    Raises:
+        RequestError: a mode, an unknown option or a wrong value of one.
+        UnknownHardwareError: there is no such profile.
+    """
+    wanted = BackendOptions.of(options)
+    if mode is not None:
+        raise RequestError(f"the backend costmodel has no mode {mode!r}; leave it out")
+    later: list[str] = []
+    compiler = GraphCompiler(gm, example_inputs, wanted, _number(), later.append)
+    run, report = compiler.compile()
+    record = Record(report)
+    compiler.note = record.note
+    keep(record, calling_wrapper())
+    return run
+
+
+def _number() -> str:
+    """Number of the graph as Dynamo's logs have it, `0/0`."""
+    found = torch._guards.CompileContext.current_compile_id()
+    return "?" if found is None else str(found)
