@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
 from torch import fx
 
 from costmodel.backend.device_profile import DeviceProfile, profile_for
-from costmodel.backend.graph_call import Autocast, GraphCall, Slots, without_metadata
-from costmodel.backend.graph_report import CHOICES, EAGER, INDUCTOR, PLAN, GraphReport
+from costmodel.backend.graph_call import GraphCall, Slots, without_metadata
+from costmodel.backend.graph_report import CHOICES, EAGER, INDUCTOR, GraphReport
 from costmodel.backend.options import BackendOptions
 from costmodel.backend.planned_graph import PlannedGraph
 from costmodel.backend.planning_step import Planning, fastest_first, plan_graph
@@ -54,7 +53,6 @@ class GraphCompiler:
         self.plain = without_metadata(self.gm)
         self._begin = time.perf_counter()
         self._operators = count_calls(self.gm)
-        self._autocast = Autocast.current()
 
     def compile(self) -> tuple[Run, GraphReport]:
         """Plan the graph and build the best way to run it; whatever cannot be planned goes to Inductor, or eager."""
@@ -73,7 +71,7 @@ class GraphCompiler:
 
     def _planned(self) -> tuple[Exact, Planning, DeviceProfile]:
         slots = Slots.of(self.gm, self.arguments)
-        module = GraphCall(self.plain, slots, self.arguments, self._autocast)
+        module = GraphCall(self.plain, slots, self.arguments)
         device = next(value.device for value in (*self.arguments, *self.gm.parameters(), *self.gm.buffers()))
         exact = capture_exactly(module, [self.arguments[index] for index in slots.inputs], f"graph {self.name}")
         found = profile_for(device, self.wanted.hardware)
@@ -87,7 +85,9 @@ class GraphCompiler:
             if made.run is not None:
                 why = f"the fastest as predicted; {known.note}" if way == order[0] else "the faster ways failed"
                 return made.run, self._report(way, why, planning.times_ms, planning, known)
-        raise AssertionError("a graph always runs eagerly")
+            if made.short:
+                break
+        return self.plain.forward, self._report(EAGER, "memory is short", planning.times_ms, planning, known)
 
     def _as_measured(self, exact: Exact, planning: Planning, near: DeviceProfile) -> tuple[Run, GraphReport]:
         """Build and measure every way, on the arguments of the traced call, and take the fastest."""
@@ -106,7 +106,7 @@ class GraphCompiler:
         order = fastest_first(times, spent, self.wanted.calls) or (EAGER,)
         why = f"the fastest as measured, for {near.note}"
         report = self._report(order[0], why, times, planning, near)
-        return runs.get(order[0], self.plain), replace(report, measured=True)
+        return runs.get(order[0], self.plain.forward), replace(report, measured=True)
 
     def _timed(self, run: Run) -> Callable[[], float]:
         """Measure a candidate; a function that returns its milliseconds."""
@@ -120,17 +120,17 @@ class GraphCompiler:
 
     def _build(self, way: str, exact: Exact, planning: Planning) -> Built:
         if way == EAGER:
-            return Built(self.plain, 0.0)
-        made = built(lambda: by_inductor(self.gm, self.arguments) if way == INDUCTOR else self._by_plan(exact, planning))
+            return Built(self.plain.forward, 0.0)
+        made = built(
+            lambda: by_inductor(self.gm, self.arguments) if way == INDUCTOR else self._by_plan(exact, planning)
+        )
         if made.run is None:
             self.faults.append(f"{way}: {made.fault}")
         return made
 
     def _by_plan(self, exact: Exact, planning: Planning) -> Run:
         slots = Slots.of(self.gm, self.arguments)
-        run = PlannedGraph(
-            self.plain, slots, self._autocast, exact, planning.plan, self.wanted.is_strict, lambda line: self.note(line)
-        )
+        run = PlannedGraph(self.plain, slots, exact, planning.plan, self.wanted.is_strict, self.note)
         with apart_from_dynamo():
             run.bind(self.arguments)
         return run
@@ -138,14 +138,14 @@ class GraphCompiler:
     def _without_plan(self, reason: str) -> tuple[Run, GraphReport]:
         """Run a graph that cannot be planned by Inductor; eagerly if it is tiny or Inductor fails."""
         if self._operators <= FEW_CALLS:
-            return self.plain, self._report(EAGER, f"{reason}; nothing in it to fuse", {})
+            return self.plain.forward, self._report(EAGER, f"{reason}; nothing in it to fuse", {})
         if self.wanted.is_strict:
-            return self.plain, self._report(EAGER, f"{reason}; strict numerics", {})
+            return self.plain.forward, self._report(EAGER, f"{reason}; strict numerics", {})
         made = built(lambda: by_inductor(self.gm, self.arguments))
         if made.run is not None:
             return made.run, self._report(INDUCTOR, reason, {})
         self.faults.append(f"{INDUCTOR}: {made.fault}")
-        return self.plain, self._report(EAGER, reason, {})
+        return self.plain.forward, self._report(EAGER, reason, {})
 
     def _report(
         self,

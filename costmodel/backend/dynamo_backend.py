@@ -32,11 +32,10 @@ def costmodel_backend(
     wanted = BackendOptions.of(options)
     if mode is not None:
         raise RequestError(f"the backend costmodel has no mode {mode!r}; leave it out")
-    later: list[str] = []
-    compiler = GraphCompiler(gm, example_inputs, wanted, _number(), later.append)
-    run, report = compiler.compile()
-    record = Record(report)
-    compiler.note = record.note
+    name = _number()
+    record = Record(name)
+    run, report = GraphCompiler(gm, example_inputs, wanted, name, record.note).compile()
+    record.compiled(report)
     keep(record, calling_wrapper())
     return run
 

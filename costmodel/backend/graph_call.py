@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx, nn
 
-_AUTOCAST = ("cuda", "cpu")
 STATIC = "_dynamo_static_input_type"
 """Mark of torch on inputs that keep their address: parameters and buffers."""
 
@@ -44,26 +42,6 @@ class Slots:
         return cls(static, tuple(index for index in range(len(arguments)) if index not in set(static)))
 
 
-@dataclass(frozen=True, slots=True)
-class Autocast:
-    """Regions of autocast around a graph when Dynamo traced it, by kind of device: dtype and cache."""
-
-    regions: tuple[tuple[str, torch.dtype], ...]
-
-    @classmethod
-    def current(cls) -> Autocast:
-        """Regions that the caller is in."""
-        active = (kind for kind in _AUTOCAST if torch.is_autocast_enabled(kind))
-        return cls(tuple((kind, torch.get_autocast_dtype(kind)) for kind in active))
-
-    def entered(self, enabled: bool) -> ExitStack:
-        """Context of these regions, enabled or disabled."""
-        around = ExitStack()
-        for kind, dtype in self.regions:
-            around.enter_context(torch.autocast(kind, dtype=dtype, enabled=enabled))
-        return around
-
-
 class GraphCall(nn.Module):
     """Graph with parameters of its own, which share the memory of those that Dynamo passes.
 
@@ -73,13 +51,12 @@ class GraphCall(nn.Module):
         gm: graph, without metadata.
         slots: positions of its arguments.
         arguments: arguments of a call.
-        autocast: regions to run in.
     """
 
-    def __init__(self, gm: fx.GraphModule, slots: Slots, arguments: Sequence[Any], autocast: Autocast) -> None:
+    def __init__(self, gm: fx.GraphModule, slots: Slots, arguments: Sequence[Any]) -> None:
         super().__init__()
         self.graph_module = gm
-        self._slots, self._autocast, self._count = slots, autocast, len(arguments)
+        self._slots, self._count = slots, len(arguments)
         self._names = tuple(f"argument_{index}" for index in slots.static)
         for name, index in zip(self._names, slots.static, strict=True):
             tensor = arguments[index]
@@ -96,7 +73,4 @@ class GraphCall(nn.Module):
             arguments[index] = value
         for index, name in zip(self._slots.static, self._names, strict=True):
             arguments[index] = getattr(self, name)
-        if not self._autocast.regions:
-            return self.graph_module(*arguments)
-        with self._autocast.entered(True):
-            return self.graph_module(*arguments)
+        return self.graph_module.forward(*arguments)

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from costmodel.backend.graph_call import Autocast, GraphCall, Slots
+from costmodel.backend.graph_call import GraphCall, Slots
 from costmodel.capture.executable import Exact
 from costmodel.capture.inputs import Arguments
-from costmodel.errors import PlanError, own_words
+from costmodel.errors import own_words
 from costmodel.execution.planned_module import Planned, make_planned
 from costmodel.execution.regions import Call
 from costmodel.planning.plan import Plan
@@ -39,7 +39,6 @@ class PlannedGraph:
     Args:
         gm: graph, without metadata.
         slots: positions of its parameters and inputs.
-        autocast: regions of autocast around it.
         exact: captured graph.
         plan: plan for it.
         strict: whether outputs may be no further from float64's than eager ones are.
@@ -50,13 +49,12 @@ class PlannedGraph:
         self,
         gm: fx.GraphModule,
         slots: Slots,
-        autocast: Autocast,
         exact: Exact,
         plan: Plan,
         strict: bool,
         note: Callable[[str], None],
     ) -> None:
-        self._gm, self._slots, self._autocast, self._exact = gm, slots, autocast, exact
+        self._gm, self._slots, self._exact = gm, slots, exact
         self._plan, self._strict, self._note = plan, strict, note
         self._calls: dict[str, Call] = {}
         self._deaths: dict[Key, weakref.ref[torch.Tensor]] = {}
@@ -67,14 +65,13 @@ class PlannedGraph:
 
         Raises:
             PlanError: the plan cannot run, or its outputs are wrong.
+            OutOfMemoryError: memory is too short for it.
         """
-        module = GraphCall(self._gm, self._slots, arguments, self._autocast)
+        module = GraphCall(self._gm, self._slots, arguments)
         inputs = Arguments(tuple(arguments[index] for index in self._slots.inputs))
-        planned = make_planned(
-            module, self._plan, inputs, captured=self._exact, strict=self._strict, calls=self._calls
-        )
+        planned = make_planned(module, self._plan, inputs, captured=self._exact, strict=self._strict, calls=self._calls)
         if planned.fallbacks:
-            raise PlanError("; ".join(planned.fallbacks))
+            raise torch.OutOfMemoryError("; ".join(planned.fallbacks))
         self._keep(arguments, planned)
         return planned
 
@@ -85,29 +82,25 @@ class PlannedGraph:
             self._bind_later(arguments)
         planned = self.bound.get(key)
         if planned is None:
-            return self._gm(*arguments)
+            return self._gm.forward(*arguments)
         inputs = [arguments[index] for index in self._slots.inputs]
         try:
-            if not self._autocast.regions:
-                return planned(*inputs)
-            with self._autocast.entered(False):
-                return planned(*inputs)
+            return planned(*inputs)
         except Exception as error:  # noqa: BLE001 - a compiler may raise anything when new weights are prepared
             self.bound[key] = None
             self._note(f"runs eagerly since a call failed: {own_words(error)}")
-            return self._gm(*arguments)
+            return self._gm.forward(*arguments)
 
     def _key(self, arguments: Sequence[Any]) -> Key:
         return tuple(map(_pointer, [arguments[index] for index in self._slots.static]))
 
     def _bind_later(self, arguments: Sequence[Any]) -> None:
-        """Bind further parameters in a call, with the random state as the caller left it."""
+        """Bind further parameters in a call."""
         if len(self.bound) >= MOST_BINDINGS:
             self._note(f"further parameters run eagerly: {MOST_BINDINGS} sets have programs")
             return
         try:
-            with torch.random.fork_rng(devices=_devices(arguments)):
-                self.bind(arguments)
+            self.bind(arguments)
         except Exception as error:  # noqa: BLE001 - as above
             self._keep(arguments, None)
             self._note(f"some parameters run eagerly: {own_words(error)}")
@@ -126,7 +119,3 @@ def _forget(owner: weakref.ref[PlannedGraph], key: Key, _dead: weakref.ref[torch
     if found is not None:
         found.bound.pop(key, None)
         found._deaths.pop(key, None)
-
-
-def _devices(arguments: Sequence[torch.Tensor]) -> list[torch.device]:
-    return list({tensor.device for tensor in arguments if tensor.is_cuda})

@@ -21,9 +21,18 @@ _HERE = __name__.rpartition(".")[0]
 
 
 class Record:
-    """Report of a graph, which later events amend."""
+    """Report of a graph, which later events amend.
 
-    def __init__(self, report: GraphReport) -> None:
+    Attributes:
+        report: the report, once the graph is compiled.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.report = GraphReport(name, 0, "", "not compiled yet")
+
+    def compiled(self, report: GraphReport) -> None:
+        """Take the report of the compiled graph, and log it."""
         self.report = report
         log.info("%s", report)
 
@@ -31,7 +40,7 @@ class Record:
         """Add a line about a later event, once, and log it as a warning."""
         if line not in self.report.notes:
             self.report = replace(self.report, notes=(*self.report.notes, line))
-            log.warning("graph %s: %s", self.report.name, line)
+            log.warning("graph %s: %s", self._name, line)
 
 
 _records: dict[int, list[Record]] = {}
@@ -72,7 +81,7 @@ def wrapper_of(compiled: Any) -> object | None:
     """Wrapper within a result of torch.compile, a module or a function; None if there is none."""
     compiled = getattr(compiled, "_compiled_call_impl", None) or compiled  # after `module.compile(...)`
     for found in (getattr(compiled, "dynamo_ctx", None), *_enclosed(compiled)):
-        callback = getattr(found, "callback", None)
+        callback: Any = getattr(found, "callback", None)
         while hasattr(callback, "_torchdynamo_orig_backend"):
             callback = callback._torchdynamo_orig_backend
         if isinstance(callback, torch._TorchCompileWrapper) and callback.compiler_fn.__module__.startswith(_HERE):

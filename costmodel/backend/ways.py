@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import fx
 from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 from torch._guards import tracing
@@ -19,7 +18,7 @@ from costmodel.execution.out_of_memory import shortage_behind
 
 Run = Callable[..., Any]
 PATIENCE_S = 20.0
-"""Longest wait for another thread that captures or applies a module: it may itself wait for Dynamo, which waits for us."""
+"""Longest wait for another thread that captures: it may itself wait for Dynamo, which waits for the backend."""
 
 
 class BusyError(RuntimeError):
@@ -76,5 +75,5 @@ def apart_from_dynamo() -> Iterator[None]:
     with turn_within(PATIENCE_S) as mine:
         if not mine:
             raise BusyError("another thread was capturing a module all the while")
-        with tracing(None), torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        with tracing(None):
             yield

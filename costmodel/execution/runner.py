@@ -180,7 +180,9 @@ class Runner:
         Raises:
             PlanError: the plan does not fit, or computes other outputs than the module.
         """
-        with torch.inference_mode(False):  # or later calls outside inference mode could not write the static inputs
+        drawn_on = [device] if (device := device_of(module, inputs)).type == "cuda" else []
+        # In inference mode, static inputs would be tensors that no later call outside it may write.
+        with torch.inference_mode(False), torch.random.fork_rng(devices=drawn_on):
             self._make_ready(module, inputs, check, same, captured)
 
     def _make_ready(

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from costmodel.errors import MeasurementError
+from costmodel.execution.out_of_memory import shortage_behind
 from costmodel.measurement.timers import (
     LAUNCH_US,
     Measurement,
