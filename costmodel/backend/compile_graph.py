@@ -20,6 +20,7 @@ from costmodel.backend.ways import Built, Run, apart_from_dynamo, built, by_indu
 from costmodel.capture.executable import Exact, capture_exactly
 from costmodel.errors import own_words
 from costmodel.measurement.timers import latency
+from costmodel.planning.plan import Plan
 
 FEW_CALLS = 1
 """Most calls of a graph that is not planned and runs eagerly: there is nothing to fuse."""
@@ -39,6 +40,7 @@ class GraphCompiler:
         note: takes one line about each later fallback.
         plain: graph without metadata, which runs it eagerly.
         faults: ways that could not be built, and why.
+        tried: plan with the regions that passed their trial; None where none was tried.
     """
 
     gm: fx.GraphModule
@@ -48,6 +50,7 @@ class GraphCompiler:
     note: Callable[[str], None]
     plain: fx.GraphModule = field(init=False)
     faults: list[str] = field(default_factory=list)
+    tried: Plan | None = None
 
     def __post_init__(self) -> None:
         self.plain = without_metadata(self.gm)
@@ -65,7 +68,7 @@ class GraphCompiler:
             return self._without_plan(own_words(error))
         if reason := reason_not_to_replay(exact.graph):
             return self._without_plan(reason)
-        if device_profile.is_own:
+        if device_profile.is_own or planning.measured_ms:
             return self._as_predicted(exact, planning, device_profile)
         return self._as_measured(exact, planning, device_profile)
 
@@ -75,7 +78,8 @@ class GraphCompiler:
         device = next(value.device for value in (*self.arguments, *self.gm.parameters(), *self.gm.buffers()))
         exact = capture_exactly(module, [self.arguments[index] for index in slots.inputs], f"graph {self.name}")
         found = profile_for(device, self.wanted.hardware)
-        return exact, plan_graph(exact.graph, found.profile, self.wanted), found
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        return exact, plan_graph(exact.graph, found.profile, self.wanted, name), found
 
     def _as_predicted(self, exact: Exact, planning: Planning, known: DeviceProfile) -> tuple[Run, GraphReport]:
         """Build the way that is predicted to be the fastest; if that fails, the next."""
@@ -83,11 +87,16 @@ class GraphCompiler:
         for way in order:
             made = self._build(way, exact, planning)
             if made.run is not None:
-                why = f"the fastest as predicted; {known.note}" if way == order[0] else "the faster ways failed"
+                planning.keep(self.tried)
+                why = self._reason(planning, known) if way == order[0] else "the faster ways failed"
                 return made.run, self._report(way, why, planning.times_ms, planning, known)
             if made.short:
                 break
         return self.plain.forward, self._report(EAGER, "memory is short", planning.times_ms, planning, known)
+
+    def _reason(self, planning: Planning, known: DeviceProfile) -> str:
+        how = f"measured, for {known.note}" if planning.measured_ms else f"predicted; {known.note}"
+        return f"the fastest as {how}{' (as an earlier process found)' if planning.is_kept else ''}"
 
     def _as_measured(self, exact: Exact, planning: Planning, near: DeviceProfile) -> tuple[Run, GraphReport]:
         """Build and measure every way, on the arguments of the traced call, and take the fastest."""
@@ -105,6 +114,7 @@ class GraphCompiler:
             runs[way], times[way], spent[way] = made.run, measured.run(), made.build_s
         order = fastest_first(times, spent, self.wanted.calls) or (EAGER,)
         why = f"the fastest as measured, for {near.note}"
+        planning.keep(self.tried, times)
         report = self._report(order[0], why, times, planning, near)
         return runs.get(order[0], self.plain.forward), replace(report, measured=True)
 
@@ -132,7 +142,7 @@ class GraphCompiler:
         slots = Slots.of(self.gm, self.arguments)
         run = PlannedGraph(self.plain, slots, exact, planning.plan, self.wanted.is_strict, self.note)
         with apart_from_dynamo():
-            run.bind(self.arguments)
+            self.tried = run.bind(self.arguments).plan
         return run
 
     def _without_plan(self, reason: str) -> tuple[Run, GraphReport]:
@@ -160,7 +170,8 @@ class GraphCompiler:
             operators=self._operators,
             choice=choice,
             why=why,
-            times_ms=dict(times),
+            times_ms=dict(planning.measured_ms or times) if planning else {},
+            measured=bool(planning and planning.measured_ms),
             hardware=by.profile.name if by else "",
             build_s=time.perf_counter() - self._begin,
             plan=planning.plan if planning else None,

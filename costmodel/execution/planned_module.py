@@ -185,7 +185,8 @@ class Planned(Specialized):
             raise PlanError(f"no program is ready for these inputs; call {self.plan.model} with them first")
         _, ready = runner.ready[signature]
         program = ready.program if isinstance(ready, Replay) else ready
-        with torch.no_grad(), searching(self.plan.search and isinstance(ready, Replay)):
+        search = torch.backends.cudnn.benchmark or (self.plan.search and isinstance(ready, Replay))
+        with torch.no_grad(), searching(search):
             return program.region_times(call.tensors(), measure)
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Planned:

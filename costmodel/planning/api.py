@@ -15,8 +15,9 @@ from costmodel.capture.with_partition import RealCall, capture_with_partition
 from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
 from costmodel.memory.capacity import shortage
+from costmodel.planning.kept_plans import KeptPlan, is_keeping, keep_plan, key_of, load_kept
 from costmodel.planning.oracle import STRATEGIES
-from costmodel.planning.plan import Plan
+from costmodel.planning.plan import Plan, fingerprint
 from costmodel.planning.planner import Objective, bound_ms, make_plan
 from costmodel.prediction.predict import predict_graph
 from costmodel.profiles.profile import profile_of
@@ -36,6 +37,7 @@ from costmodel.profiles.profile import profile_of
     check=checks.flag,
     real=checks.optional(checks.must_be("a function", callable)),
     is_whole=checks.flag,
+    keep=checks.flag,
 )
 def plan(
     module: nn.Module,
@@ -51,6 +53,7 @@ def plan(
     check: bool = True,
     real: RealCall | None = None,
     is_whole: bool = False,
+    keep: bool = False,
 ) -> Plan:
     """Plan how a module should run on some hardware: a backend for each region. Nothing runs.
 
@@ -67,6 +70,7 @@ def plan(
         check: whether Dynamo traces the module to find graph breaks, which the latencies of the modes depend on.
         real: factory of the module and its inputs with real tensors, for a pass that reads their values.
         is_whole: whether torch.compile is known to make one graph of the module.
+        keep: whether to keep the plan beside Inductor's cache, and to take the plan kept there by an earlier process.
 
     Raises:
         UnknownHardwareError: there is no such profile.
@@ -78,13 +82,29 @@ def plan(
     profile = profile_of(hardware)
     name = model_name or type(module).__name__
     exact = capture_exactly(module, inputs, name)
+    request = {
+        "name": name,
+        "strategy": strategy,
+        "calls": calls,
+        "memory_limit": memory_limit,
+        "fork": fork,
+        "branch_rewrites": branch_rewrites,
+        "check": check,
+        "is_whole": is_whole,
+    }
+    key = key_of(fingerprint(exact.graph), profile, "any", request) if keep and is_keeping() else ""
+    if key and (kept := load_kept(key)):
+        return kept.plan
     graph = capture_with_partition(module, inputs, name, check=check, real=real, is_whole=is_whole)
     report = predict_graph(graph, profile)
     modes = {mode: found.latency_ms for mode, found in report.modes.items()}
     wanted = Objective(calls, fork, branch_rewrites, memory_limit)
     made = make_plan(exact.graph, profile, modes, torch.__version__, strategy, wanted)
     too_large = shortage(made.memory_bytes, profile.device.memory_bytes)
-    return replace(made, warnings=(too_large,) if too_large else (), graphs=report.graphs.count)
+    made = replace(made, warnings=(too_large,) if too_large else (), graphs=report.graphs.count)
+    if key:
+        keep_plan(key, KeptPlan(made))
+    return made
 
 
 def theoretical_ms(module: nn.Module, inputs: Inputs, *, hardware: str | None = None) -> float:

@@ -15,7 +15,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 
 import costmodel
 from costmodel import backend
-from costmodel.backend import compile_graph
+from costmodel.backend import compile_graph, planning_step
 from costmodel.backend.dynamo_backend import costmodel_backend
 from costmodel.backend.options import RULES
 from costmodel.errors import RequestError
@@ -292,3 +292,52 @@ class TestExplanation:
             fast = compiled(net)
             fast(x)
             assert caplog.messages == [str(explained(fast))]
+
+
+class TestLaterProcesses:
+    """A later process is played by a reset of Dynamo: it finds what was kept, and plans nothing."""
+
+    @pytest.fixture
+    def planned(self, monkeypatch):
+        """Number of plans made, in a list."""
+        made = []
+        plan = planning_step._planned
+
+        def counted(*arguments):
+            made.append(arguments)
+            return plan(*arguments)
+
+        monkeypatch.setattr(planning_step, "_planned", counted)
+        return made
+
+    def run(self, net, x, **options):
+        torch._dynamo.reset()
+        fast = torch.compile(net, backend="costmodel", options=options or None)
+        close(fast(x), net(x))
+        return explained(fast).graphs[0]
+
+    def test_a_plan_is_found(self, planned):
+        net, x = net_and_input()
+        with uncompiled(), torch.no_grad():
+            first, second = (self.run(net, x, **CPU) for _ in range(2))
+            assert len(planned) == 1
+            assert (first.choice, first.plan, first.times_ms) == (second.choice, second.plan, second.times_ms)
+            assert "as an earlier process found" in str(second)
+            self.run(net, x, **CPU, calls=10)
+            assert len(planned) == 2
+
+    def test_what_was_measured_is_found(self, planned):
+        net, x = net_and_input()
+        with uncompiled(), torch.no_grad():
+            first, second = (self.run(net, x) for _ in range(2))
+        assert len(planned) == 1
+        assert first.measured
+        assert second.measured
+        assert first.times_ms == second.times_ms
+
+    def test_where_inductor_keeps_nothing_neither_does_the_backend(self, planned):
+        net, x = net_and_input()
+        with uncompiled(), torch.no_grad(), torch._inductor.config.patch(fx_graph_cache=False):
+            for _ in range(2):
+                self.run(net, x, **CPU)
+        assert len(planned) == 2

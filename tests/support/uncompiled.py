@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -25,10 +27,12 @@ def uncompiled(choice: str = "plan") -> Iterator[None]:
     """Context in which one way of CHOICES is taken first, and neither Inductor nor its regions compile anything."""
     order = (choice, *(way for way in CHOICES if way != choice))
     with ExitStack() as around:
+        cache = around.enter_context(tempfile.TemporaryDirectory())
         for patched in (
             patch.object(regions, "compile_module", lambda module, arguments, templates=False: module),
             patch.object(compile_graph, "by_inductor", lambda gm, arguments: without_metadata(gm)),
             patch.object(Planning, "order", lambda self, calls: order),
+            patch.dict(os.environ, {"TORCHINDUCTOR_CACHE_DIR": cache}),
         ):
             around.enter_context(patched)
         torch._dynamo.reset()
