@@ -31,21 +31,9 @@ from costmodel.errors import own_words
 
 MODELS = ("resnet50", "mobilenet_v3_large", "vit_b_16", "efficientnet_b0", "convnext_tiny", "densenet121")
 WAYS = {"default": ("cold",), "plan": ("cold", "warm"), "backend": ("cold", "warm")}
-"""Ways to build: torch.compile by default, `plan` and `apply`, torch.compile by the backend; and the processes of each."""
-COLUMNS = (
-    "model",
-    "batch_size",
-    "img_size",
-    "precision",
-    "device",
-    "way",
-    "run",
-    "seconds",
-    "latency_ms",
-    "error",
-    "note",
-)
-CASE = COLUMNS[:7]
+"""Ways to build, and their processes: torch.compile by default, `plan` and `apply`, torch.compile by the backend."""
+CASE = ("model", "batch_size", "img_size", "precision", "device", "way", "run")
+COLUMNS = (*CASE, "seconds", "latency_ms", "error", "note")
 TIMED_CALLS = 20
 
 
@@ -194,10 +182,9 @@ def measure_model(cases: Sequence[BuildCase], table: Table, end: float, kept: Pa
 
 def summary(rows: Sequence[Mapping[str, str]]) -> list[str]:
     """Lines of a table: seconds of each way, and as a multiple of torch.compile's cold ones."""
-    lines = [
-        f"{'model':<22}{'default':>9}"
-        + "".join(f"{name:>18}" for name in ("plan cold", "plan warm", "backend cold", "backend warm"))
-    ]
+    shown = [(way, run) for way, runs in WAYS.items() for run in runs if way != "default"]
+    heads = "".join(f"{way + ' ' + run:>18}" for way, run in shown)
+    lines = [f"{'model':<22}{'default':>9}{heads}"]
     by_model: dict[str, dict[tuple[str, str], float]] = {}
     for row in rows:
         if row["seconds"]:
@@ -205,7 +192,7 @@ def summary(rows: Sequence[Mapping[str, str]]) -> list[str]:
     for model, found in by_model.items():
         base = found.get(("default", "cold"))
         cells = []
-        for key in (("plan", "cold"), ("plan", "warm"), ("backend", "cold"), ("backend", "warm")):
+        for key in shown:
             ratio = f" ({found[key] / base:.2f}x)" if key in found and base else ""
             cells.append(f"{found[key]:.1f} s{ratio}" if key in found else "")
         lines.append(f"{model:<22}{f'{base:.1f} s' if base else '':>9}" + "".join(f"{cell:>18}" for cell in cells))

@@ -116,8 +116,10 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "check": NOT_FLAGS,
             "real": [3, "function"],
             "is_whole": NOT_FLAGS,
+            "keep": NOT_FLAGS,
         },
     ),
+    "explain_backend": ({"compiled": None}, {"compiled": [3, "resnet50", nn.ReLU(), DENSE]}),
     "analyze_memory": (
         {"module": nn.ReLU(), "inputs": (DENSE,)},
         {

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import fx
 
 from costmodel.backend.device_profile import DeviceProfile, profile_for
@@ -63,23 +64,27 @@ class GraphCompiler:
             return self._without_plan(reason)
         try:
             with apart_from_dynamo():
-                exact, planning, device_profile = self._planned()
+                exact = self._captured()
+                if not (reason := reason_not_to_replay(exact.graph)):
+                    planning, device_profile = self._planned(exact)
         except Exception as error:  # noqa: BLE001 - a graph without a plan runs as without this backend
-            return self._without_plan(own_words(error))
-        if reason := reason_not_to_replay(exact.graph):
+            reason = own_words(error)
+        if reason:
             return self._without_plan(reason)
         if device_profile.is_own or planning.measured_ms:
             return self._as_predicted(exact, planning, device_profile)
         return self._as_measured(exact, planning, device_profile)
 
-    def _planned(self) -> tuple[Exact, Planning, DeviceProfile]:
+    def _captured(self) -> Exact:
         slots = Slots.of(self.gm, self.arguments)
         module = GraphCall(self.plain, slots, self.arguments)
+        return capture_exactly(module, [self.arguments[index] for index in slots.inputs], f"graph {self.name}")
+
+    def _planned(self, exact: Exact) -> tuple[Planning, DeviceProfile]:
         device = next(value.device for value in (*self.arguments, *self.gm.parameters(), *self.gm.buffers()))
-        exact = capture_exactly(module, [self.arguments[index] for index in slots.inputs], f"graph {self.name}")
         found = profile_for(device, self.wanted.hardware)
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-        return exact, plan_graph(exact.graph, found.profile, self.wanted, name), found
+        return plan_graph(exact.graph, found.profile, self.wanted, name), found
 
     def _as_predicted(self, exact: Exact, planning: Planning, known: DeviceProfile) -> tuple[Run, GraphReport]:
         """Build the way that is predicted to be the fastest; if that fails, the next."""

@@ -14,9 +14,9 @@ from costmodel.execution.regions import PlannedProgram
 
 @contextmanager
 def searching(wanted: bool) -> Iterator[None]:
-    """Let cuDNN time its algorithms for each new convolution and take the fastest, or not."""
+    """Let cuDNN time its algorithms for each new convolution and take the fastest, if wanted."""
     before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = wanted
+    torch.backends.cudnn.benchmark = wanted or before
     try:
         yield
     finally:

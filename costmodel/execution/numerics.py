@@ -63,11 +63,15 @@ def strictly_allowed_error(outputs: Sequence[torch.Tensor], eager_error: float) 
 
 def reference(module: nn.Module, inputs: Arguments) -> list[torch.Tensor] | None:
     """Outputs of the module in float64; None if it cannot run in float64, as code that names a dtype may not."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = False  # algorithms in float64 are used once, and not worth a search
     try:
         wide = copy.deepcopy(module).double()
         return list(tensors_in(inputs.like(_widened).passed_to(wide)))
     except (RuntimeError, TypeError, NotImplementedError):
         return None
+    finally:
+        torch.backends.cudnn.benchmark = before
 
 
 def _widened(tensor: torch.Tensor) -> torch.Tensor:
@@ -75,10 +79,10 @@ def _widened(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def surely_pass(outputs: Sequence[torch.Tensor], eager: Sequence[torch.Tensor]) -> bool:
-    """Whether outputs pass whatever float64's are: they differ from eager ones by at most half of what is always allowed.
+    """Whether outputs pass whatever float64's are: they differ from eager ones by at most half of the floor.
 
-    With d that difference, e the error of eager execution and F the floor, the error is at most e + d. For e up to F / 2
-    that is at most F; for a larger e it is below 2 e, and FACTOR e is allowed.
+    With d that difference, e the error of eager execution and F the floor, the error is at most e + d. For e up to
+    F / 2 that is at most F; for a larger e it is below 2 e, and FACTOR e is allowed.
     """
     return worst_error(outputs, eager) <= allowed_error(eager, 0.0) / 2
 

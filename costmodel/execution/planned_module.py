@@ -185,8 +185,7 @@ class Planned(Specialized):
             raise PlanError(f"no program is ready for these inputs; call {self.plan.model} with them first")
         _, ready = runner.ready[signature]
         program = ready.program if isinstance(ready, Replay) else ready
-        search = torch.backends.cudnn.benchmark or (self.plan.search and isinstance(ready, Replay))
-        with torch.no_grad(), searching(search):
+        with torch.no_grad(), searching(self.plan.search and isinstance(ready, Replay)):
             return program.region_times(call.tensors(), measure)
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Planned:

@@ -223,7 +223,7 @@ class Runner:
         on_graph = self.plan.launch == "graph" and device.type == "cuda"
         with torch.no_grad():
             trial = Trial.of(module, example, self.strict) if check else None
-        with torch.no_grad(), searching(torch.backends.cudnn.benchmark or (self.plan.search and on_graph)):
+        with torch.no_grad(), searching(self.plan.search and on_graph):
             program = source.program(self.plan.regions)
             if trial is not None:
                 program = self._checked(program, source, trial)

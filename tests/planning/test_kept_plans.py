@@ -117,14 +117,16 @@ def test_the_key_depends_on_all_that_planning_depends_on(h200: Profile, monkeypa
         key(calls=2.0),
     ]
     assert key() == found[0]
-    for name, value in (("__version__", "9.9"),):
-        with monkeypatch.context() as patched:
-            patched.setattr(torch, name, value)
-            found.append(key())
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "__version__", "9.9")
+        found.append(key())
     with monkeypatch.context() as patched:
         patched.setattr(kept_plans, "_source_hash", lambda: "other")
         found.append(key())
-    with monkeypatch.context() as patched:
-        patched.setattr(torch.backends.cuda.matmul, "allow_tf32", True)
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = not before
+    try:
         found.append(key())
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
     assert len(set(found)) == len(found) == 9
