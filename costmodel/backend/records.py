@@ -17,6 +17,8 @@ log = logging.getLogger("costmodel.backend")
 MOST_FRAMES = 12
 """Calls between the backend and the object that torch.compile made of its options."""
 _UNKNOWN = 0
+_INNER = ("_torchdynamo_orig_backend", "_torchdynamo_orig_callable")
+"""Attribute of Dynamo's callbacks that holds the backend, by release of torch."""
 _HERE = __name__.rpartition(".")[0]
 
 
@@ -82,8 +84,10 @@ def wrapper_of(compiled: Any) -> object | None:
     compiled = getattr(compiled, "_compiled_call_impl", None) or compiled  # after `module.compile(...)`
     for found in (getattr(compiled, "dynamo_ctx", None), *_enclosed(compiled)):
         callback: Any = getattr(found, "callback", None)
-        while hasattr(callback, "_torchdynamo_orig_backend"):
-            callback = callback._torchdynamo_orig_backend
+        while (
+            inner := next((getattr(callback, name) for name in _INNER if hasattr(callback, name)), None)
+        ) is not None:
+            callback = inner
         if isinstance(callback, torch._TorchCompileWrapper) and callback.compiler_fn.__module__.startswith(_HERE):
             return callback
     return None
