@@ -27,7 +27,8 @@ class Pool:
     """Memory that the CUDA graphs of a device share, and the turn to use it.
 
     A replay copies its inputs in and its outputs out, so intermediate results of one graph may lie where those of
-    another do, as long as one runs at a time. A graph without work keeps the memory from being returned between two
+    another do, as long as one runs at a time. They do where they fit: a graph for smaller inputs, captured later, needs
+    hardly any memory of its own, one for larger inputs all of it. A graph without work keeps the memory from being returned between two
     captures; when no captured program is left, the pool goes and its memory with it.
 
     Attributes:

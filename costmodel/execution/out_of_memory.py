@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 
 import torch
 
@@ -16,6 +17,16 @@ def shortage_behind(error: BaseException | None) -> torch.OutOfMemoryError | Non
         seen.add(id(error))
         error = error.__cause__ or error.__context__
     return error if isinstance(error, torch.OutOfMemoryError) else None
+
+
+def forget_locals(error: BaseException) -> None:
+    """Free what the functions that an error ended still refer to: tensors for which memory was short among them."""
+    found: BaseException | None = error
+    seen: set[int] = set()
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        traceback.clear_frames(found.__traceback__)
+        found = found.__cause__ or found.__context__
 
 
 def say(message: str) -> str:

@@ -18,7 +18,7 @@ from costmodel.capture.shared_module import Specialized, plain
 from costmodel.errors import CostmodelError, PlanError, first_line, text_of
 from costmodel.execution.cuda_graph import Replay, searching
 from costmodel.execution.numerics import random_like
-from costmodel.execution.out_of_memory import say, shortage_behind
+from costmodel.execution.out_of_memory import forget_locals, say, shortage_behind
 from costmodel.execution.preconditions import device_of, has_substitutes, named_tensors, refuse_hooks
 from costmodel.execution.regions import Call, PlannedProgram, prepare
 from costmodel.execution.signature import Signature, signature_of
@@ -207,10 +207,11 @@ class Runner:
         except (RuntimeError, PlanError) as error:
             if shortage_behind(error) is None:
                 raise
+            forget_locals(error)
+        if signature not in self.ready:
             torch.cuda.empty_cache()
-            self._run_eagerly(
-                signature, say(f"{self.plan.model} runs eagerly: out of memory while its plan was made ready")
-            )
+            short = f"{self.plan.model} runs eagerly: out of memory while its plan was made ready"
+            self._run_eagerly(signature, say(short))
 
     def _program(
         self, module: nn.Module, exact: Exact, example: Arguments, device: torch.device, check: bool

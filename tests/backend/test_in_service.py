@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import threading
+import weakref
 
 import pytest
 import torch
@@ -255,6 +256,29 @@ class TestShortMemory:
         monkeypatch.setattr(runner, "prepare", prepare)
         net, x = net_and_input()
         assert len(planned_module.apply(net, plan_for(net, (x,)), (x,)).fallbacks) == 1
+
+    def test_tensors_made_until_then_are_freed_at_once(self, monkeypatch):
+        """Frames of the error refer to them, and the error to its frames, until the garbage is collected."""
+        made = []
+
+        def prepare(*_):
+            large = torch.ones(1000)
+            made.append(weakref.ref(large))
+            try:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            except torch.OutOfMemoryError as error:
+                kept = error
+                raise RuntimeError("operation failed due to a previous error during capture") from kept
+
+        monkeypatch.setattr(runner, "prepare", prepare)
+        net, x = net_and_input()
+        gc.collect()
+        gc.disable()
+        try:
+            planned_module.apply(net, plan_for(net, (x,)), (x,))
+            assert made[0]() is None
+        finally:
+            gc.enable()
 
     def test_a_compiled_one_too(self, short):
         net, x = net_and_input()
