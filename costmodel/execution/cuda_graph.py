@@ -28,8 +28,10 @@ class Pool:
 
     A replay copies its inputs in and its outputs out, so intermediate results of one graph may lie where those of
     another do, as long as one runs at a time. They do where they fit: a graph for smaller inputs, captured later, needs
-    hardly any memory of its own, one for larger inputs all of it. A graph without work keeps the memory from being returned between two
-    captures; when no captured program is left, the pool goes and its memory with it.
+    hardly any memory of its own, one for larger inputs all of it.
+
+    A graph without work keeps the memory from being returned between two captures; when no captured program is left,
+    the pool goes and its memory with it.
 
     Attributes:
         stream: stream on which graphs are captured.

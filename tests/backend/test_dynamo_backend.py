@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -60,6 +63,34 @@ class TestName:
         monkeypatch.setitem(registry._BACKENDS, backend.NAME, EntryPoint(backend.NAME, backend.ENTRY.value, "group"))
         monkeypatch.delitem(registry._COMPILER_FNS, backend.NAME, raising=False)
         assert registry.lookup_backend(backend.NAME) is costmodel_backend
+
+
+COMPILED = """
+import sys, torch
+from torch import nn
+
+net = nn.Sequential(nn.Linear(4, 4), nn.Tanh()).eval()
+with torch.no_grad():
+    fast = torch.compile(net, backend="costmodel", options={"calls": 1})
+    assert "costmodel.backend.compile_graph" in sys.modules
+    torch.testing.assert_close(fast(torch.ones(2, 4)), net(torch.ones(2, 4)))
+
+import costmodel
+
+print([graph.choice for graph in costmodel.explain_backend(fast).graphs])
+"""
+
+
+@pytest.mark.slow
+def test_an_installed_package_needs_no_import(tmp_path):
+    """A process finds the backend by the metadata of a distribution, as an installer writes them."""
+    installed = tmp_path / "costmodel_installed-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: costmodel-installed\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(f"[{backend.GROUP}]\n{backend.NAME} = {backend.ENTRY.value}\n")
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    done = subprocess.run([sys.executable, "-c", COMPILED], env=variables, capture_output=True, text=True, check=False)
+    assert done.stdout == "['eager']\n", done.stderr  # nothing that compiles breaks even within a call
 
 
 class TestOptions:
