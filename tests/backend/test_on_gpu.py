@@ -22,6 +22,7 @@ from costmodel.execution.numerics import allowed_error, worst_error
 from tests.backend.test_dynamo_backend import Net
 from tests.backend.test_odd_graphs import ODD, assert_same
 from tests.execution.test_planned_module import plan_for
+from tests.support.reported_models import MODELS
 from tests.support.uncompiled import uncompiled
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]
@@ -99,6 +100,19 @@ def test_odd_functions_give_eager_results(name):
 
     with uncompiled():
         assert_same(outcome("costmodel"), outcome("eager"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_reported_models_give_eager_outputs(name):
+    def outputs(backend):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        fast = torch.compile(MODELS[name]().eval().cuda(), backend=backend)
+        with torch.no_grad():
+            return [fast(torch.full((2, 3, 8, 8), value, device="cuda")) for value in (0.5, -1.0, 0.5)]
+
+    with uncompiled():
+        torch.testing.assert_close(outputs("costmodel"), outputs("eager"), rtol=2e-2, atol=2e-2)
 
 
 def test_without_a_profile_candidates_are_measured(monkeypatch):
