@@ -3,6 +3,9 @@
     fast = torch.compile(model, backend="costmodel", options={"hardware": "nvidia-h200", "calls": 1e6})
     print(costmodel.explain_backend(fast))    # for each graph: what runs it, why, and predicted times
 
+New weights count from the next call, unless they are written through `tensor.data`, which no plan notices (nor Inductor
+with freezing): `torch._dynamo.reset()` has everything planned anew.
+
 An installed package needs no import, for torch finds the backend by its entry point. From a checkout, importing this
 package makes the backend known.
 """

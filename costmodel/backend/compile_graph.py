@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import fx
+from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 
 from costmodel.backend.device_profile import DeviceProfile, profile_for
 from costmodel.backend.graph_call import GraphCall, Slots, without_metadata
@@ -60,13 +62,15 @@ class GraphCompiler:
 
     def compile(self) -> tuple[Run, GraphReport]:
         """Plan the graph and build the best way to run it; whatever cannot be planned goes to Inductor, or eager."""
-        if reason := reason_not_to_plan(self.gm, self.arguments):
-            return self._without_plan(reason)
         try:
+            if reason := reason_not_to_plan(self.gm, self.arguments):
+                return self._without_plan(reason)
             with apart_from_dynamo():
                 exact = self._captured()
                 if not (reason := reason_not_to_replay(exact.graph)):
                     planning, device_profile = self._planned(exact)
+        except TensorifyScalarRestartAnalysis:  # by which Inductor has Dynamo trace again
+            raise
         except Exception as error:  # noqa: BLE001 - a graph without a plan runs as without this backend
             reason = own_words(error)
         if reason:
@@ -81,10 +85,15 @@ class GraphCompiler:
         return capture_exactly(module, [self.arguments[index] for index in slots.inputs], f"graph {self.name}")
 
     def _planned(self, exact: Exact) -> tuple[Planning, DeviceProfile]:
-        device = next(value.device for value in (*self.arguments, *self.gm.parameters(), *self.gm.buffers()))
+        device = self._device()
         found = profile_for(device, self.wanted.hardware)
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
         return plan_graph(exact.graph, found.profile, self.wanted, name), found
+
+    def _device(self) -> torch.device:
+        """Device of the graph's tensors, which are on one."""
+        tensors: Iterator[torch.Tensor] = chain(self.arguments, self.plain.parameters(), self.plain.buffers())
+        return next(tensor.device for tensor in tensors)
 
     def _as_predicted(self, exact: Exact, planning: Planning, known: DeviceProfile) -> tuple[Run, GraphReport]:
         """Build the way that is predicted to be the fastest; if that fails, the next."""
@@ -110,24 +119,21 @@ class GraphCompiler:
         spent: dict[str, float] = {}
         for way in self._allowed(CHOICES):
             made = self._build(way, exact, planning)
-            if made.run is None:
-                continue
-            measured = built(lambda run=made.run: self._timed(run))  # type: ignore[misc]  # a callable all the same
-            if measured.run is None:
-                self.faults.append(f"{way}: {measured.fault}")
-                continue
-            runs[way], times[way], spent[way] = made.run, measured.run(), made.build_s
+            if made.run is not None and (ms := self._measured_ms(way, made.run)) is not None:
+                runs[way], times[way], spent[way] = made.run, ms, made.build_s
         order = fastest_first(times, spent, self.wanted.calls) or (EAGER,)
         why = f"the fastest as measured, for {near.note}"
         planning.keep(self.tried, times)
         report = self._report(order[0], why, times, planning, near)
         return runs.get(order[0], self.plain.forward), replace(report, measured=True)
 
-    def _timed(self, run: Run) -> Callable[[], float]:
-        """Measure a candidate; a function that returns its milliseconds."""
-        device = next(value.device for value in self.arguments)
-        found = latency(lambda: run(*self.arguments), MEASURED_S, 3, device.type).median_us / 1e3
-        return lambda: found
+    def _measured_ms(self, way: str, run: Run) -> float | None:
+        """Milliseconds of a call by one way; None if it fails."""
+        try:
+            return latency(lambda: run(*self.arguments), MEASURED_S, 3, self._device().type).median_us / 1e3
+        except Exception as error:  # noqa: BLE001 - such as a shortage of memory; the other ways go on
+            self.faults.append(f"{way}: {own_words(error)}")
+            return None
 
     def _allowed(self, ways: Sequence[str]) -> tuple[str, ...]:
         """Ways that the numerics allow: what Inductor fuses is not compared with eager execution."""

@@ -7,11 +7,13 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 
 from costmodel.backend.compile_graph import GraphCompiler
+from costmodel.backend.graph_report import EAGER, GraphReport
 from costmodel.backend.options import BackendOptions
 from costmodel.backend.records import Record, calling_wrapper, keep
-from costmodel.errors import RequestError
+from costmodel.errors import RequestError, own_words
 
 
 def costmodel_backend(
@@ -34,7 +36,12 @@ def costmodel_backend(
         raise RequestError(f"the backend costmodel has no mode {mode!r}; leave it out")
     name = _number()
     record = Record(name)
-    run, report = GraphCompiler(gm, example_inputs, wanted, name, record.note).compile()
+    try:
+        run, report = GraphCompiler(gm, example_inputs, wanted, name, record.note).compile()
+    except TensorifyScalarRestartAnalysis:  # by which Inductor has Dynamo trace again
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever happens, a graph runs as with backend="eager"
+        run, report = gm.forward, GraphReport(name, 0, EAGER, own_words(error))
     record.compiled(report)
     keep(record, calling_wrapper())
     return run

@@ -18,7 +18,7 @@ class GraphReport:
 
     Attributes:
         name: number of the graph as Dynamo counts, such as `0/0`.
-        operators: number of its calls.
+        operators: number of its calls; 0 if it could not be examined.
         choice: what runs it, one of CHOICES.
         why: reason in words.
         times_ms: milliseconds of a call by way to run it, as far as they are known.
@@ -46,7 +46,8 @@ class GraphReport:
         times = ", ".join(f"{way} {self.times_ms[way]:.3f} ms" for way in CHOICES if way in self.times_ms)
         shown = f" ({kind}: {times})" if times else ""
         notes = "".join(f"; {note}" for note in self.notes)
-        return f"graph {self.name}, {self.operators} calls: {self.choice}, {self.why}{shown}{notes}"
+        built = f"built in {self.build_s:.1f} s"
+        return f"graph {self.name}, {self.operators} calls: {self.choice}, {self.why}{shown}; {built}{notes}"
 
 
 @dataclass(frozen=True, slots=True)

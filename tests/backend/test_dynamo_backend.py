@@ -204,6 +204,17 @@ class TestFallbacks:
         assert graph.choice == "inductor"
         assert "ValueError: broken on purpose" in str(graph)
 
+    @pytest.mark.parametrize("step", ["without_metadata", "count_calls", "reason_not_to_plan"])
+    def test_any_error_before_that_is_reported_and_the_graph_runs(self, monkeypatch, step):
+        net, x = net_and_input()
+        with uncompiled(), torch.no_grad():
+            monkeypatch.setattr(compile_graph, step, lambda *_: 1 / 0)
+            fast = compiled(net)
+            close(fast(x), net(x))
+            (graph,) = explained(fast).graphs
+        assert graph.choice in ("inductor", "eager")
+        assert "ZeroDivisionError" in str(graph)
+
     def test_where_inductor_fails_too_the_graph_runs_eagerly(self, monkeypatch):
         net, x = net_and_input()
         with uncompiled("inductor"), torch.no_grad():

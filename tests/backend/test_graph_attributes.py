@@ -1,4 +1,4 @@
-"""Graphs whose parameters are attributes, as some releases of Dynamo pass them, beside those that take them as inputs."""
+"""Graphs whose parameters are attributes, as some releases of Dynamo pass them, beside graphs that take them."""
 
 from __future__ import annotations
 
