@@ -142,6 +142,26 @@ def test_the_fastest_way_runs_and_gives_eager_outputs(choice):
     assert graph.name == "0/0"
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")
+def test_with_compilers_a_plan_gives_eager_outputs_also_for_new_weights(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(planning_step.Planning, "order", lambda self, calls: ("plan", "inductor", "eager"))
+    net, x = net_and_input()
+    torch._dynamo.reset()
+    with torch.no_grad():
+        fast = compiled(net)
+        close(fast(x), net(x))
+        net.load_state_dict({name: tensor * 1.5 for name, tensor in net.state_dict().items()})
+        close(fast(x), net(x))
+    (graph,) = explained(fast).graphs
+    torch._dynamo.reset()
+    assert graph.choice == "plan", str(graph)
+    assert graph.plan is not None
+    assert "inductor" in {region.backend for region in graph.plan.regions}
+    assert graph.notes == ()
+
+
 @pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")
 def test_without_a_profile_the_ways_are_measured_and_that_is_said():
     net, x = net_and_input()
