@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 
@@ -51,9 +51,30 @@ class Pool:
         with torch.cuda.graph(self._first, stream=self.stream, capture_error_mode="thread_local"):
             self._held = torch.zeros(1, device=device)
 
-    def capturing(self, graph: torch.cuda.CUDAGraph) -> torch.cuda.graph:
+    @contextmanager
+    def capturing(self, graph: torch.cuda.CUDAGraph) -> Iterator[None]:
         """Context that captures a graph in this memory; other threads may use the device meanwhile."""
-        return torch.cuda.graph(graph, self._first.pool(), self.stream, capture_error_mode="thread_local")
+        try:
+            with torch.cuda.graph(graph, self._first.pool(), self.stream, capture_error_mode="thread_local"):
+                yield
+        except BaseException:
+            self._leave_failed_capture()
+            raise
+
+    def _leave_failed_capture(self) -> None:
+        """End what torch leaves open after a failed capture, so that the process can go on.
+
+        The allocator would go on to use the pool for its stream, and the random generator believe in a capture. Later
+        programs get another pool.
+        """
+        index = self._device.index or 0
+        with suppress(RuntimeError, AttributeError):  # private to torch; an error where torch has ended it
+            torch._C._cuda_endAllocateToPool(index, self._first.pool())
+        with suppress(RuntimeError, AttributeError):
+            generator = torch.cuda.default_generators[index]
+            generator.graphsafe_set_state(generator.clone_state())
+        if _pools.get(self._device) is self:
+            del _pools[self._device]
 
     def streams(self, count: int) -> list[torch.cuda.Stream]:
         """The stream of captures and further ones: `count` in all."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from unittest.mock import patch
@@ -333,3 +335,45 @@ def test_parameters_of_a_planned_graph_are_freed():
         fast(x)
         gc.collect()
         assert sum(len(one.bound) for one in found) == count
+
+
+FAILED_CAPTURE = """
+import torch
+import costmodel
+from torch import nn
+from tests.execution.test_planned_module import plan_for
+from costmodel.execution import regions
+
+class Net(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) + 1
+
+net, x = Net().eval(), torch.randn(8, device="cuda")
+plan = plan_for(net, (x,))
+make = regions.build_module
+
+def waiting(graph, device=None):  # waits for the device, which no capture allows
+    made = make(graph, device)
+    return lambda *given: (torch.cuda.synchronize(), made(*given))[1]
+
+regions.build_module = waiting
+try:
+    costmodel.apply(net, plan, (x,))
+except costmodel.CostmodelError as error:
+    assert "cannot be captured" in str(error), error
+    print("refused")
+regions.build_module = make
+torch.randn(8, device="cuda").sum().item()
+fast = costmodel.apply(net, plan, (x,))
+with torch.no_grad():
+    torch.testing.assert_close(fast(x), net(x))
+    torch.testing.assert_close(fast(-x), net(-x))
+torch.cuda.empty_cache()
+print("goes on")
+"""
+
+
+def test_after_a_capture_that_failed_the_process_goes_on():
+    """In a process of its own, which it would spoil."""
+    done = subprocess.run([sys.executable, "-c", FAILED_CAPTURE], capture_output=True, text=True, check=False)
+    assert done.stdout.split("\n")[:2] == ["refused", "goes on"], done.stderr
