@@ -9,6 +9,8 @@ from torch import fx, nn
 from costmodel.backend.dynamo_backend import costmodel_backend
 from costmodel.backend.graph_call import STATIC, GraphCall, Slots, without_metadata
 from costmodel.backend.records import records_of
+from costmodel.capture.executable import capture_exactly
+from costmodel.zoo import load_real
 from tests.backend.test_dynamo_backend import Net, close, net_and_input
 from tests.support.uncompiled import CPU, uncompiled
 
@@ -100,3 +102,25 @@ def test_a_graph_call_shares_memory_with_the_parameters_but_does_not_keep_them()
     assert held.requires_grad
     assert held._version == version + 1  # by which a change is noticed
     assert call(x)[0].tolist() == [6.0, 6.0, 6.0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["resnet18", "convnext_tiny"])
+def test_the_captured_graph_has_the_operators_of_the_module(name: str):
+    """Predictions of the backend are then those of `costmodel.plan`: they are trained on graphs of modules."""
+    loaded = load_real(name, torch.device("cpu"), batch_size=1, img_size=64)
+    found = []
+
+    def backend(gm, arguments):
+        slots = Slots.of(gm, arguments)
+        call = GraphCall(without_metadata(gm), slots, arguments)
+        found.append(capture_exactly(call, [arguments[index] for index in slots.inputs], name).graph)
+        return gm.forward
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.compile(loaded.module, backend=backend)(*loaded.inputs)
+    torch._dynamo.reset()
+    expected = capture_exactly(loaded.module, tuple(loaded.inputs), name).graph
+    assert len(found) == 1
+    assert [(op.op, op.types) for op in found[0].ops] == [(op.op, op.types) for op in expected.ops]
