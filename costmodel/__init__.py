@@ -5,6 +5,8 @@
     report.tree(), report.to_frame("kernels"), report.to_dict(), report.plot.timeline()
     plan = costmodel.plan(module, inputs)                     # the fastest way to run each part; .save, Plan.load
     fast = costmodel.apply(module, plan, inputs)              # a module that runs so
+    fast = torch.compile(module, backend="costmodel")         # each graph planned, compiled or left eager
+    costmodel.explain_backend(fast)                           # which, and why
     costmodel.validate(module, inputs, plan=plan)             # measured beside predicted, on a machine with the GPU
     costmodel.analyze_memory(module, inputs)                  # peaks and saved activations; checkpointed applies a plan
     costmodel.list_profiles(), costmodel.load_profile(name)   # known devices
@@ -22,6 +24,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from costmodel.backend.explain import explain_backend as explain_backend
     from costmodel.errors import CostmodelError as CostmodelError
     from costmodel.execution.planned_module import apply as apply
     from costmodel.measurement.validation import validate as validate
@@ -53,6 +56,7 @@ _EXPORTS = {
     "Validation": ("costmodel.measurement.validation_report", "Validation"),
     "apply": ("costmodel.execution.planned_module", "apply"),
     "checkpointed": ("costmodel.memory.checkpoint", "checkpointed"),
+    "explain_backend": ("costmodel.backend.explain", "explain_backend"),
     "list_profiles": ("costmodel.profiles.profile", "list_profiles"),
     "load_model": ("costmodel.zoo", "load"),
     "load_profile": ("costmodel.profiles.profile", "load_profile"),

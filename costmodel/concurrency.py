@@ -49,6 +49,21 @@ def takes_turns(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+@contextmanager
+def turn_within(seconds: float) -> Iterator[bool]:
+    """Context of a turn that waits for at most some seconds; whether it got one.
+
+    For callers that hold a lock which the thread whose turn it is may wait for, as Dynamo's while it compiles.
+    """
+    lock = _turn
+    got = lock.acquire(timeout=seconds)
+    try:
+        yield got
+    finally:
+        if got:
+            lock.release()
+
+
 def _untraced(function: Callable[P, R]) -> Callable[P, R]:
     """The function, which Dynamo leaves out of its graphs if the process uses it."""
     dynamo = sys.modules.get("torch._dynamo")

@@ -8,6 +8,9 @@ instead python scripts/measure_and_compare.py -o docs/data/compared_h200.jsonl -
 python scripts/measure_and_compare.py -o docs/data/moves_h200.jsonl --no-measure --write-moves docs/plans.md
 python scripts/measure_and_compare.py -o docs/data/others_h200.jsonl --no-measure --write-others docs/plans.md
 
+Settings that an expert would try beside the plan (channels_last, cuDNN's search, TF32, freezing, autotuned matmuls) are
+measured by scripts/measure_expert_settings.py.
+
 Parallel processes first plan and compile every case, which fills Inductor's cache; then this process measures alone.
 Each line of the file is one validation; a case in the file is not measured again.
 """

@@ -119,8 +119,10 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "amp": [*NOT_NAMES, "float32"],
             "matmul_precision": [None, *NOT_NAMES, "low"],
             "cudnn_benchmark": NOT_FLAGS,
+            "keep": NOT_FLAGS,
         },
     ),
+    "explain_backend": ({"compiled": None}, {"compiled": [3, "resnet50", nn.ReLU(), DENSE]}),
     "analyze_memory": (
         {"module": nn.ReLU(), "inputs": (DENSE,)},
         {

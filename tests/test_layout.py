@@ -15,6 +15,7 @@ ORDER = (
     "costmodel.cli",
     "collectors",
     "costmodel.calibration",
+    "costmodel.backend",
     "costmodel.measurement",
     "costmodel.execution",
     "costmodel.planning",

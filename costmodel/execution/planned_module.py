@@ -19,12 +19,13 @@ from costmodel.concurrency import takes_turns
 from costmodel.errors import PlanError
 from costmodel.execution.cuda_graph import Replay, searching
 from costmodel.execution.preconditions import device_of
+from costmodel.execution.regions import Call
 from costmodel.execution.runner import RUNNER, Runner
 from costmodel.execution.signature import signature_of
 from costmodel.execution.torch_settings import matmul_precision_of_at_least, under_autocast
 from costmodel.planning.plan import Plan, Region
 
-_NAMES = ("plan", "replaced", "refresh", "region_times")
+_NAMES = ("plan", "replaced", "fallbacks", "refresh", "region_times")
 _NO_GRADIENTS = "a plan computes no gradients; call it under torch.no_grad(), or train the original module"
 _PLAIN = (torch.Tensor, nn.Parameter)
 
@@ -68,10 +69,34 @@ def apply(
     """
     if module.training:
         raise PlanError(f"{type(module).__name__} is in training mode; call .eval() on it")
-    call = Arguments.of(inputs)
+    return make_planned(module, plan, Arguments.of(inputs), check=check, captured=captured)
+
+
+def make_planned(
+    module: nn.Module,
+    plan: Plan,
+    call: Arguments,
+    *,
+    check: bool = True,
+    captured: Exact | None = None,
+    strict: bool = False,
+    calls: dict[str, Call] | None = None,
+) -> Planned:
+    """Return a module that runs a plan, as `apply` does, from checked arguments.
+
+    Args:
+        module: in evaluation mode.
+        plan: made for this module and inputs of these shapes.
+        call: inputs.
+        check: whether to compare outputs with those of the module before use.
+        captured: captured pass, if there is one.
+        strict: whether outputs may be no further from float64's than eager ones are.
+        calls: compiled regions of another module with this plan, which are shared; None for none.
+    """
     original = plain(module, without=RUNNER) if isinstance(module, Planned) else module
     _refuse_names(original)
-    runner = Runner(plan, tuple(call.kwargs))
+    runner = Runner(plan, tuple(call.kwargs), strict=strict)
+    runner.share(calls, device_of(original, call))
     runner.refuse_device(device_of(original, call))
     runner.make_ready(original, call, check, same=True, captured=captured)
     planned = specialize(shared_copy(original), Planned)
@@ -102,6 +127,11 @@ class Planned(Specialized):
     def replaced(self) -> tuple[tuple[Region, float], ...]:
         """Regions that failed the numerical check and run eagerly, with their errors."""
         return self._runner().replaced
+
+    @property
+    def fallbacks(self) -> tuple[str, ...]:
+        """Reasons for which inputs of some shapes run eagerly, such as too little memory to capture a CUDA graph."""
+        return self._runner().fallbacks
 
     def refresh(self) -> None:
         """Adopt changes that a call does not notice: through `tensor.data`, or inside a list or dict of a module."""

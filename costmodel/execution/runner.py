@@ -18,6 +18,7 @@ from costmodel.capture.shared_module import Specialized, plain
 from costmodel.errors import CostmodelError, PlanError, first_line, text_of
 from costmodel.execution.cuda_graph import Replay, searching
 from costmodel.execution.numerics import random_like
+from costmodel.execution.out_of_memory import forget_locals, say, shortage_behind
 from costmodel.execution.preconditions import device_of, has_substitutes, named_tensors, refuse_hooks
 from costmodel.execution.regions import Call, PlannedProgram, prepare
 from costmodel.execution.signature import Signature, signature_of
@@ -30,8 +31,8 @@ from costmodel.rewrites.registry import apply_rewrites
 
 RUNNER = "_costmodel_runner"
 """Attribute of an applied module that holds its runner."""
-MOST_SIGNATURES = 4
-"""Most input signatures with a program, for each CUDA graph holds memory; further ones run eagerly."""
+MOST_SIGNATURES = 8
+"""Most input signatures with a program, for each CUDA graph holds its inputs and outputs; further ones run eagerly."""
 
 
 class Runner:
@@ -47,14 +48,22 @@ class Runner:
         unfit: signatures of inputs that the plan cannot run.
         calls: callables of regions, shared by programs on the same device.
         lock: held while a program runs, for a CUDA graph has static inputs and outputs.
+        strict: whether outputs may be no further from float64's than eager ones are.
+        fallbacks: reasons in words for which input signatures run eagerly, each once.
     """
 
     def __init__(
-        self, plan: Plan, names: tuple[str, ...] = (), replaced: tuple[tuple[Region, float], ...] = ()
+        self,
+        plan: Plan,
+        names: tuple[str, ...] = (),
+        replaced: tuple[tuple[Region, float], ...] = (),
+        strict: bool = False,
     ) -> None:
         self.plan = plan
         self.replaced = replaced
         self.names = names
+        self.strict = strict
+        self.fallbacks: tuple[str, ...] = ()
         self.ready: dict[Signature, tuple[Exact, PlannedProgram | Replay]] = {}
         self.unfit: set[Signature] = set()
         self.calls: dict[str, Call] = {}
@@ -64,13 +73,20 @@ class Runner:
         self._owner: weakref.ref[nn.Module] | None = None
 
     def __reduce__(self) -> tuple[type[Runner], tuple[Any, ...]]:
-        return Runner, (self.plan, self.names, self.replaced)
+        return Runner, (self.plan, self.names, self.replaced, self.strict)
 
     def of(self, owner: nn.Module) -> Runner:
         """Return this runner, or a new one for a module that got it by a shallow copy."""
         if self._owner is None:
             self._owner = weakref.ref(owner)
-        return self if self._owner() is owner else Runner(self.plan, self.names, self.replaced).of(owner)
+        if self._owner() is owner:
+            return self
+        return Runner(self.plan, self.names, self.replaced, self.strict).of(owner)
+
+    def share(self, calls: dict[str, Call] | None, device: torch.device) -> None:
+        """Use compiled regions of another runner of the same plan on this device."""
+        if calls is not None:
+            self.calls, self._device = calls, device
 
     def in_order(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
         """Sort the keyword inputs of a call into the order that the plan was made with."""
@@ -138,10 +154,16 @@ class Runner:
         self.refuse_device(device_of(original, inputs))
         try:
             self.make_ready(original, inputs, check=True)
-        except CostmodelError:
-            self.unfit.add(signature)
+        except CostmodelError as error:
+            self._run_eagerly(signature, first_line(text_of(error)))
         self.accept_state(module)
         return signature in self.ready
+
+    def _run_eagerly(self, signature: Signature, why: str) -> None:
+        """Note that inputs of a signature run eagerly."""
+        self.unfit.add(signature)
+        if why not in self.fallbacks:
+            self.fallbacks += (why,)
 
     def refuse_device(self, device: torch.device) -> None:
         """Refuse a module on the CPU for a plan that needs a GPU."""
@@ -153,7 +175,7 @@ class Runner:
     def make_ready(
         self, module: nn.Module, inputs: Arguments, check: bool, same: bool = False, captured: Exact | None = None
     ) -> None:
-        """Make the program for inputs of one signature.
+        """Make the program for inputs of one signature; if memory is short, they run eagerly, and the log says so.
 
         Args:
             module: under its original class.
@@ -165,6 +187,14 @@ class Runner:
         Raises:
             PlanError: the plan does not fit, or computes other outputs than the module.
         """
+        drawn_on = [device] if (device := device_of(module, inputs)).type == "cuda" else []
+        # In inference mode, static inputs would be tensors that no later call outside it may write.
+        with torch.inference_mode(False), torch.random.fork_rng(devices=drawn_on):
+            self._make_ready(module, inputs, check, same, captured)
+
+    def _make_ready(
+        self, module: nn.Module, inputs: Arguments, check: bool, same: bool, captured: Exact | None
+    ) -> None:
         device = device_of(module, inputs)
         example = inputs.like(lambda tensor: random_like(tensor, device))
         signature = signature_of(example)  # on the module's device; `inputs` may be meta tensors
@@ -179,7 +209,16 @@ class Runner:
         if device != self._device:
             self.calls.clear()
             self._device = device
-        self.ready[signature] = exact, self._program(module, exact, example, device, check)
+        try:
+            self.ready[signature] = exact, self._program(module, exact, example, device, check)
+        except (RuntimeError, PlanError) as error:
+            if shortage_behind(error) is None:
+                raise
+            forget_locals(error)
+        if signature not in self.ready:
+            torch.cuda.empty_cache()
+            short = f"{self.plan.model} runs eagerly: out of memory while its plan was made ready"
+            self._run_eagerly(signature, say(short))
 
     def _program(
         self, module: nn.Module, exact: Exact, example: Arguments, device: torch.device, check: bool
@@ -192,29 +231,34 @@ class Runner:
         on_graph = self.plan.launch == "graph" and device.type == "cuda"
         alone = torch.autocast(device.type, enabled=False)  # casts are operators of the graph
         with torch.no_grad(), alone, matmul_precision_of_at_least(self.plan.matmul_precision):
-            trial = Trial.of(module, example, device.type, self.plan.amp) if check else None
+            trial = Trial.of(module, example, device.type, self.plan.amp, self.strict) if check else None
             with searching(self.plan.search and on_graph):
                 program = source.program(self.plan.regions)
                 if trial is not None:
                     program = self._checked(program, source, trial)
-                return self._captured(program, source, trial) if on_graph else program
+                return self._captured(program, source, trial, device) if on_graph else program
 
-    def _captured(self, program: PlannedProgram, source: ProgramSource, trial: Trial | None) -> Replay:
+    def _captured(
+        self, program: PlannedProgram, source: ProgramSource, trial: Trial | None, device: torch.device
+    ) -> Replay:
         """Capture the program in one CUDA graph; on one stream if several streams fail or give wrong outputs.
 
         Raises:
+            OutOfMemoryError: there is not enough memory for the graph.
             PlanError: the graph on one stream fails too, or computes other outputs than the module.
         """
         try:
-            replay = Replay(program, source.tensors)
+            replay = Replay(program, source.tensors, device)
             if trial is None or trial.is_passed_by(replay, source.tensors):
                 return replay
             fault = f"computes other outputs than {self.plan.model}"
         except RuntimeError as error:
+            if shortage := shortage_behind(error):
+                raise shortage from None
             fault = f"of {self.plan.model} cannot be captured or replayed: {first_line(text_of(error))}"
         if program.streams > 1:
             self.plan = self.plan.on_one_stream()
-            return self._captured(source.program(self.plan.regions), source, trial)
+            return self._captured(source.program(self.plan.regions), source, trial, device)
         raise PlanError(f"the CUDA graph {fault}; make the plan again, and report this")
 
     def _checked(self, program: PlannedProgram, source: ProgramSource, trial: Trial) -> PlannedProgram:

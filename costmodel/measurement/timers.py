@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from costmodel.errors import MeasurementError, first_line, text_of
+from costmodel.execution.out_of_memory import shortage_behind
 from costmodel.measurement.frame_padding import with_frame_padding
 from costmodel.measurement.reference_network import LAUNCHES, reference_pass
 
@@ -210,7 +211,7 @@ def capture_graph(call: Call, copies: int = 1) -> torch.cuda.CUDAGraph:
             finally:
                 graph.capture_end()
     except RuntimeError as error:
-        if shortage := _shortage(error):
+        if shortage := shortage_behind(error):
             raise shortage from None
         raise MeasurementError(f"{NOT_CAPTURABLE}: {first_line(text_of(error))}") from error
     torch.cuda.current_stream().wait_stream(stream)
@@ -236,13 +237,6 @@ def release_memory() -> None:
     """Return cached device memory to the driver, that of captured graphs included; no graph may be in use."""
     _first_capture.cache_clear()
     torch.cuda.empty_cache()
-
-
-def _shortage(error: BaseException | None) -> torch.OutOfMemoryError | None:
-    """Find the out-of-memory error behind an error: ending a failed capture raises another one on top of it."""
-    while error is not None and not isinstance(error, torch.OutOfMemoryError):
-        error = error.__context__
-    return error
 
 
 def device_time(call: Call, rounds: int = 5, replays: int = 10, copies: int = 1, device: str = "cuda") -> Measurement:

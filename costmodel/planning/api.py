@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import torch
 from torch import nn
@@ -15,8 +15,9 @@ from costmodel.capture.with_partition import RealCall, capture_with_partition
 from costmodel.checks import checked
 from costmodel.concurrency import takes_turns
 from costmodel.memory.capacity import shortage
+from costmodel.planning.kept_plans import KeptPlan, is_keeping, keep_plan, key_of, load_kept
 from costmodel.planning.oracle import STRATEGIES
-from costmodel.planning.plan import Plan
+from costmodel.planning.plan import Plan, fingerprint
 from costmodel.planning.planner import Objective, bound_ms, make_plan
 from costmodel.prediction.arithmetic import AMP, HIGHEST, MATMUL_PRECISIONS, Arithmetic
 from costmodel.prediction.predict import predict_graph
@@ -40,6 +41,7 @@ from costmodel.profiles.profile import profile_of
     amp=checks.optional(checks.one_of(AMP)),
     matmul_precision=checks.one_of(MATMUL_PRECISIONS),
     cudnn_benchmark=checks.flag,
+    keep=checks.flag,
 )
 def plan(
     module: nn.Module,
@@ -58,6 +60,7 @@ def plan(
     amp: str | None = None,
     matmul_precision: str = HIGHEST,
     cudnn_benchmark: bool = False,
+    keep: bool = False,
 ) -> Plan:
     """Plan how a module should run on some hardware: a backend for each region. Nothing runs.
 
@@ -79,6 +82,7 @@ def plan(
         matmul_precision: precision of float32 matmuls, as of `torch.set_float32_matmul_precision`.
         cudnn_benchmark: whether the modes beside the plan are predicted with `torch.backends.cudnn.benchmark` on; the
             plan itself searches cuDNN's algorithms in any case.
+        keep: whether to keep the plan beside Inductor's cache, and to take the plan kept there by an earlier process.
 
     Raises:
         UnknownHardwareError: there is no such profile.
@@ -94,6 +98,20 @@ def plan(
     profile = arithmetic.on(profile)
     name = model_name or type(module).__name__
     exact = capture_exactly(module, inputs, name, amp)
+    request = {
+        "name": name,
+        "strategy": strategy,
+        "calls": calls,
+        "memory_limit": memory_limit,
+        "fork": fork,
+        "branch_rewrites": branch_rewrites,
+        "check": check,
+        "is_whole": is_whole,
+        **asdict(arithmetic),
+    }
+    key = key_of(fingerprint(exact.graph), profile, "any", request) if keep and is_keeping() else ""
+    if key and (kept := load_kept(key)):
+        return kept.plan
     graph = capture_with_partition(module, inputs, name, check=check, real=real, is_whole=is_whole, amp=amp)
     report = predict_graph(graph, profile)
     modes = {mode: found.latency_ms for mode, found in report.modes.items()}
@@ -101,7 +119,10 @@ def plan(
     made = make_plan(exact.graph, profile, modes, torch.__version__, strategy, wanted)
     too_large = shortage(made.memory_bytes, profile.device.memory_bytes)
     made = replace(made, warnings=(too_large,) if too_large else (), graphs=report.graphs.count)
-    return replace(made, amp=amp, matmul_precision=matmul_precision, cudnn_benchmark=cudnn_benchmark)
+    made = replace(made, **asdict(arithmetic))
+    if key:
+        keep_plan(key, KeptPlan(made))
+    return made
 
 
 def theoretical_ms(module: nn.Module, inputs: Inputs, *, hardware: str | None = None) -> float:

@@ -23,8 +23,8 @@ from costmodel.rewrites.hoist_constants import hoist_constants
 from costmodel.rewrites.registry import apply_rewrites
 from costmodel.timeline.compile_time import compile_counts, compile_us
 
-MEMORY_SEQUENCES: tuple[Rewrites, ...] = ((), ("channels_last",))
-"""Further sequences for a memory limit: unfolded weights need no memory of their own."""
+UNFOLDED_SEQUENCES: tuple[Rewrites, ...] = ((), ("channels_last",))
+"""Sequences that compute with the weights as they are: further ones for a memory limit, and the only ones unfolded."""
 PLAIN: Rewrites = ("fold_batch_norm",)
 LAST: Rewrites = ("fold_batch_norm", "channels_last")
 BASE_SEQUENCES: tuple[Rewrites, ...] = (LAST, PLAIN)
@@ -95,15 +95,17 @@ def _candidates(graph: Graph, profile: Profile, strategy: str, wanted: Objective
             found = [replace(one, nbytes=_nbytes(graph, region_costs.main, one.regions, profile)) for one in found]
         return found
 
-    if strategy == "exact":  # the study's oracles choose among backends, not among graphs
+    if not wanted.folding:
+        tried = [(rewrites, decide(rewrites)) for rewrites in UNFOLDED_SEQUENCES]
+    elif strategy == "exact":  # the study's oracles choose among backends, not among graphs
         mixed = choose_layouts(costs_after(PLAIN), costs_after(LAST), cudnn=not profile.on_cpu, fork=wanted.fork)
         sequences = (*BASE_SEQUENCES, *([(*PLAIN, f"channels_last:{','.join(mixed)}")] if mixed else []))
         branches = PLACED if wanted.branch_rewrites else ()
         tried = try_rewrites(rewritten, sequences, decide, lambda found: min(map(wanted.value, found)), branches)
     else:
         tried = [(rewrites, decide(rewrites)) for rewrites in BASE_SEQUENCES]
-    if math.isfinite(wanted.memory_limit):
-        tried += [(rewrites, decide(rewrites)) for rewrites in MEMORY_SEQUENCES]
+    if math.isfinite(wanted.memory_limit) and wanted.folding:
+        tried += [(rewrites, decide(rewrites)) for rewrites in UNFOLDED_SEQUENCES]
     candidates = [(rewrites, one) for rewrites, found in tried for one in found]
     if math.isfinite(wanted.memory_limit) and math.isfinite(wanted.calls):  # what compiles more may need less memory
         candidates += _candidates(graph, profile, strategy, replace(wanted, calls=math.inf))
@@ -172,12 +174,14 @@ class Objective:
         fork: whether branches may run side by side.
         branch_rewrites: whether the rewrites of PLACED may be used.
         memory_limit: most bytes that a call may need; it filters decisions and does not steer the search.
+        folding: whether weights may be folded into others, which rounds products in another order.
     """
 
     calls: float = math.inf
     fork: bool = True
     branch_rewrites: bool = True
     memory_limit: float = math.inf
+    folding: bool = True
 
     def value(self, candidate: Candidate) -> float:
         """Value to minimise: microseconds a call."""

@@ -271,12 +271,15 @@ def resolve_default() -> tuple[str, str]:
     name = _this_device()
     if name is None:
         return DEFAULT, "the default; no GPU here"
+    return profile_of_gpu(name) or (DEFAULT, f"the default; there is no profile of this machine's {name}")
+
+
+def profile_of_gpu(name: str) -> tuple[str, str] | None:
+    """Name of the profile of a GPU, or of another with its model; and the reason. None if there is neither."""
     profile = profile_name(name)
     if profile in list_profiles():
         return profile, f"this machine has an {name}"
-    if (alike := _of_the_model(name)) is not None:
-        return alike
-    return DEFAULT, f"the default; there is no profile of this machine's {name}"
+    return _of_the_model(name)
 
 
 def _of_the_model(device: str) -> tuple[str, str] | None:

@@ -17,6 +17,8 @@ from costmodel.execution.numerics import (
     random_like,
     reference,
     relative_error,
+    strictly_allowed_error,
+    surely_pass,
     worst_error,
 )
 
@@ -83,3 +85,30 @@ def test_code_that_names_a_dtype_has_no_reference():
             return x @ torch.ones(4, 2, dtype=torch.float32)
 
     assert reference(Named(), Arguments.of((torch.ones(3, 4),))) is None
+
+
+def test_outputs_near_eager_ones_pass_whatever_the_truth_is():
+    """The floor of float32 is 1e-4 on a CPU: half of it is 5e-5. A truth at any distance then allows the outputs."""
+    near, far = [ONE * (1 + 4e-5)], [ONE * (1 + 6e-5)]
+    assert surely_pass(near, [ONE])
+    assert not surely_pass(far, [ONE])
+    assert not surely_pass([ONE * math.nan], [ONE])
+    assert not surely_pass([torch.ones(3)], [ONE])
+    for error in (0.0, 1e-6, 3e-5, 5e-5, 8e-5, 1e-4, 1e-3, 0.1):
+        for sign in (1, -1):
+            assert passes(lambda: near, [ONE], [ONE.double() * (1 + sign * error)])
+
+
+def test_strictly_the_error_is_that_of_eager_execution_and_half_as_much_again():
+    """Eager execution is off by 2e-6: 3e-6 is allowed. Without an error, one rounding is: 2^-24 for float32."""
+    assert strictly_allowed_error([ONE], 2e-6) == pytest.approx(3e-6)
+    assert strictly_allowed_error([ONE], 0.0) == 2**-24
+    assert strictly_allowed_error([ONE.half()], 0.0) == 2**-11
+    assert strictly_allowed_error([ONE.long()], 0.0) == 0.0
+    truth = [ONE.double()]
+    eager, better, worse = [ONE * (1 + 2e-6)], [ONE * (1 + 1e-6)], [ONE * (1 + 5e-6)]
+    assert passes(lambda: better, eager, truth, strict=True)
+    assert not passes(lambda: worse, eager, truth, strict=True)
+    assert passes(lambda: worse, eager, truth)
+    assert passes(lambda: eager, eager, None, strict=True)
+    assert not passes(lambda: better, eager, None, strict=True)

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from costmodel.errors import MeasurementError
+from costmodel.execution.out_of_memory import shortage_behind
 from costmodel.measurement.timers import (
     LAUNCH_US,
     Measurement,
     _launch_us,
-    _shortage,
     device_time,
     host_time,
     issue_time,
@@ -106,5 +106,5 @@ def end_a_failed_capture() -> None:
 def test_a_shortage_of_memory_is_found_below_the_error_that_hid_it():
     with pytest.raises(RuntimeError, match="previous error") as caught:
         end_a_failed_capture()
-    assert isinstance(_shortage(caught.value), torch.OutOfMemoryError)
-    assert _shortage(RuntimeError("another")) is None
+    assert isinstance(shortage_behind(caught.value), torch.OutOfMemoryError)
+    assert shortage_behind(RuntimeError("another")) is None

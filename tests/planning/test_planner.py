@@ -16,7 +16,7 @@ from costmodel.planning.blocks import find_blocks
 from costmodel.planning.oracle import STRATEGIES
 from costmodel.planning.plan import Plan
 from costmodel.planning.plan_report import render_plan
-from costmodel.planning.planner import make_plan
+from costmodel.planning.planner import Objective, make_plan
 from costmodel.planning.region_costs import GRID_US, BlockCosts, RegionCosts, kernels_of
 from costmodel.profiles.profile import load_profile
 from costmodel.rewrites.hoist_constants import hoist_constants
@@ -33,6 +33,16 @@ def squeezenet():
 @pytest.fixture(scope="module")
 def plan(squeezenet):
     return costmodel.plan(*squeezenet, hardware="nvidia-h200", model_name="squeezenet1_1")
+
+
+def test_without_folding_no_weights_are_computed_from_others(h200):
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 1)).eval()
+    graph = capture_exactly(net, (torch.empty(4, 3, 16, 16),), "net").graph
+    folded, plain = (make_plan(graph, h200, {}, "2", wanted=Objective(folding=folding)) for folding in (True, False))
+    assert "fold_batch_norm" in folded.rewrites
+    assert plain.rewrites in ((), ("channels_last",))
+    assert plain.check_regions(hoist_constants(apply_rewrites(graph, plain.rewrites)).main) is plain
+    assert plain.latency_ms["plan"] >= folded.latency_ms["plan"]
 
 
 def test_a_plan_fits_its_model_and_beats_every_mode(squeezenet, plan):

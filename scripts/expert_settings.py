@@ -1,0 +1,159 @@
+"""Settings that an expert of torch.compile would try, beside plans: how each is built and measured."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from costmodel.errors import own_words
+
+ROUNDS = 7
+OURS = ("plan", "backend")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Way to run a model.
+
+    Attributes:
+        mode: mode of torch.compile; empty for eager execution.
+        tuned: whether with channels_last, cuDNN's search of algorithms, and TF32 in matmuls of float32.
+        options: options of Inductor instead of a mode, by name.
+        ours: `plan` or `backend`; empty for a setting of torch.
+    """
+
+    mode: str = ""
+    tuned: bool = False
+    options: Mapping[str, Any] | None = None
+    ours: str = ""
+
+
+GRAPHS = {"triton.cudagraphs": True}
+SETTINGS: Mapping[str, Setting] = {
+    "eager": Setting(),
+    "default": Setting("default"),
+    "reduce-overhead": Setting("reduce-overhead"),
+    "eager, tuned": Setting(tuned=True),
+    "default, tuned": Setting("default", tuned=True),
+    "reduce-overhead, tuned": Setting("reduce-overhead", tuned=True),
+    "freezing, tuned": Setting(tuned=True, options={**GRAPHS, "freezing": True}),
+    "autotuned matmuls, tuned": Setting(
+        tuned=True, options={**GRAPHS, "max_autotune_gemm": True, "max_autotune_conv_backends": "ATEN"}
+    ),
+    "plan": Setting(tuned=True, ours="plan"),
+    "backend": Setting(tuned=True, ours="backend"),
+}
+"""Settings by name; templates of convolutions are left out, for they hardly ever finish within the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertCase:
+    """A model to measure in every setting."""
+
+    model: str
+    batch_size: int
+    precision: str
+    device: str
+    hardware: str | None
+    settings: tuple[str, ...]
+    img_size: int | None = None
+
+    @property
+    def file_name(self) -> str:
+        """Name of its CSV file."""
+        return f"{self.model}-{self.batch_size}-{self.precision}.csv".replace(":", "-").replace("/", "-")
+
+
+@contextmanager
+def in_force(setting: Setting) -> Iterator[None]:
+    """Context with the flags of a setting."""
+    import torch
+
+    before = torch.backends.cudnn.benchmark, torch.get_float32_matmul_precision()
+    torch.backends.cudnn.benchmark = setting.tuned
+    torch.set_float32_matmul_precision("high" if setting.tuned else "highest")
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before[0]
+        torch.set_float32_matmul_precision(before[1])
+
+
+def built(case: ExpertCase, setting: Setting) -> tuple[Callable[[], Any], Callable[[], list[Any]]]:
+    """Call of a model in a setting, and one that returns its outputs as a list of tensors."""
+    import torch
+
+    from costmodel import apply, plan
+    from costmodel.backend import NAME
+    from costmodel.capture.trace import tensors_in
+    from costmodel.zoo import load_real
+
+    size = {} if case.img_size is None else {"img_size": case.img_size}
+    loaded = load_real(
+        case.model, torch.device(case.device), batch_size=case.batch_size, precision=case.precision, **size
+    )
+    module, inputs = loaded.module, tuple(loaded.inputs)
+    if setting.tuned and not setting.ours:
+        module = module.to(memory_format=torch.channels_last)
+        inputs = tuple(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs)
+    chosen = {} if case.hardware is None else {"hardware": case.hardware}
+    runner: Callable[..., Any] = module
+    if setting.ours == "plan":
+        runner = apply(module, plan(module, inputs, model_name=case.model, keep=True, **chosen), inputs)
+    elif setting.ours:
+        runner = torch.compile(module, backend=NAME, options=chosen)
+    elif setting.options is not None:
+        runner = torch.compile(module, options=dict(setting.options))
+    elif setting.mode:
+        runner = torch.compile(module, mode=setting.mode)
+    return lambda: runner(*inputs), lambda: [output.clone() for output in tensors_in(runner(*inputs))]
+
+
+def prepare(case: ExpertCase, name: str) -> dict[str, Any]:
+    """Compile one setting in this process; seconds to its first result."""
+    import torch
+
+    setting = SETTINGS[name]
+    with torch.no_grad(), in_force(setting):
+        begin = time.perf_counter()
+        call, _ = built(case, setting)
+        call()
+        return {"compile_s": round(time.perf_counter() - begin, 2)}
+
+
+def measure(case: ExpertCase, seconds: float) -> dict[str, dict[str, Any]]:
+    """Measure every setting of a case in this process, round after round."""
+    import torch
+
+    from costmodel.execution.numerics import worst_error
+    from costmodel.measurement.timers import latency
+    from costmodel.measurement.validation import bootstrap
+
+    calls: dict[str, Callable[[], Any]] = {}
+    found: dict[str, dict[str, Any]] = {}
+    expected: list[Any] = []
+    with torch.no_grad():
+        for name in case.settings:
+            torch._dynamo.reset()
+            torch.manual_seed(0)  # the same weights and inputs in every setting
+            try:
+                with in_force(SETTINGS[name]):
+                    calls[name], outputs = built(case, SETTINGS[name])
+                    expected, got = expected or outputs(), outputs()
+                found[name] = {"error": f"{worst_error(got, expected):.2g}"}
+            except Exception as error:  # noqa: BLE001 - a compiler may raise anything; the other settings go on
+                calls.pop(name, None)
+                found[name] = {"note": own_words(error)[:200]}
+        rounds: dict[str, list[float]] = {name: [] for name in calls}
+        for _ in range(ROUNDS):
+            for name, call in calls.items():
+                with in_force(SETTINGS[name]):
+                    rounds[name].append(latency(call, seconds, device=case.device).median_us / 1e3)
+    for name, times in rounds.items():
+        low, high = bootstrap(times)
+        found[name] |= {"median_ms": statistics.median(times), "low_ms": low, "high_ms": high}
+    return found

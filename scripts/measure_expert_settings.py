@@ -1,0 +1,175 @@
+"""Plans beside the settings that an expert of torch.compile would try, measured in one process, case by case.
+
+python scripts/measure_expert_settings.py resnet50 vit_b_16 -b 1 -b 32 -o expert/    a CSV a case, there
+python scripts/measure_expert_settings.py resnet50 --setting eager --setting plan -o expert/
+python scripts/measure_expert_settings.py -o expert/ --no-measure                    only the summary
+
+Every setting is first compiled in a process of its own, which ends after `--limit` seconds: it fills Inductor's cache,
+and shows the time to compile. One process then compiles all of them from the cache and measures them in turn, round
+after round. A case with a CSV is not measured again; the environment stands beside, in environment.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from expert_settings import OURS, ROUNDS, SETTINGS, ExpertCase, measure, prepare
+from plan_tables import MODELS
+
+from collectors.processes.environment import differences, environment
+from costmodel.errors import own_words
+
+COLUMNS = ("setting", "median_ms", "low_ms", "high_ms", "compile_s", "error", "note")
+
+
+def in_process(task: Mapping[str, Any], limit: float) -> dict[str, Any]:
+    """Result of a task in a fresh process, or a note about its failure."""
+    command = [sys.executable, __file__, "--task", json.dumps(task)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
+    except subprocess.TimeoutExpired:
+        return {"note": f"not done within {limit:.0f} s"}
+    if done.returncode:
+        return {"note": (done.stderr.strip().splitlines() or ["no message"])[-1][:200]}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def measure_case(case: ExpertCase, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Rows of a case: prepared side by side, then measured alone."""
+    with ThreadPoolExecutor(args.processes) as pool:
+        tasks = [{"case": asdict(case), "prepare": name} for name in case.settings]
+        prepared = dict(zip(case.settings, pool.map(lambda task: in_process(task, args.limit), tasks), strict=True))
+    ready = tuple(name for name, found in prepared.items() if "note" not in found)
+    task = {"case": asdict(case) | {"settings": ready}, "seconds": args.seconds}
+    measured = in_process(task, args.limit + len(ready) * (ROUNDS * args.seconds * 2 + 30))
+    failure = {"note": measured["note"]} if isinstance(measured.get("note"), str) else {}
+    return [{"setting": name} | prepared[name] | failure | measured.get(name, {}) for name in case.settings]
+
+
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write the file of a case, whole or not at all."""
+    from costmodel.files import replacing
+
+    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def read_times(path: Path) -> dict[str, float]:
+    """Median latency by setting of a case's file."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return {row["setting"]: float(row["median_ms"]) for row in csv.DictReader(file) if row["median_ms"]}
+
+
+def summary(cases: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Lines of a table: the best of an expert's settings by case, and how much faster plans are; then the means.
+
+    Args:
+        cases: median latency in milliseconds by setting, by case.
+    """
+    lines = []
+    gains: dict[str, list[float]] = {name: [] for name in OURS}
+    for case, times in cases.items():
+        theirs = {name: ms for name, ms in times.items() if name not in OURS}
+        if not theirs:
+            continue
+        best = min(theirs, key=theirs.__getitem__)
+        cells = []
+        for name in (name for name in OURS if name in times):
+            gains[name].append(theirs[best] / times[name])
+            cells.append(f"{name} {times[name]:.3f} ms ({gains[name][-1]:.2f}x)")
+        lines.append(f"{case:<40} {best} {theirs[best]:.3f} ms; {', '.join(cells) or 'no plan'}")
+    for name, found in gains.items():
+        if found:
+            mean = math.exp(statistics.fmean(map(math.log, found)))
+            lines.append(
+                f"{name}: {mean:.2f}x the best setting (geometric mean of {len(found)}), from {min(found):.2f}x"
+            )
+    return lines
+
+
+def arguments() -> argparse.Namespace:
+    """Parsed command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", default=MODELS, metavar="MODEL")
+    parser.add_argument("-b", "--batch-size", type=int, action="append")
+    parser.add_argument("--precision", action="append")
+    parser.add_argument("--img-size", type=int)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--hardware", help="profile that plans; default: the device's own")
+    parser.add_argument("--setting", action="append", choices=tuple(SETTINGS))
+    parser.add_argument("--seconds", type=float, default=0.1, help="to measure a setting in each of seven rounds")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds to compile one setting of a case")
+    parser.add_argument("--budget", type=float, default=math.inf, help="seconds in all; no case is begun later")
+    parser.add_argument("--processes", type=int, default=4, help="settings that are compiled at a time")
+    parser.add_argument("-o", "--output", type=Path, default=Path("expert"))
+    parser.add_argument("--no-measure", action="store_true", help="only print the summary of the files")
+    parser.add_argument("--task", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def cases_of(args: argparse.Namespace) -> list[ExpertCase]:
+    """Every case of the command line."""
+    return [
+        ExpertCase(model, batch, precision, args.device, args.hardware, tuple(args.setting or SETTINGS), args.img_size)
+        for precision in args.precision or ("float32", "float16")
+        for batch in args.batch_size or (1, 32)
+        for model in args.models
+    ]
+
+
+def check_environment(directory: Path, device: str) -> None:
+    """Write the environment beside the files, or refuse to add to those of another."""
+    facts, here = directory / "environment.json", environment(device)
+    if facts.exists() and (other := differences(json.loads(facts.read_text()), here)):
+        sys.exit(f"{directory} was measured in another environment ({other}); give another directory")
+    facts.write_text(json.dumps(here, indent=1) + "\n")
+
+
+def run_task(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Run one task in this process."""
+    case = ExpertCase(**task["case"] | {"settings": tuple(task["case"]["settings"])})
+    return prepare(case, task["prepare"]) if "prepare" in task else measure(case, task["seconds"])
+
+
+def main() -> None:
+    """Measure the cases without a file, then print the summary."""
+    args = arguments()
+    if args.task:
+        try:
+            print(json.dumps(run_task(json.loads(args.task))))
+        except Exception as error:  # noqa: BLE001 - whatever fails is a row of the table
+            sys.exit(own_words(error))
+        return
+    begin = time.monotonic()
+    args.output.mkdir(parents=True, exist_ok=True)
+    if not args.no_measure:
+        check_environment(args.output, args.device)
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(args.output.resolve() / "cache"))
+        for case in cases_of(args):
+            path = args.output / case.file_name
+            if time.monotonic() > begin + args.budget:
+                break
+            if not path.exists():
+                write_csv(path, measure_case(case, args))
+                print(f"{time.monotonic() - begin:.0f} s: {summary({path.stem: read_times(path)})[:1]}", flush=True)
+    print("\n".join(summary({path.stem: read_times(path) for path in sorted(args.output.glob("*.csv"))})))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Plans beside an expert's settings: the summary by hand, flags put back, failures kept as rows, files resumed."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import expert_settings
+import measure_expert_settings as script
+import pytest
+import torch
+from expert_settings import OURS, SETTINGS, ExpertCase, in_force
+
+CASE = ExpertCase("resnet18", 1, "float32", "cpu", None, ("eager", "default", "plan"))
+
+
+def test_the_summary_compares_with_the_best_setting_of_each_case():
+    """4 / 2 = 2.0 and 1 / 2 = 0.5, whose geometric mean is 1.0; the backend 4 / 1 = 4.0."""
+    times = {
+        "a": {"eager": 8.0, "default": 4.0, "plan": 2.0, "backend": 1.0},
+        "b": {"eager": 1.0, "default": 3.0, "plan": 2.0},
+        "c": {"plan": 2.0},
+    }
+    lines = script.summary(times)
+    assert lines[0].split() == [
+        "a",
+        "default",
+        "4.000",
+        "ms;",
+        "plan",
+        "2.000",
+        "ms",
+        "(2.00x),",
+        "backend",
+        "1.000",
+        "ms",
+        "(4.00x)",
+    ]
+    assert lines[1].split() == ["b", "eager", "1.000", "ms;", "plan", "2.000", "ms", "(0.50x)"]
+    assert lines[2] == "plan: 1.00x the best setting (geometric mean of 2), from 0.50x"
+    assert lines[3] == "backend: 4.00x the best setting (geometric mean of 1), from 4.00x"
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_flags_are_those_of_the_setting_and_are_put_back(name: str):
+    before = torch.backends.cudnn.benchmark, torch.get_float32_matmul_precision()
+    tuned = SETTINGS[name].tuned
+    with in_force(SETTINGS[name]):
+        assert torch.backends.cudnn.benchmark == tuned
+        assert torch.get_float32_matmul_precision() == ("high" if tuned else "highest")
+    assert (torch.backends.cudnn.benchmark, torch.get_float32_matmul_precision()) == before
+
+
+def test_plans_get_the_flags_that_an_expert_gets():
+    assert all(SETTINGS[name].tuned and SETTINGS[name].ours == name for name in OURS)
+
+
+def test_a_setting_that_fails_or_is_not_done_in_time_is_a_row(monkeypatch: pytest.MonkeyPatch):
+    def in_process(task, limit):
+        if task.get("prepare") == "default":
+            return {"note": "not done within 300 s"}
+        if "prepare" in task:
+            return {"compile_s": 1.5}
+        assert task["case"]["settings"] == ("eager", "plan")
+        return {"eager": {"median_ms": 2.0}, "plan": {"note": "PlanError: no"}}
+
+    monkeypatch.setattr(script, "in_process", in_process)
+    args = argparse.Namespace(processes=2, limit=300.0, seconds=0.1)
+    assert script.measure_case(CASE, args) == [
+        {"setting": "eager", "compile_s": 1.5, "median_ms": 2.0},
+        {"setting": "default", "note": "not done within 300 s"},
+        {"setting": "plan", "compile_s": 1.5, "note": "PlanError: no"},
+    ]
+
+
+def test_a_process_that_crashes_leaves_its_last_line(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(script.sys, "executable", "/bin/false")
+    assert script.in_process({"case": {}}, 10) == {"note": "no message"}
+
+
+def test_a_case_with_a_file_is_not_measured_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys):
+    asked = []
+
+    def measure_case(case, args):
+        asked.append(case.model)
+        return [{"setting": "eager", "median_ms": 2.0}, {"setting": "plan", "median_ms": 1.0}]
+
+    monkeypatch.setattr(script, "measure_case", measure_case)
+    command = ["x", "resnet18", "vit_b_16", "-b", "1", "--precision", "float32", "--device", "cpu", "-o", str(tmp_path)]
+    for _ in range(2):
+        monkeypatch.setattr("sys.argv", command)
+        script.main()
+    assert asked == ["resnet18", "vit_b_16"]
+    assert "plan: 2.00x the best setting (geometric mean of 2)" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.glob("*")) == [
+        "environment.json",
+        "resnet18-1-float32.csv",
+        "vit_b_16-1-float32.csv",
+    ]
+
+
+def test_settings_are_measured_together_and_failures_noted(monkeypatch: pytest.MonkeyPatch):
+    def built(case, setting):
+        if setting.ours:
+            raise ValueError("no plan today")
+        return lambda: None, lambda: [torch.ones(2)]
+
+    monkeypatch.setattr(expert_settings, "built", built)
+    found = expert_settings.measure(CASE, 0.0)
+    assert found["plan"] == {"note": "ValueError: no plan today"}
+    assert found["eager"].keys() == found["default"].keys() == {"error", "median_ms", "low_ms", "high_ms"}
+    assert float(found["default"]["error"]) == 0.0
