@@ -79,7 +79,7 @@ def test_workloads_are_named_once_and_known():
     assert catalog.check(["layer", "conv", "layer"]) == ("layer", "conv")
     with pytest.raises(
         RequestError,
-        match="unknown workload 'cnov'; choose of conv, matmul, layer, tf32, bfloat16, casts, backward, models",
+        match="unknown workload 'cnov'; choose of conv, matmul, layer, tf32, bfloat16, casts, backward",
     ):
         catalog.check(["cnov"])
 
