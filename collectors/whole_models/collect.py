@@ -151,6 +151,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--rounds", type=int, default=RoundSettings().rounds, help="rounds of calls in turn, with --times"
     )
+    ready_s = OwnProcessSettings().ready_s
+    parser.add_argument(
+        "--ready-seconds", type=float, default=ready_s, help="deadline of preparing a case, with --times"
+    )
     parser.add_argument("--launch-us", type=float, help="keep no record of a host that needs longer for a launch")
     parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)
     return parser
@@ -161,7 +165,14 @@ def _settings(args: argparse.Namespace) -> WholeModelSettings:
     own = None
     if args.times or args.compile_times:
         rounds = RoundSettings(args.rounds, kernels=args.kernels)
-        own = OwnProcessSettings(max(1, args.times), args.processes, args.held, launch_us=args.launch_us, rounds=rounds)
+        own = OwnProcessSettings(
+            times=max(1, args.times),
+            processes=args.processes,
+            held=args.held,
+            ready_s=args.ready_seconds,
+            launch_us=args.launch_us,
+            rounds=rounds,
+        )
     elif len(args.device) > 1:
         raise RequestError("several devices are used by processes of their own only; give --times or --compile-times")
     devices, modes = tuple(args.device), tuple(args.modes)

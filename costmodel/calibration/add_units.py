@@ -1,8 +1,8 @@
 """Measured units added to a trained profile without training all of it again.
 
-The groups of rare operators and of training steps, and groups that the profile lacks, such as matmuls in TF32, are
-trained anew, which takes a minute. In the other groups the added kernels become measured kernels: they are recalled,
-and correct predictions near them; networks, trees and what is fitted to whole models stay.
+Groups of rare operators and of training steps, and groups that the profile lacks, such as matmuls in TF32, are trained
+anew if kernels are added to them, which takes minutes. In the other groups the added kernels become measured kernels:
+they are recalled, and correct predictions near them; networks, trees and what is fitted to whole models stay.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def add_units(
     predictor = load_predictor(directory / PREDICTOR, card["predictor_sha256"])
     chosen = kept[new | kept["graph"].str.contains(_MAY_BE_RARE)].reset_index(drop=True)
     kernels = [kernel_of(graph, runner) for graph, runner in zip(chosen["graph"], chosen["runner"], strict=True)]
-    trained, scores = _trained(predictor, chosen, kernels, settings, say, jobs)
+    with_new = {group_of(kernel) for kernel, key in zip(kernels, chosen["key"], strict=True) if key in added}
+    wanted = {group for group in with_new if _is_trained(group, predictor)}
+    trained, scores = _trained(predictor, chosen, kernels, wanted, settings, say, jobs)
     others = _remembering(predictor, chosen, kernels, added, say)
     changed = replace(predictor, groups={**predictor.groups, **others, **trained})
     card["predictor_sha256"] = save_predictor(changed, directory / PREDICTOR)
@@ -99,12 +101,13 @@ def _trained(
     predictor: Predictor,
     rows: pd.DataFrame,
     kernels: list[Kernel],
+    wanted: Collection[str],
     settings: TrainingSettings,
     say: Say,
     jobs: int,
 ) -> tuple[Mapping[str, GroupModel], list[dict[str, Any]]]:
-    """Models of the rare groups and of those that the predictor lacks, and their scores."""
-    places = [index for index, kernel in enumerate(kernels) if _is_trained(group_of(kernel), predictor)]
+    """Models of some groups, and their scores."""
+    places = [index for index, kernel in enumerate(kernels) if group_of(kernel) in wanted]
     some, of = rows.iloc[places].reset_index(drop=True), [kernels[index] for index in places]
     everything = tabulate(of, some, predictor.roofline, predictor.multiprocessors)
     tables = {group: drop(table, OPTIONAL) for group, table in everything.items()}

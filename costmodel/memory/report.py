@@ -235,8 +235,8 @@ def _pass_rows(report: MemoryFigures) -> list[Row]:
         ends = (step.workspace_bytes, None, step.convolution_allowance_bytes, None)
         rows.append(("training", step.peak_bytes, step.peak_at, *state, *kept, *ends))
         if step.compiled_peak_bytes is not None:
-            known = (*kept[:2], None, step.workspace_bytes, None, None, None)
-            rows.append(("training, compiled", step.compiled_peak_bytes, "", *state, *known))
+            others = (step.gradient_bytes, step.optimizer_bytes, None, step.workspace_bytes, None, None, None)
+            rows.append(("training, compiled", step.compiled_peak_bytes, "", *state, *others))
     return rows
 
 

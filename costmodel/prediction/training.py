@@ -130,7 +130,7 @@ def predict_step(
         graphs=graphs or Graphs(),
         parameters=sum(module.parameters for module in graph.modules) if graph.modules else None,
         flops=3 * sum(layer.flops for layer in layers),
-        peak_memory_bytes=peaks.get(EAGER),
+        peak_memory_bytes=peaks[EAGER] - matmul_workspace_bytes(graph, profile.capability, training=True),
         modules=tuple(Module(module.name, module.type, module.parameters) for module in graph.modules),
         training=TrainingPrediction(optimizer, captured.loss, _passes(step, modes, peaks), by_pass),
     )

@@ -73,7 +73,7 @@ def test_other_budgets_are_refused(text: str):
     ("options", "message"),
     [
         (["--budget", "soon"], "impossible budget 'soon'; give a time up to 30 days, such as 90s, 20m or 1h"),
-        (["cnov"], "unknown workload 'cnov'; choose of conv, matmul, layer, tf32, bfloat16, casts, models"),
+        (["cnov"], "unknown workload 'cnov'; choose of conv, matmul, layer, tf32, bfloat16, casts, backward, models"),
         (["--device", "tpu"], "unknown device 'tpu'; choose cpu, cuda or cuda:N"),
         (["--device", "cuda:99"], "there is no cuda:99 here"),
         (["--device", "cpu", "--hardware", "../x"], "impossible name '../x' for a profile"),

@@ -78,7 +78,8 @@ def test_workloads_are_named_once_and_known():
     assert catalog.check([]) == ("conv", "matmul", "layer")
     assert catalog.check(["layer", "conv", "layer"]) == ("layer", "conv")
     with pytest.raises(
-        RequestError, match="unknown workload 'cnov'; choose of conv, matmul, layer, tf32, bfloat16, casts, models"
+        RequestError,
+        match="unknown workload 'cnov'; choose of conv, matmul, layer, tf32, bfloat16, casts, backward",
     ):
         catalog.check(["cnov"])
 

@@ -76,7 +76,7 @@ class TestReport:
     def test_an_unknown_format_or_optimizer_is_refused(self, report: MemoryReport) -> None:
         with pytest.raises(RequestError, match="unknown format 'xml'"):
             render_memory(report, "xml")
-        with pytest.raises(RequestError, match="optimizer must be one of none, sgd, momentum, adam, not 'sg'"):
+        with pytest.raises(RequestError, match="optimizer must be one of none, sgd, momentum, adam, adamw, not 'sg'"):
             analyze_memory(nn.ReLU(), (torch.empty(1),), optimizer="sg")
         with pytest.raises(
             RequestError, match="passes must be a sequence of some of inference, training, and is empty"
