@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import argparse
 import csv
-import random
 import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pandas as pd
 import torch
@@ -25,26 +26,45 @@ from torch import nn
 import costmodel
 from costmodel import zoo
 from costmodel.errors import CostmodelError
+from costmodel.report.kernel_prediction import KernelPrediction
 from costmodel.report.progress import tracked
 from costmodel.training.families import family_of
 
 DATA = Path(__file__).parent.parent / "docs" / "data"
 MEASURED, PREDICTED = DATA / "timm_speedups.csv", DATA / "timm_predicted_h200.csv"
-GPUS = {"rtx_5090": "RTX 5090", "rtx_pro_6000": "RTX PRO 6000 Max-Q", "rtx_4090": "RTX 4090"}
-"""Prefix of a GPU's columns in MEASURED -> its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU that timm measured on.
+
+    Attributes:
+        name: as in the table.
+        bandwidth: of its memory as published, GB/s.
+    """
+
+    name: str
+    bandwidth: int
+
+
+GPUS = {
+    "rtx_5090": Gpu("RTX 5090", 1792),
+    "rtx_pro_6000": Gpu("RTX PRO 6000 Max-Q", 1792),
+    "rtx_4090": Gpu("RTX 4090", 1008),
+}
+"""Prefix of a GPU's columns in MEASURED -> the GPU."""
+BANDWIDTHS = tuple(dict.fromkeys(gpu.bandwidth for gpu in GPUS.values()))
+MODES = ("eager", "default")
 HARDWARE = "nvidia-h200"
 BATCH_SIZE = 1024
 """Batch size of predictions, and of most rows of MEASURED."""
 GAIN = 1.05
 """Speedup above which compiling gains."""
 COLUMNS = (
-    "model",
-    "img_size",
-    "batch_size",
-    "eager_ms",
-    "default_ms",
-    "eager_roofline_ms",
-    "default_roofline_ms",
+    *("model", "img_size", "batch_size"),
+    *(f"{mode}_ms" for mode in MODES),
+    *(f"{mode}_roofline_ms" for mode in MODES),
+    *(f"{mode}_{bandwidth}_ms" for bandwidth in BANDWIDTHS for mode in MODES),
     "failure",
 )
 SEED = 0
@@ -62,11 +82,17 @@ def predict_one(model: str, img_size: int) -> dict[str, Any]:
             report = costmodel.predict(module, loaded.inputs, amp="float16", hardware=HARDWARE, check=False)
     except CostmodelError as error:
         return case | {"failure": str(error).splitlines()[0]}
-    times = {}
-    for name in ("eager", "default"):
+    times: dict[str, Any] = {}
+    for name in MODES:
         mode = report.modes[name]
         times |= {f"{name}_ms": mode.latency_ms, f"{name}_roofline_ms": mode.roofline_ms}
+        times |= {f"{name}_{one}_ms": at_bandwidth_ms(report.kernels[name], one) for one in BANDWIDTHS}
     return case | {name: f"{value:.5g}" for name, value in times.items()}
+
+
+def at_bandwidth_ms(kernels: Iterable[KernelPrediction], bandwidth: int) -> float:
+    """Device time of kernels none of which is faster than its memory traffic at a bandwidth in GB/s."""
+    return sum(max(kernel.device_us, kernel.bytes / (bandwidth * 1e3)) for kernel in kernels) / 1e3
 
 
 def reparameterized(module: nn.Module) -> nn.Module:
@@ -77,14 +103,14 @@ def reparameterized(module: nn.Module) -> nn.Module:
     from timm.models import reparameterize_model  # after zoo.load, which imports what timm needs
 
     with torch.device("meta"):
-        return cast(nn.Module, reparameterize_model(module, inplace=True)).eval()
+        return reparameterize_model(module, inplace=True).eval()
 
 
 def predict_missing(measured: pd.DataFrame, path: Path) -> None:
     """Append a row for each measured model that a file lacks, in an order shuffled by a fixed seed."""
     known = set(pd.read_csv(path)["model"]) if path.exists() else set()
-    cases = list(zip(measured["model"], measured["img_size"].tolist(), strict=True))
-    random.Random(SEED).shuffle(cases)
+    shuffled = measured.sample(frac=1, random_state=SEED)
+    cases = zip(shuffled["model"], shuffled["img_size"].tolist(), strict=True)
     with path.open("a", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         if not known:
@@ -95,9 +121,10 @@ def predict_missing(measured: pd.DataFrame, path: Path) -> None:
 
 
 def speedups(measured: pd.DataFrame, predicted: pd.DataFrame) -> pd.DataFrame:
-    """Speedups by model: predicted, of the rooflines, and measured on each GPU.
+    """Speedups by model: predicted, of the rooflines, predicted at each GPU's bandwidth, and measured on each GPU.
 
-    A measured speedup is missing where the two runs had different batch sizes. Models without a prediction are left out.
+    A measured speedup is missing where the two runs had different batch sizes, and a model without a prediction is left
+    out.
     """
     measured, predicted = measured.set_index("model"), predicted.set_index("model")
     frame = pd.DataFrame(
@@ -106,10 +133,11 @@ def speedups(measured: pd.DataFrame, predicted: pd.DataFrame) -> pd.DataFrame:
             "roofline": predicted["eager_roofline_ms"] / predicted["default_roofline_ms"],
         }
     )
-    for gpu in GPUS:
+    for gpu, one in GPUS.items():
+        frame[f"{gpu} bandwidth"] = predicted[f"eager_{one.bandwidth}_ms"] / predicted[f"default_{one.bandwidth}_ms"]
         same = measured[f"{gpu}_eager_batch"] == measured[f"{gpu}_dynamo_batch"]
         frame[gpu] = (measured[f"{gpu}_dynamo"] / measured[f"{gpu}_eager"]).where(same)
-    return frame.dropna(subset=["predicted", "roofline"])
+    return frame.dropna(subset=["predicted"])
 
 
 def family_medians(speedup: pd.Series) -> pd.Series:
@@ -135,20 +163,23 @@ def correlation_table(frame: pd.DataFrame) -> str:
     def row(label: str, column: str) -> list[str]:
         names = (column.format(gpu=gpu) for gpu in GPUS)
         pairs = zip(GPUS, names, strict=True)
-        return [label, *("-" if gpu == name else f"{correlations.loc[gpu, name]:.2f}" for gpu, name in pairs)]
+        return [label, *("-" if gpu == name else f"{correlations[name][gpu]:.2f}" for gpu, name in pairs)]
 
     known = {gpu: frame.dropna(subset=[gpu]) for gpu in GPUS}
     alike = [((part["predicted"] > GAIN) == (part[gpu] > GAIN)).mean() for gpu, part in known.items()]
+    errors = [(part[f"{gpu} bandwidth"] / part[gpu] - 1).abs().mean() for gpu, part in known.items()]
     rows = [
         row(f"predicted for `{HARDWARE}`", "predicted"),
+        row("the same at this GPU's bandwidth", "{gpu} bandwidth"),
         row("baseline: rooflines of the same kernels", "roofline"),
         row("baseline: median of the family's other models on this GPU", "{gpu} family"),
-        *(row(f"measured on {name}", gpu) for gpu, name in GPUS.items()),
+        *(row(f"measured on {one.name}", gpu) for gpu, one in GPUS.items()),
         ["gain above 5 % predicted and measured alike", *(percent(share, 0) for share in alike)],
+        ["mean error of the speedup at this GPU's bandwidth", *(percent(error) for error in errors)],
         ["median speedup", *(f"{part[gpu].median():.2f}" for gpu, part in known.items())],
         ["models", *(str(len(part)) for part in known.values())],
     ]
-    return markdown_table(("ranked by", *GPUS.values()), rows)
+    return markdown_table(("ranked by", *(one.name for one in GPUS.values())), rows)
 
 
 def disagreements(frame: pd.DataFrame) -> pd.DataFrame:
