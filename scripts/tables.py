@@ -30,6 +30,7 @@ COMMANDS = (
     "results.py --write README.md",
     "accuracy.py --write docs/accuracy.md",
     "blind_test.py -o docs/data/unseen_h200.csv --section unseen --write docs/accuracy.md",
+    "check_against_timm.py --write docs/accuracy.md",
     "hosts.py --write docs/accuracy.md",
     "compare_user_models.py --write docs/accuracy.md",
     "layers.py --rows docs/data/layers_h200.csv --write docs/accuracy.md",
