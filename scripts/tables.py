@@ -35,6 +35,7 @@ COMMANDS = (
     "compare_user_models.py --write docs/accuracy.md",
     "layers.py --rows docs/data/layers_h200.csv --write docs/accuracy.md",
     "transfer_tables.py --write docs/accuracy.md",
+    "settings_tables.py --write docs/accuracy.md",
     "refreshed.py -o docs/data/refresh_cpu.csv --write docs/new-hardware.md",
     "measure_and_compare.py -o docs/data/compared_h200.jsonl --no-measure --write docs/plans.md",
     "measure_and_compare.py -o docs/data/moves_h200.jsonl --no-measure --write-moves docs/plans.md",
