@@ -99,6 +99,9 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "amp": [*NOT_NAMES, "float32"],
             "matmul_precision": [None, *NOT_NAMES, "low"],
             "cudnn_benchmark": NOT_FLAGS,
+            "training": NOT_FLAGS,
+            "optimizer": [*NOT_NAMES, "lion"],
+            "loss": [3, "mean"],
         },
     ),
     "plan": (
@@ -134,6 +137,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "passes": [None, 3, "training", (), ["both"], [None]],
             "all_trainable": NOT_FLAGS,
             "check": NOT_FLAGS,
+            "compiled": NOT_FLAGS,
             "real": [3, "function"],
             "is_whole": NOT_FLAGS,
             "amp": [*NOT_NAMES, "float32"],
