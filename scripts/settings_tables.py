@@ -46,6 +46,28 @@ def settings_table(judged: pd.DataFrame) -> str:
     return markdown_table(("setting", "mode", "cases", *hosts, "constant", "eager latency", "compiled latency"), rows)
 
 
+def units_table(scores: pd.DataFrame) -> str:
+    """A row a group of kernels and precision: errors, share in range, and share inside their intervals.
+
+    Args:
+        scores: made by scripts/score_units.py.
+    """
+    rows = [
+        [
+            str(row.group),
+            str(row.precision),
+            f"{row.kernels:,}",
+            *(percent(value) for value in (row.mean_error, row.median_error)),
+            *(percent(value, 0) for value in (row.in_range, row.inside)),
+        ]
+        for row in scores.itertuples()
+        if row.precision != "float32"
+    ]
+    return markdown_table(
+        ("group", "precision", "kernels", "mean error", "median error", "in range", "in its interval"), rows
+    )
+
+
 def constant_error(speedups: Sequence[float]) -> float:
     """Mean error of the geometric mean of the other cases as the prediction of each."""
     logs = [math.log(value) for value in speedups]
@@ -94,6 +116,7 @@ def main() -> None:
     steps = [json.loads(line) for line in text.splitlines()]
     texts = {
         "settings": settings_table(pd.read_csv(DATA / "judged_settings_h200.csv")),
+        "settings' kernels": units_table(pd.read_csv(DATA / "settings_scores_h200.csv")),
         "training steps": steps_table(steps),
         "training gains": gains_table(steps),
     }

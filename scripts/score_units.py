@@ -1,0 +1,73 @@
+"""Errors of a shipped profile's predictions on kernels that it has not learnt, by group and precision.
+
+python scripts/score_units.py docs/data/settings_units_h200.parquet -o docs/data/settings_scores_h200.csv
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+import pandas as pd
+
+from costmodel.features import group_of
+from costmodel.kernels.kernel import Kernel
+from costmodel.predictor.predictor import Predictor
+from costmodel.profiles.profile import load_profile
+from costmodel.training.dataset import DEVICE, kernel_of, read_frame
+from costmodel.training.tables import trusted
+
+MIDDLE = 0.5
+"""Place in a model of a kernel of none."""
+
+
+def scored(frame: pd.DataFrame, predictor: Predictor) -> pd.DataFrame:
+    """A row a group and precision: kernels, errors relative to the measured device time, and shares.
+
+    Args:
+        frame: measured units.
+        predictor: predicts them.
+    """
+    kernels = [kernel_of(graph, runner) for graph, runner in zip(frame["graph"], frame["runner"], strict=True)]
+    places = [MIDDLE if math.isnan(place) else place for place in frame["position"].astype(float)]
+    estimates = predictor.predict(kernels, places)
+    rows = pd.DataFrame(
+        {
+            "group": list(map(group_of, kernels)),
+            "precision": list(map(precision_of, kernels)),
+            "error": [abs(one.us / us - 1) for one, us in zip(estimates, frame[DEVICE], strict=True)],
+            "in_range": [one.in_range for one in estimates],
+            "inside": [one.low_us <= us <= one.high_us for one, us in zip(estimates, frame[DEVICE], strict=True)],
+        }
+    )
+    groups = rows.groupby(["group", "precision"], sort=True)
+    return groups.agg(
+        kernels=("error", "size"),
+        mean_error=("error", "mean"),
+        median_error=("error", "median"),
+        in_range=("in_range", "mean"),
+        inside=("inside", "mean"),
+    ).reset_index()
+
+
+def precision_of(kernel: Kernel) -> str:
+    """`TF32` or the dtype of the result."""
+    return "TF32" if kernel.tf32 else kernel.anchor.type.dtype
+
+
+def main() -> None:
+    """Print the scores."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("units", type=Path, help="dataset of units (.parquet)")
+    parser.add_argument("--hardware", default="nvidia-h200")
+    parser.add_argument("-o", "--output", type=Path)
+    args = parser.parse_args()
+    scores = scored(trusted(read_frame(args.units)[0]).reset_index(drop=True), load_profile(args.hardware).predictor)
+    print(scores.to_string(index=False, float_format=lambda value: f"{value:.3f}"))
+    if args.output:
+        scores.to_csv(args.output, index=False, float_format="%.4g")
+
+
+if __name__ == "__main__":
+    main()
