@@ -35,6 +35,8 @@ nvidia-h200)."""
 
 FAR_FACTOR = 3.0
 """Factor of the half-width beyond `far` without an error curve."""
+WIDEST = math.log(16.0)
+"""Largest half-width, far from all measured kernels: none was further than 9 times from its prediction."""
 EXTRAPOLATED_WIDTH = math.log(2.0)
 """Half-width of the interval of a kernel's logarithm from which it counts as extrapolated: a factor of 2."""
 
@@ -143,7 +145,7 @@ class GroupModel:
         """
         usual = self.widths[np.searchsorted(self.edges, us)].astype(np.float64)
         if self.curve is not None:
-            wide = usual * self.curve.factors_at(distances)
+            wide = np.minimum(usual * self.curve.factors_at(distances), WIDEST)
         else:
             wide = np.where(distances <= self.far, usual, FAR_FACTOR * usual)
         return np.where(distances < EXACT, np.minimum(usual, RECALLED_WIDTH), wide)
