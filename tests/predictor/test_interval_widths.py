@@ -56,7 +56,10 @@ def estimate_by(curve: ErrorCurve, kernel: Kernel = NEW) -> Estimate:
     return found.predict([kernel], [0.5])[0]
 
 
-@pytest.mark.parametrize("factor", [1.0, 2.5, EXTRAPOLATED_WIDTH / 0.1 - 1e-3, EXTRAPOLATED_WIDTH / 0.1 + 1e-3, 25.0, 1e6])
+EXTRAPOLATED = EXTRAPOLATED_WIDTH / 0.1
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.5, EXTRAPOLATED - 1e-3, EXTRAPOLATED + 1e-3, 25.0, 1e6])
 def test_a_kernel_is_extrapolated_where_its_curve_exceeds_the_stated_error(factor: float):
     found = estimate_by(ErrorCurve((0.0,), (factor,)))
     assert half_width(found) == pytest.approx(min(0.1 * factor, math.log(16)), abs=1e-5)
