@@ -82,7 +82,7 @@ def key_of(fingerprint: str, profile: Profile, device: str, wanted: Mapping[str,
 
 
 def _tf32_settings() -> tuple[bool, ...] | str:
-    """What may compute in TF32; torch does not say where a process has used both its older and its newer settings."""
+    """Whether convolutions and matmuls may use TF32; torch does not say where its older and newer settings are mixed."""
     try:
         return torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
     except RuntimeError:

@@ -57,10 +57,8 @@ class TestPlans:
         assert len(planned._runner().ready) == 1
         for args, kwargs in (((x, True), {}), ((x, False, 5.0), {}), ((x,), {"flip": True}), ((x, 0), {})):
             assert same(planned, module, *args, **kwargs)
-        assert (len(planned._runner().ready), len(planned._runner().unfit)) == (
-            2,
-            2,
-        )  # the plan fits another scale, and no flip
+        ready, unfit = planned._runner().ready, planned._runner().unfit
+        assert (len(ready), len(unfit)) == (3, 2)  # the plan fits another scale and 0, and no flip
 
     def test_what_is_made_ready_for_meta_tensors_serves_real_ones(self):
         module, x = Flip().eval(), image()

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from costmodel.cli import main
-from costmodel.cli.options import Amp
 from costmodel.cli.validate import _step
 from costmodel.errors import RequestError
 
@@ -67,12 +66,11 @@ def test_a_model_that_does_not_train(model: str, capsys: pytest.CaptureFixture[s
 
 
 def test_options_of_a_measured_step():
-    assert _step(False, None, None, None) is None
-    assert _step(True, "adam", Amp.FLOAT16, None) == {"optimizer": "adam", "amp": "float16"}
+    assert _step(False, None, None) is None
+    assert _step(True, "adam", None) == {"optimizer": "adam"}
     for given, said in (
-        ((False, None, Amp.FLOAT16, None), "--amp is measured for a training step"),
-        ((True, None, None, Path("plan.json")), "a plan is of a forward pass"),
-        ((False, "sgd", None, None), "optimizer is of a training step"),
+        ((True, None, Path("plan.json")), "a plan is of a forward pass"),
+        ((False, "sgd", None), "optimizer is of a training step"),
     ):
         with pytest.raises(RequestError, match=said):
             _step(*given)

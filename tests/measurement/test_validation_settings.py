@@ -76,7 +76,7 @@ def test_settings_are_restored_after_an_error(monkeypatch: pytest.MonkeyPatch) -
         assert present() == ("medium", True)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(validation, "_interleave", fails)
+    monkeypatch.setattr(validation, "interleave", fails)
     with pytest.raises(ZeroDivisionError):
         validated(Probe().eval(), matmul_precision="medium", cudnn_benchmark=True)
     assert present() == ("highest", False)
