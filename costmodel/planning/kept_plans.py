@@ -82,7 +82,7 @@ def key_of(fingerprint: str, profile: Profile, device: str, wanted: Mapping[str,
 
 
 def _tf32_settings() -> tuple[bool, ...] | str:
-    """Whether convolutions and matmuls may use TF32; torch does not say where its older and newer settings are mixed."""
+    """Whether convolutions and matmuls may use TF32; torch does not say where older and newer settings are mixed."""
     try:
         return torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
     except RuntimeError:
