@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from costmodel.errors import DatasetError
@@ -33,3 +33,22 @@ def replace_section(path: Path, text: str, begin_mark: str, end_mark: str) -> st
     if not begin or not end:
         raise DatasetError(f"{path}: the marks {begin_mark} and {end_mark} are missing")
     return f"{before}{begin_mark}\n{text}\n{end_mark}{after}"
+
+
+def print_or_write(sections: Mapping[str, str], maker: str, document: Path | None) -> None:
+    """Put tables between their marks in a document, or print them.
+
+    Args:
+        sections: name of each section, and its table.
+        maker: script that makes them, in their marks: `<!-- NAME: made by MAKER -->` and `<!-- end of NAME -->`.
+        document: the document; None to print.
+
+    Raises:
+        DatasetError: the document has no such marks.
+    """
+    for name, text in sections.items():
+        if document is None:
+            print(f"{text}\n")
+            continue
+        made = replace_section(document, text, f"<!-- {name}: made by {maker} -->", f"<!-- end of {name} -->")
+        document.write_text(made, encoding="utf-8")

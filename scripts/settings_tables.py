@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from markdown_tables import markdown_table, percent, replace_section
+from markdown_tables import markdown_table, percent, print_or_write
 from training_accuracy import summary
 
 DATA = Path(__file__).parent.parent / "docs" / "data"
 HOSTS = ("uncalibrated", "calibrated")
+LEAST = 10
+"""Fewest kernels of a row."""
 QUANTITIES = {"speedup": "speedup", "latency_ms": "latency", "peak_bytes": "peak memory"}
 """Quantity of a training step's scores -> heading."""
 
@@ -47,24 +49,25 @@ def settings_table(judged: pd.DataFrame) -> str:
 
 
 def units_table(scores: pd.DataFrame) -> str:
-    """A row a group of kernels and precision: errors, share in range, and share inside their intervals.
+    """A row a group or kind of kernels and precision: errors, share in range, and share inside their intervals.
 
     Args:
-        scores: made by scripts/score_units.py.
+        scores: made by scripts/score_units.py; rows of fewer than LEAST kernels are left out.
     """
+    by = scores.columns[0]
     rows = [
         [
-            str(row.group),
-            str(row.precision),
-            f"{row.kernels:,}",
-            *(percent(value) for value in (row.mean_error, row.median_error)),
-            *(percent(value, 0) for value in (row.in_range, row.inside)),
+            str(row[by]),
+            str(row["precision"]),
+            f"{row['kernels']:,}",
+            *(percent(row[name]) for name in ("mean_error", "median_error")),
+            *(percent(row[name], 0) for name in ("in_range", "inside")),
         ]
-        for row in scores.itertuples()
-        if row.precision != "float32"
+        for row in scores.to_dict("records")
+        if row["kernels"] >= LEAST
     ]
     return markdown_table(
-        ("group", "precision", "kernels", "mean error", "median error", "in range", "in its interval"), rows
+        (by, "precision", "kernels", "mean error", "median error", "in range", "in its interval"), rows
     )
 
 
@@ -75,6 +78,11 @@ def constant_error(speedups: Sequence[float]) -> float:
         return math.nan
     errors = [abs(math.expm1((sum(logs) - one) / (len(logs) - 1) - one)) for one in logs]
     return statistics.mean(errors)
+
+
+def steps_of(file: str) -> list[dict[str, Any]]:
+    """Rows of training steps in a file of docs/data, made by scripts/training_accuracy.py."""
+    return [json.loads(line) for line in (DATA / file).read_text(encoding="utf-8").splitlines()]
 
 
 def steps_table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -112,20 +120,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", type=Path, metavar="FILE", help="put each table between its marks in this document")
     args = parser.parse_args()
-    text = (DATA / "training_rows_h200.jsonl").read_text(encoding="utf-8")
-    steps = [json.loads(line) for line in text.splitlines()]
+    steps = steps_of("training_rows_h200.jsonl")
     texts = {
         "settings": settings_table(pd.read_csv(DATA / "judged_settings_h200.csv")),
         "settings' kernels": units_table(pd.read_csv(DATA / "settings_scores_h200.csv")),
+        "attention": units_table(pd.read_csv(DATA / "attention_scores_h200.csv")),
         "training steps": steps_table(steps),
         "training gains": gains_table(steps),
+        "backward kernels": units_table(pd.read_csv(DATA / "backward_scores_h200.csv")),
+        "learnt training steps": steps_table(steps_of("training_rows_learnt_h200.jsonl")),
     }
-    for section, table in texts.items():
-        if args.write is None:
-            print(f"{table}\n")
-            continue
-        marks = (f"<!-- {section}: made by scripts/settings_tables.py -->", f"<!-- end of {section} -->")
-        args.write.write_text(replace_section(args.write, table, *marks), encoding="utf-8")
+    print_or_write(texts, "scripts/settings_tables.py", args.write)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from markdown_tables import markdown_table, percent, replace_section
+from markdown_tables import markdown_table, percent, print_or_write
 
 from costmodel.profiles.profile import load_profile
 
@@ -113,12 +113,7 @@ def main() -> None:
         "learning curve": curve_table(pd.read_csv(DATA / "transfer_h100.csv")),
         "five minutes": model_table(pd.read_csv(DATA / "judged_h100_5m.csv")),
     }
-    for section, text in texts.items():
-        if args.write is None:
-            print(f"{text}\n")
-            continue
-        marks = (f"<!-- {section}: made by scripts/transfer_tables.py -->", f"<!-- end of {section} -->")
-        args.write.write_text(replace_section(args.write, text, *marks), encoding="utf-8")
+    print_or_write(texts, "scripts/transfer_tables.py", args.write)
 
 
 if __name__ == "__main__":

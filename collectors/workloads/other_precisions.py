@@ -37,7 +37,7 @@ MATMULS = (" mm(", " addmm(", " bmm(", " baddbmm(")
 def _to_tf32(case: UnitCase) -> UnitCase | None:
     """The same eager kernel with its matmul in TF32; None for a kernel that is no matmul of float32.
 
-    Fused attention is none: 119 of its kernels took as long under `high` as under `highest` on an H200, within 5 %.
+    Fused attention is none: its kernels take as long under `high` as under `highest` (docs/accuracy.md).
     """
     if case.runner != "aten" or "float16" in case.graph or "float32" not in case.graph:
         return None

@@ -34,7 +34,7 @@ POINTWISE = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Equivalent:
-    """A kernel that takes `1 / factor` times as long as another."""
+    """A forward kernel, and the factor by which a kernel of a backward pass takes longer."""
 
     kernel: Kernel
     factor: float

@@ -36,9 +36,8 @@ STEP_COSTS: Mapping[str, float] = {
 - `eager`, `compiled`, `replayed`: host time that the costs of inference explain, of eager operators, of compiled graphs
   and of their replays
 - `record`: an operator of a forward pass that autograd records
-- `node`: an autograd node of a backward pass; `backward_dispatch`: isolated host time of its kernels, which Python
-takes no
-  part in
+- `node`: an autograd node of a backward pass
+- `backward_dispatch`: host time of its kernels over that of calling them from Python
 - `accumulate`: a parameter whose gradient is kept
 - `optimizer_call`: a multi-tensor operator; `optimizer_tensor`: a tensor in one of its lists; `optimizer_parameter`: a
   parameter that `Optimizer.step` visits; `counted_step`: one with a count of steps on the CPU
