@@ -14,7 +14,7 @@ from costmodel.ir.op_table import Role
 from costmodel.planning.blocks import block_edges, find_blocks
 from costmodel.planning.series_parallel import block_tree, blocks_of
 from costmodel.prediction.layers import group_units
-from costmodel.prediction.predict import predict_graph
+from costmodel.prediction.predict_graph import predict_graph
 from costmodel.profiles.profile import load_profile
 from costmodel.rewrites.hoist_constants import hoist_constants
 from costmodel.rewrites.registry import REWRITES, apply_rewrites

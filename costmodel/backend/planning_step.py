@@ -13,7 +13,7 @@ from costmodel.ir import Graph
 from costmodel.planning.kept_plans import KeptPlan, is_keeping, keep_plan, key_of, load_kept
 from costmodel.planning.plan import Plan, fingerprint
 from costmodel.planning.planner import Objective, make_plan
-from costmodel.prediction.predict import predict_graph
+from costmodel.prediction.predict_graph import predict_graph
 from costmodel.profiles.profile import Profile
 
 

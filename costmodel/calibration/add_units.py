@@ -85,13 +85,14 @@ def add_units(
     kernels = [kernel_of(graph, runner) for graph, runner in zip(chosen["graph"], chosen["runner"], strict=True)]
     with_new = {group_of(kernel) for kernel, key in zip(kernels, chosen["key"], strict=True) if key in added}
     wanted = {group for group in with_new if _is_trained(group, predictor)}
+    settings = replace(settings, ensemble=min(settings.ensemble, MOST_NETWORKS))
     trained, scores = _trained(predictor, chosen, kernels, wanted, settings, say, jobs)
     others = _remembering(predictor, chosen, kernels, added, say)
     changed = replace(predictor, groups={**predictor.groups, **others, **trained})
     card["predictor_sha256"] = save_predictor(changed, directory / PREDICTOR)
     card["units"] = unit_counts(frame, kept) | _by_ratio(kept)
-    card["training"]["rare"] = {key: value for key, value in asdict(settings).items() if key != "most_cases"}
-    if scores:
+    if trained:
+        card["training"]["rare"] = {key: value for key, value in asdict(settings).items() if key != "most_cases"}
         card["scores"]["kernels"] = [row for row in card["scores"]["kernels"] if row["group"] not in trained] + scores
     write_card(directory / CARD, card)
     return card  # type: ignore[no-any-return]
@@ -117,7 +118,6 @@ def _trained(
     )
     origins = table_origins(of, some["source"].tolist())
     folds = {group: by_family(table.shape, origins[group], {}) for group, table in tables.items()}
-    settings = replace(settings, ensemble=min(settings.ensemble, MOST_NETWORKS))
     fit = cross_fit(tables, folds, predictor.roofline, predictor.multiprocessors, settings, jobs)
     return fit.predictor.groups, score_groups(tables, folds, fit, say, jobs)
 

@@ -21,11 +21,11 @@ from costmodel.capture.aliasing import type_of
 from costmodel.capture.autocast import AMP, surrounding
 from costmodel.capture.inputs import Arguments, Inputs, inputs_fault, module_fault
 from costmodel.capture.intercepts import WholeOperators
-from costmodel.capture.meta_tensors import meta_like, named_parts
+from costmodel.capture.meta_tensors import named_parts
 from costmodel.capture.module_facts import facts_of
 from costmodel.capture.module_state import scopes, state_on_meta, untouched
 from costmodel.capture.recorder import Recorder
-from costmodel.capture.trace import checked_modules, explained, tensors_in
+from costmodel.capture.trace import checked_modules, declaring, explained, tensors_in
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, first_line, text_of
 
@@ -143,7 +143,7 @@ def _recorded(
             f"{type(module).__name__} has no parameter that trains; set requires_grad on those that a step updates"
         )
     recorder = StepRecorder(module, known)
-    call = Arguments.of(inputs).like(_placeholders(recorder, state))
+    call = Arguments.of(inputs).like(declaring(recorder, state))
     with ExitStack() as around:
         for context in (torch.enable_grad(), scopes(recorder), recorder, WholeOperators(recorder, False, amp)):
             around.enter_context(context)
@@ -175,22 +175,6 @@ def _updates(graph: fx.Graph) -> list[fx.Node]:
         return writes and isinstance(given, fx.Node) and given.op == "get_attr"
 
     return [node for node in graph.nodes if node.op == "call_function" and writes_buffer(node)]
-
-
-def _placeholders(recorder: Recorder, state: Mapping[str, torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Function that declares an input of the graph for each tensor that it is given, and returns its twin."""
-    names: list[str] = []
-
-    def placeholder(tensor: torch.Tensor) -> torch.Tensor:
-        name = f"x{len(names)}" if names else "x"
-        names.append(f"{name}_" if name in state else name)
-        twin = meta_like(tensor)
-        for part, held in named_parts(names[-1], twin):
-            recorder.placeholder(held, part)
-            recorder.node_of(held).meta["value"] = held
-        return twin
-
-    return placeholder
 
 
 def usual_loss(result: Any) -> torch.Tensor:

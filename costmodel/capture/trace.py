@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -141,17 +141,7 @@ def _traced(module: nn.Module, state: dict[str, torch.Tensor], inputs: Inputs, h
     known = {id(part): name for key, tensor in state.items() for name, part in named_parts(key, tensor)}
     values = how.values and how.values.rewound()
     recorder = Recorder(module, known, how.exact, how.training, how.partial, values)
-    names: list[str] = []
-
-    def placeholder(tensor: torch.Tensor) -> torch.Tensor:
-        name = f"x{len(names)}" if names else "x"
-        names.append(f"{name}_" if name in state else name)
-        twin = meta_like(tensor)
-        for part, held in named_parts(names[-1], twin):
-            recorder.placeholder(held, part)
-        return twin
-
-    call = Arguments.of(inputs).like(placeholder)
+    call = Arguments.of(inputs).like(declaring(recorder, state))
     result, stopped = _run(module, state, call, recorder, how)
     recorder.finish()
     returned = (part for tensor in tensors_in(result) for _, part in named_parts("", tensor))
@@ -166,6 +156,25 @@ def _traced(module: nn.Module, state: dict[str, torch.Tensor], inputs: Inputs, h
         modules=facts_of(module),
     )
     return recorder.graph
+
+
+def declaring(recorder: Recorder, state: Mapping[str, torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Function that declares an input of the graph for each tensor that it is given, and returns its twin.
+
+    The twin is the `value` of the input's node.
+    """
+    names: list[str] = []
+
+    def declare(tensor: torch.Tensor) -> torch.Tensor:
+        name = f"x{len(names)}" if names else "x"
+        names.append(f"{name}_" if name in state else name)
+        twin = meta_like(tensor)
+        for part, held in named_parts(names[-1], twin):
+            recorder.placeholder(held, part)
+            recorder.node_of(held).meta["value"] = held
+        return twin
+
+    return declare
 
 
 def _run(

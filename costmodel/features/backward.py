@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from costmodel.features.library_calls import attention_features
+from costmodel.features.library_calls import attention_features, window_and_groups
 from costmodel.features.roofline import scratch_bytes
-from costmodel.features.scalars import elongation, largest, log2_of, number, odd, side, tiling, window
+from costmodel.features.scalars import log2_of, number, odd, tiling, window
 from costmodel.ir import Ref, operators
 from costmodel.ir.flops import tensor_of
 from costmodel.ir.op_table_training import TRAINING_ROWS
@@ -80,18 +80,7 @@ def conv_backward_features(kernel: Kernel, multiprocessors: int) -> dict[str, fl
         "log_out_channels": log2_of(gradient.shape[1]),
         "log_in_pixels": log2_of(pixels),
         "log_out_pixels": log2_of(made),
-        "kernel_size": side(sizes),
-        "oblong": elongation(sizes),
-        "pointwise": float(math.prod(sizes) == 1),
-        "stride": number(op.arg("stride"), 1),
-        "padding": largest(op.arg("padding")),
-        "dilation": number(op.arg("dilation"), 1),
-        "log_groups": log2_of(groups),
-        "depthwise": float(kind in ("depthwise", "multiplied")),
-        "grouped": float(kind in ("even", "uneven")),
-        "uneven_groups": float(kind == "uneven"),
-        "multiplied": float(kind == "multiplied"),
-        "transposed": float(bool(op.arg("transposed"))),
+        **window_and_groups(op, sizes, groups, kind),
         "in_nhwc": float(source.layout == "nhwc"),
         "grad_nhwc": float(gradient.layout == "nhwc"),
         "strided": float("strided" in (source.layout, gradient.layout)),
@@ -144,5 +133,6 @@ def foreach_features(kernel: Kernel, _multiprocessors: int) -> dict[str, float]:
         "log_elements": log2_of(sum(first)),
         "log_mean_elements": log2_of(sum(first) / max(1, len(first))),
         "log_launches": log2_of(foreach_launches(graph, op)),
+        # square roots alone are made in tensors of their own
         "in_place": float(op.inplace or op.base != "_foreach_sqrt"),
     }

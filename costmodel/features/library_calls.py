@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from costmodel.features.scalars import elongation, largest, log2_of, number, odd, operand, side, tiling
 from costmodel.ir import Graph, Op, Ref
@@ -30,18 +31,7 @@ def conv_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         "log_out_channels": log2_of(op.type.shape[1]),
         "log_in_pixels": log2_of(math.prod(source.shape[2:])),
         "log_out_pixels": log2_of(spatial),
-        "kernel_size": side(kernel_sizes),
-        "oblong": elongation(kernel_sizes),
-        "pointwise": float(math.prod(kernel_sizes) == 1),
-        "stride": number(op.arg("stride"), 1),
-        "padding": largest(op.arg("padding")),
-        "dilation": number(op.arg("dilation"), 1),
-        "log_groups": log2_of(groups),
-        "depthwise": float(kind in ("depthwise", "multiplied")),
-        "grouped": float(kind in ("even", "uneven")),
-        "uneven_groups": float(kind == "uneven"),
-        "multiplied": float(kind == "multiplied"),
-        "transposed": float(bool(op.arg("transposed"))),
+        **window_and_groups(op, kernel_sizes, groups, kind),
         "bias": float(isinstance(op.arg("bias"), Ref)),
         "in_nhwc": float(source.layout == "nhwc" or tokens),
         "in_strided": float(source.layout == "strided" and not tokens),
@@ -53,6 +43,31 @@ def conv_features(kernel: Kernel, multiprocessors: int) -> dict[str, float]:
         "in_pixels_odd": odd(math.prod(source.shape[2:])),
         "out_pixels_odd": odd(spatial),
         **tiling(source.shape[0] * spatial, columns, inner, groups, multiprocessors),
+    }
+
+
+def window_and_groups(op: Op, sizes: Sequence[int], groups: int, kind: str) -> dict[str, float]:
+    """Features of the window and the groups of a convolution, or of its gradient.
+
+    Args:
+        op: the convolution, or the operator of its gradient.
+        sizes: extent of the window in each dimension.
+        groups: groups of channels.
+        kind: how they divide the channels, a result of `grouping`.
+    """
+    return {
+        "kernel_size": side(sizes),
+        "oblong": elongation(sizes),
+        "pointwise": float(math.prod(sizes) == 1),
+        "stride": number(op.arg("stride"), 1),
+        "padding": largest(op.arg("padding")),
+        "dilation": number(op.arg("dilation"), 1),
+        "log_groups": log2_of(groups),
+        "depthwise": float(kind in ("depthwise", "multiplied")),
+        "grouped": float(kind in ("even", "uneven")),
+        "uneven_groups": float(kind == "uneven"),
+        "multiplied": float(kind == "multiplied"),
+        "transposed": float(bool(op.arg("transposed"))),
     }
 
 

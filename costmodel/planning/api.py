@@ -20,7 +20,7 @@ from costmodel.planning.oracle import STRATEGIES
 from costmodel.planning.plan import Plan, fingerprint
 from costmodel.planning.planner import Objective, bound_ms, make_plan
 from costmodel.prediction.arithmetic import AMP, HIGHEST, MATMUL_PRECISIONS, Arithmetic
-from costmodel.prediction.predict import predict_graph
+from costmodel.prediction.predict_graph import predict_graph
 from costmodel.profiles.profile import profile_of
 
 

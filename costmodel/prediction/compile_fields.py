@@ -38,9 +38,17 @@ def compile_fields(
     Raises:
         ProfileError: the profile has no costs of compiling.
     """
-    cold = _seconds(COLD, compiled, mode, profile)
+    fields = cold_fields(_seconds(COLD, compiled, mode, profile), eager, speedups)
+    if profile.summary.costs.compile_warm:
+        warm = _seconds(WARM, compiled, mode, profile)
+        fields |= {"compile_warm_s": warm.s, "compile_warm_s_low": warm.low, "compile_warm_s_high": warm.high}
+    return fields
+
+
+def cold_fields(cold: Seconds, eager: ModePrediction, speedups: tuple[float, float, float]) -> dict[str, Any]:
+    """Fields about compilation with an empty cache; arguments are those of `break_even`."""
     calls, low, high = break_even(cold, eager, speedups)
-    fields: dict[str, Any] = {
+    return {
         "compile_s": cold.s,
         "compile_s_low": cold.low,
         "compile_s_high": cold.high,
@@ -48,10 +56,6 @@ def compile_fields(
         "break_even_low": low,
         "break_even_high": high,
     }
-    if profile.summary.costs.compile_warm:
-        warm = _seconds(WARM, compiled, mode, profile)
-        fields |= {"compile_warm_s": warm.s, "compile_warm_s_low": warm.low, "compile_warm_s_high": warm.high}
-    return fields
 
 
 def _seconds(table: str, compiled: IssueTrace, mode: str, profile: Profile) -> Seconds:

@@ -15,7 +15,8 @@ from costmodel.memory.state import State, state_of
 from costmodel.memory.step_peaks import compiled_peak_bytes, eager_peak_bytes, optimizer_peak_bytes
 from costmodel.memory.workspace import matmul_workspace_bytes
 from costmodel.prediction.bounds import extrapolated_share, kernel_width, latency_bounds, speedup_bounds
-from costmodel.prediction.compile_fields import break_even
+from costmodel.prediction.compile_fields import cold_fields
+from costmodel.prediction.graph_facts import graph_facts, images_of
 from costmodel.prediction.report_warnings import unmeasured_precisions, unsupported_in, warnings_of
 from costmodel.prediction.roofline_parts import roofline_parts, roofline_us
 from costmodel.prediction.step_layers import step_layers
@@ -23,10 +24,9 @@ from costmodel.prediction.step_traces import TimedPass, TimedStep, time_step
 from costmodel.prediction.verdict import verdict_of
 from costmodel.profiles.profile import Profile
 from costmodel.report.training_prediction import PassTimes, TrainingPrediction
-from costmodel.report.types import EAGER, Graphs, ModePrediction, Module, Report
+from costmodel.report.types import EAGER, Graphs, ModePrediction, Report
 from costmodel.timeline.compile_time import ASSUMED_WIDTH, COLD, Seconds, compile_counts, compile_us, with_interval
 from costmodel.timeline.cost_tables import COSTS
-from costmodel.timeline.issue_trace import layout_of, main_input
 from costmodel.timeline.queue import Timing
 from costmodel.timeline.step_costs import STEP_COSTS, at_host
 from costmodel.timeline.training_queue import Segment, compiled_segments, eager_segments, timing_of
@@ -96,22 +96,19 @@ def predict_step(
     """
     graph, step = captured.step.eager, time_step(captured.step, optimizer, profile)
     hosts = [_timings(step, profile, speed) for speed in profile.host_speeds]
-    main = main_input(graph)
-    images = batch_size or (main.shape[0] if main.shape else 1)
+    images = batch_size or images_of(graph)
     layers, by_pass = step_layers(graph, step, profile)
-    modes = _modes(captured.step, step, hosts, profile, images, 3 * sum(layer.flops for layer in layers))
+    flops = 3 * sum(layer.flops for layer in layers)
+    modes = _modes(captured.step, step, hosts, profile, images, flops)
     peaks = step_peaks(captured, step, optimizer, profile)
     too_large = shortage(peaks.get(EAGER), profile.device.memory_bytes)
     verdict, leaning = verdict_of(modes, whole=not too_large)
-    eager, compiled = _eager_estimates(step), _compiled_estimates(step)
+    eager, compiled = _estimates(_eager_passes(step)), _estimates(_compiled_passes(step))
     kernels = [kernel for one in _eager_passes(step) for kernel in one.trace.kernels]
     return Report(
-        model=graph.name,
+        **graph_facts(graph),
         hardware=profile.name,
         batch_size=images,
-        input_shape=main.shape,
-        precision=main.dtype,
-        layout=layout_of(graph),
         modes=modes,
         best_mode=min(modes, key=lambda mode: modes[mode].latency_ms),
         verdict=verdict,
@@ -128,10 +125,8 @@ def predict_step(
         too_large=too_large,
         extrapolated_share=max(extrapolated_share(eager), extrapolated_share(compiled or eager)),
         graphs=graphs or Graphs(),
-        parameters=sum(module.parameters for module in graph.modules) if graph.modules else None,
-        flops=3 * sum(layer.flops for layer in layers),
+        flops=flops,
         peak_memory_bytes=peaks[EAGER] - matmul_workspace_bytes(graph, profile.capability, training=True),
-        modules=tuple(Module(module.name, module.type, module.parameters) for module in graph.modules),
         training=TrainingPrediction(optimizer, captured.loss, _passes(step, modes, peaks), by_pass),
     )
 
@@ -179,14 +174,6 @@ def _estimates(passes: Sequence[TimedPass]) -> list[Any]:
     return [estimate for one in passes for estimate in one.estimates]
 
 
-def _eager_estimates(step: TimedStep) -> list[Any]:
-    return _estimates(_eager_passes(step))
-
-
-def _compiled_estimates(step: TimedStep) -> list[Any]:
-    return _estimates(_compiled_passes(step))
-
-
 def _modes(
     captured: TrainingStep,
     step: TimedStep,
@@ -218,29 +205,9 @@ def _modes(
         speedup = hosts[0][EAGER].latency_us / timing.latency_us
         wide = speedup_widths[mode] + SPEEDUP_WIDTH + kernel_width(_estimates(passes)) / 2
         speedups = speedup, *speedup_bounds(hosts, mode, wide)
-        compiling = _compile_fields(captured, step, modes[EAGER], speedups, profile)
+        compiling = cold_fields(compile_seconds(captured, step, profile), modes[EAGER], speedups)
         modes[mode] = ModePrediction(*common, *speedups, **compiling | achieved)
     return modes
-
-
-def _compile_fields(
-    captured: TrainingStep,
-    step: TimedStep,
-    eager: ModePrediction,
-    speedups: tuple[float, float, float],
-    profile: Profile,
-) -> dict[str, Any]:
-    """Fields of `ModePrediction` about compilation: of both graphs, extrapolated from compile times of inference."""
-    seconds = compile_seconds(captured, step, profile)
-    calls, low, high = break_even(seconds, eager, speedups)
-    return {
-        "compile_s": seconds.s,
-        "compile_s_low": seconds.low,
-        "compile_s_high": seconds.high,
-        "break_even_calls": calls,
-        "break_even_low": low,
-        "break_even_high": high,
-    }
 
 
 def compile_seconds(captured: TrainingStep, step: TimedStep, profile: Profile) -> Seconds:

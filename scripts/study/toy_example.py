@@ -10,7 +10,7 @@ import torch
 
 from costmodel.capture.with_partition import capture_with_partition, given_call
 from costmodel.prediction.explain import explain
-from costmodel.prediction.predict import predict_graph
+from costmodel.prediction.predict_graph import predict_graph
 from costmodel.profiles.profile import load_profile
 from study import plots
 from study.dynamo_counts import compilations, explained

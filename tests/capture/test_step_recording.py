@@ -14,6 +14,7 @@ from costmodel.capture.step_recording import Phase, record_step, usual_loss
 from costmodel.capture.trace import lower
 from costmodel.errors import CaptureError
 from costmodel.ir import Graph
+from tests.support.attention import Attention
 
 
 class Dispatched(TorchDispatchMode):
@@ -113,15 +114,6 @@ def test_autocast_casts_each_weight_once_and_gradients_back():
 
 
 def test_attention_has_a_fused_backward_pass():
-    class Attention(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.project = nn.Linear(16, 48)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            query, key, value = (part.unflatten(-1, (2, 8)).transpose(1, 2) for part in self.project(x).chunk(3, -1))
-            return nn.functional.scaled_dot_product_attention(query, key, value)
-
     names = [op.base for op in step_of(Attention(), torch.zeros(2, 10, 16), amp="float16").ops]
     assert "_scaled_dot_product_flash_attention" in names
     assert "_scaled_dot_product_flash_attention_backward" in names

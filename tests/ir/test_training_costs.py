@@ -10,6 +10,7 @@ from costmodel.capture.step_recording import record_step
 from costmodel.capture.trace import lower
 from costmodel.ir import Graph, Op, Ref, TensorType, Value, operators
 from costmodel.ir.training_costs import CHUNK, MOST_BLOCKS, foreach_launches
+from tests.support.attention import Attention
 
 
 def step_of(module: nn.Module, *shape: int) -> Graph:
@@ -58,15 +59,6 @@ def test_attentions_gradients_take_five_matmuls_for_two():
 
 def attention_step() -> Graph:
     """Step of attention of 2 heads of 8 on 3 images of 10 tokens in float16."""
-
-    class Attention(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.project = nn.Linear(16, 48)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            query, key, value = (part.unflatten(-1, (2, 8)).transpose(1, 2) for part in self.project(x).chunk(3, -1))
-            return nn.functional.scaled_dot_product_attention(query, key, value)
 
     return lower(record_step(Attention(), (torch.empty(3, 10, 16),), amp="float16").graph, "net")
 

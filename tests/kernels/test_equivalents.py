@@ -11,6 +11,7 @@ from costmodel.ir import operators
 from costmodel.kernels.eager_dispatch import eager_kernels
 from costmodel.kernels.equivalents import ATTENTION_FACTOR, INPUT_FACTOR, WEIGHT_FACTOR, equivalent
 from costmodel.kernels.kernel import Kernel
+from tests.support.attention import Attention
 
 
 def gradients(*layers: nn.Module) -> list[Kernel]:
@@ -56,15 +57,6 @@ def test_a_gradient_of_an_activation_moves_what_a_product_does():
 
 
 def test_attentions_backward_pass_is_some_forward_passes():
-    class Attention(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.project = nn.Linear(16, 48)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            parts = (part.unflatten(-1, (2, 8)).transpose(1, 2) for part in self.project(x).chunk(3, -1))
-            return nn.functional.scaled_dot_product_attention(*parts)
-
     step = record_step(Attention(), (torch.empty(3, 10, 16),), amp="float16")
     kernels = eager_kernels(lower(step.graph, "net"))
     (kernel,) = (one for one in kernels if one.anchor.base == "_scaled_dot_product_flash_attention_backward")

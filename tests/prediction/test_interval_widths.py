@@ -11,7 +11,7 @@ import pytest
 from costmodel.ir import Graph, parse
 from costmodel.kernels.kernel import Kernel
 from costmodel.prediction.layer_predictions import _log_width
-from costmodel.prediction.predict import predict_graph
+from costmodel.prediction.predict_graph import predict_graph
 from costmodel.prediction.roofline_parts import RooflineParts
 from costmodel.prediction.timed_kernels import Part
 from costmodel.predictor.estimate import Estimate

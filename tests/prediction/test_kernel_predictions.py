@@ -9,7 +9,7 @@ import pytest
 from costmodel.ir import Graph, parse
 from costmodel.kernels.kernel import Kernel
 from costmodel.prediction.kernel_predictions import kernel_name
-from costmodel.prediction.predict import predict_graph
+from costmodel.prediction.predict_graph import predict_graph
 from costmodel.profiles.profile import Profile, load_profile
 from costmodel.report import Report
 

@@ -20,7 +20,7 @@ import costmodel
 from costmodel import zoo
 from costmodel.errors import CaptureError, CostmodelError, ProfileError, UnknownHardwareError
 from costmodel.ir import Graph, op_table, operators
-from costmodel.prediction.predict import predict_graph
+from costmodel.prediction.predict_graph import predict_graph
 from costmodel.profiles import profile as profile_module
 from costmodel.profiles.profile import DEFAULT, Profile, load_profile
 from costmodel.report.types import Report

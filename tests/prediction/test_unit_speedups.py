@@ -9,7 +9,7 @@ import pytest
 
 from costmodel.ir import Graph
 from costmodel.prediction.layers import find_units
-from costmodel.prediction.predict import predict_graph
+from costmodel.prediction.predict_graph import predict_graph
 from costmodel.prediction.unit_speedups import unit_speedups
 from costmodel.profiles.profile import Profile
 

@@ -12,7 +12,7 @@ import costmodel
 from collectors.workloads.single_operators import Apply
 from costmodel.capture.trace import capture
 from costmodel.ir import Op, operators
-from costmodel.prediction.predict import predict_graph
+from costmodel.prediction.predict_graph import predict_graph
 from costmodel.profiles.profile import profile_of
 from costmodel.timeline.issue_trace import eager_trace
 

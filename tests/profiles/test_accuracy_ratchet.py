@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from costmodel.ir import Graph
-from costmodel.prediction.predict import predict_graph
+from costmodel.prediction.predict_graph import predict_graph
 from costmodel.profiles.profile import Profile, shipped_directory
 from tests.conftest import GOLDEN
 

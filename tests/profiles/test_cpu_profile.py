@@ -17,7 +17,7 @@ from costmodel.capture.trace import capture
 from costmodel.features import anchor_flops
 from costmodel.kernels.kernel import Kernel
 from costmodel.kernels.traffic import traffic_bytes
-from costmodel.prediction.predict import predict_graph
+from costmodel.prediction.predict_graph import predict_graph
 from costmodel.profiles.profile import load_profile
 from costmodel.timeline.gpu import serial_timing
 from costmodel.timeline.issue_trace import compiled_trace, eager_trace

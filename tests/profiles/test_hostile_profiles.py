@@ -14,7 +14,7 @@ from hypothesis import given
 
 from collectors.workloads.convolution_space import ConvUnit, unit_graph
 from costmodel.errors import ProfileError
-from costmodel.prediction.predict import predict_graph
+from costmodel.prediction.predict_graph import predict_graph
 from costmodel.predictor.predictor import Predictor
 from costmodel.profiles import hosts
 from costmodel.profiles.profile import WHOLE_MODELS, load_profile, shipped_directory
