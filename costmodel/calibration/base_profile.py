@@ -111,7 +111,7 @@ def choose_base(given: str | None, name: str, environment: Mapping[str, str]) ->
     profile = load_profile(chosen)
     if given is not None and "base" in profile.card:
         below = profile.card["base"]["name"]
-        raise RequestError(f"{chosen!r} is itself the difference to {below!r}, which can be the base: --base {below}")
+        raise RequestError(f"{chosen!r} has the base {below!r} itself, and cannot be one; give --base {below}")
     if profile.on_cpu != (environment.get("device") == "cpu"):
         raise RequestError(
             f"the base {chosen!r} is of a {'CPU' if profile.on_cpu else 'GPU'}, these measurements are not"

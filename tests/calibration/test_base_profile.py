@@ -52,7 +52,11 @@ def test_no_base():
     [
         ("nvidia-h300", H100, "no profile is called 'nvidia-h300'; give --base none, or one of: "),
         ("mine", H100, "'mine' cannot be its own base"),
-        ("nvidia-h100", H100, "'nvidia-h100' is itself the difference to 'nvidia-h200', which can be the base: --"),
+        (
+            "nvidia-h100",
+            H100,
+            "'nvidia-h100' has the base 'nvidia-h200' itself, and cannot be one; give --base nvidia-h200",
+        ),
         ("amd-epyc-2-threads", H100, "the base 'amd-epyc-2-threads' is of a CPU, these measurements are not"),
         (
             "nvidia-h200",
