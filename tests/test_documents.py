@@ -41,6 +41,7 @@ ABSENT = ("my-gpu", "my-server", "trial")
 PIPED = re.compile(r" \| .*")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+CONTINUED = re.compile(r"\\\n\s+")
 FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
 
@@ -49,7 +50,8 @@ def text_of(name: str) -> str:
 
 
 def commands(text: str) -> Iterator[str]:
-    """Commands of a document, without comments and what they are piped into."""
+    """Commands of a document, each on one line, without comments and what they are piped into."""
+    text = CONTINUED.sub("", text)
     for language, block in FENCED.findall(text):
         if language in ("", "console", "sh"):
             yield from filter(is_command, map(bare, block.splitlines()))

@@ -55,7 +55,7 @@ def test_no_base():
         (
             "nvidia-h100",
             H100,
-            "'nvidia-h100' has the base 'nvidia-h200' itself, and cannot be one; give --base nvidia-h200",
+            "'nvidia-h100' has the base 'nvidia-h200' itself, and cannot be one; give --base nvidia-h2",
         ),
         ("amd-epyc-2-threads", H100, "the base 'amd-epyc-2-threads' is of a CPU, these measurements are not"),
         (
