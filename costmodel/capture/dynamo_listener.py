@@ -202,14 +202,19 @@ class Listener(TorchDispatchMode):
         """Breaks in the order in which Dynamo met them, each line once.
 
         A break right after another one ends no graph, and neither does one where a function is given up: there is only
-        the error that Dynamo raised inside.
+        the error that Dynamo raised inside. Where a break says only that what follows is given up, the error says why.
         """
         known = {item.source for item in self._heard if item.is_break}
         is_divided = is_divided or not self.compiled
+        causes: dict[str, str] = {}
+        for item in self._heard:
+            if not is_consequence(item.reason):
+                causes.setdefault(item.source, item.reason)
         found: dict[str, Break] = {}
         for item in self._heard:
             if item.is_break or (is_divided and item.source not in known and not is_consequence(item.reason)):
-                found.setdefault(item.source, Break("cut", in_plain_words(item.reason), "", item.source))
+                reason = causes.get(item.source, item.reason) if is_consequence(item.reason) else item.reason
+                found.setdefault(item.source, Break("cut", in_plain_words(reason), "", item.source))
         return tuple(found.values())
 
 

@@ -163,7 +163,7 @@ def _of_pass(
 def _of_step(
     module: nn.Module, loaded: Loaded, settings: Settings, how: dict[str, Any], is_checked: bool
 ) -> Predicting:
-    """Capture a training step."""
+    """Capture a training step, which is predicted in training mode whatever mode the model is in."""
     from costmodel.prediction.training import capture_step
     from costmodel.prediction.training_request import graphs_in_training, predict_captured_step
 
@@ -175,7 +175,7 @@ def _of_step(
     def predicted(hardware: str) -> Predicted:
         options: dict[str, Any] = {"host": settings.host, "graphs": graphs, "explain": settings.explain}
         report = predict_captured_step(step, request, settings.arithmetic, hardware=hardware, **options)
-        return Predicted(replace(report, warnings=(*loaded.warnings, *report.warnings)))
+        return Predicted(report)
 
     return predicted
 

@@ -97,12 +97,13 @@ def validate(
             loaded = _loaded(
                 model,
                 place,
-                quiet,
                 batch_size=batch_size,
                 img_size=img_size,
                 precision=precision and precision.value,
                 channels_last=channels_last,
             )
+            for text in loaded.warnings if step is None else ():
+                note(text, quiet)
             common: dict[str, Any] = {"hardware": profile, "model_name": model}
             common |= {"modes": modes or USUAL, "seconds": seconds}
             if step is not None:
@@ -166,7 +167,7 @@ def _given(path: Path | None) -> Plan | None:
     return None if path is None else Plan.load(path)
 
 
-def _loaded(model: str, device: torch.device, quiet: bool, **request: Any) -> Loaded:
+def _loaded(model: str, device: torch.device, **request: Any) -> Loaded:
     """Model with weights and positional inputs on a device.
 
     Raises:
@@ -177,8 +178,6 @@ def _loaded(model: str, device: torch.device, quiet: bool, **request: Any) -> Lo
     loaded = load_real(model, device, **request)
     if isinstance(loaded.inputs, dict):
         raise RequestError(f"{model} takes keyword inputs, which can be predicted but not measured yet")
-    for text in loaded.warnings:
-        note(text, quiet)
     return loaded
 
 

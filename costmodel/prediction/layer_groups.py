@@ -16,6 +16,9 @@ from costmodel.ir.op_table import Role
 from costmodel.kernels.kernel import Kernel
 from costmodel.timeline.issue_trace import origin_of
 
+MOST_FROM_OUTSIDE = 8
+"""Operators outside the anchor's module that a layer takes in; a loop in the forward pass of a parent has more."""
+
 _NAMED_LIKE_CONCAT = "batch_norm"
 """Pointwise kind that a layer without an anchor is named after."""
 
@@ -53,8 +56,8 @@ def layers_of(graph: Graph) -> tuple[Layer, ...]:
 
     An anchor leads a layer. Another operator joins the layer of the operand that was computed last, if its module is
     an ancestor of the anchor's, or a sibling or child of a module there that has no anchor of its own; a concatenation
-    takes in operators of its own module only. Else it leads a layer. Casts of weights and inputs, as autocast makes
-    them, belong to the next layer of their module.
+    takes in operators of its own module only, any other layer at most MOST_FROM_OUTSIDE of other modules. Else it leads
+    a layer. Casts of weights and inputs, as autocast makes them, belong to the next layer of their module.
     """
     groups: list[_Group] = []
     anchored = _with_ancestors({op.module for op in graph.ops if _leads(op)})
@@ -111,12 +114,14 @@ class _Group:
         ops: operators so far.
         modules: their modules.
         parents: parents of these modules.
+        outside: number of operators of other modules than the first one's.
     """
 
     anchor_order: int
     ops: list[Op] = field(default_factory=list)
     modules: set[str] = field(default_factory=set)
     parents: set[str] = field(default_factory=set)
+    outside: int = 0
 
     def add(self, op: Op, order: int) -> None:
         if self.ops and _rank(op) > max(map(_rank, self.ops)):
@@ -124,12 +129,15 @@ class _Group:
         self.ops.append(op)
         self.modules.add(op.module)
         self.parents.add(_parent(op.module))
+        self.outside += op.module != self.ops[0].module
 
     def takes(self, op: Op, anchored: Set[str]) -> bool:
         """Whether an operator without an anchor of its own belongs to this layer."""
         if operators.lookup(self.ops[0]).role is Role.CONCAT:
             return op.module == self.ops[0].module
         anchor, parent = self.ops[0].module, _parent(op.module)
+        if op.module != anchor and self.outside >= MOST_FROM_OUTSIDE:
+            return False
         if not op.module or op.module in self.modules or f"{anchor}.".startswith(f"{op.module}."):
             return True
         return op.module not in anchored and (parent in self.parents or parent in self.modules)

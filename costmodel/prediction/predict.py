@@ -168,14 +168,13 @@ def _predict_training(
             raise RequestError(f"{module} brings its own inputs; leave out inputs, or give the module itself")
         loaded = load(module, **request)
         whole = is_known(module)
-        module, inputs, name, warnings = loaded.module, loaded.inputs, name or loaded.name, loaded.warnings
+        module, inputs, name = loaded.module, loaded.inputs, name or loaded.name
     else:
-        inputs, whole, name, warnings = _inputs_of(inputs, request), False, name or type(module).__name__, ()
+        inputs, whole, name = _inputs_of(inputs, request), False, name or type(module).__name__
     captured = capture_step(module, inputs, name, loss=step.loss, amp=arithmetic.amp)
     graphs = graphs_in_training(module, inputs, name, check=True, is_whole=whole, amp=arithmetic.amp) if check else None
     options: dict[str, Any] = {"hardware": hardware, "host": host, "explain": explain, "graphs": graphs}
-    report = predict_captured_step(captured, step, arithmetic, images=images_in(inputs), **options)
-    return replace(report, warnings=(*warnings, *report.warnings))
+    return predict_captured_step(captured, step, arithmetic, images=images_in(inputs), **options)
 
 
 def _again(

@@ -10,6 +10,9 @@ NONE = "-"
 NEVER = math.inf
 """Calls to break-even of a compilation that does not pay off."""
 
+_MOST = 999
+"""Largest ratio that is written out."""
+
 MEBIBYTE = 2**20
 GIBIBYTE = 2**30
 
@@ -47,8 +50,11 @@ def milliseconds(value: float | None) -> str:
 
 
 def times(value: float | None) -> str:
-    """A ratio: `1.50x`."""
-    return NONE if value is None or not math.isfinite(value) else f"{value:,.2f}x"
+    """A ratio: `1.50x`; `117x` from 100 on, and `>999x` above that, where next to nothing is left."""
+    if value is not None and _MOST < value < math.inf:
+        return f">{_MOST}x"
+    text = _ratio(value)
+    return text if text == NONE else f"{text}x"
 
 
 def percent(share: float | None) -> str:
@@ -84,8 +90,12 @@ def time_interval(bounds: Interval) -> str:
 
 
 def ratio_interval(bounds: Interval) -> str:
-    """Two ratios as an interval: `1.40-1.60`."""
-    return _joined(*map(number, bounds))
+    """Two ratios as an interval, with the digits of `times`: `1.40-1.60`, `560-999+`; empty if both are above 999."""
+    low, high = bounds
+    if low is not None and low > _MOST:
+        return ""
+    above = high is not None and _MOST < high < math.inf
+    return _joined(_ratio(low), f"{_MOST}+" if above else _ratio(high))
 
 
 def seconds_interval(bounds: Interval) -> str:
@@ -111,6 +121,10 @@ def duration(seconds: float) -> str:
 def counted(count: int, noun: str) -> str:
     """A count and its noun, in the plural unless there is one: `1 call`, `2 calls`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _ratio(value: float | None) -> str:
+    return number(value, 0 if value is not None and value >= 100 else 2)
 
 
 def _joined(low: str, high: str) -> str:

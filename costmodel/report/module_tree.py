@@ -213,13 +213,22 @@ def _width(node: ModuleNode) -> float:
 
 
 def _collapsed(nodes: Sequence[ModuleNode]) -> tuple[ModuleNode, ...]:
-    """Siblings with runs of identical ones merged into one node each."""
+    """Siblings with runs of identical ones merged into one node each.
+
+    Identical layers of the parent itself are merged wherever they are: a loop in its forward pass interleaves them.
+    """
     runs: list[list[ModuleNode]] = []
+    own: list[list[ModuleNode]] = []
     for node in nodes:
-        if runs and _are_alike(runs[-1][0], node):
-            runs[-1].append(node)
+        is_own = not node.module_type and node.label == node.kind
+        for run in own if is_own else runs[-1:]:
+            if _are_alike(run[0], node):
+                run.append(node)
+                break
         else:
             runs.append([node])
+            if is_own:
+                own.append(runs[-1])
     return tuple(_merged(run) for run in runs)
 
 

@@ -185,6 +185,22 @@ def test_recurrent_layers_stay_whole_and_run_eagerly(layer: type[nn.RNNBase], ne
     assert "nn.LSTM" in graph.breaks[0].op
 
 
+class WithinACall(nn.Module):
+    """A recurrent layer among the arguments of a call, where Dynamo gives up what follows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.LSTM(8, 8)
+
+    def forward(self, x):
+        return nn.functional.log_softmax(self.layer(x.relu())[0], -1)
+
+
+def test_the_reason_of_a_break_is_its_cause():
+    graph = captured(WithinACall().to("meta"), torch.empty(64, 2, 8, device="meta"))
+    assert [item.op for item in graph.breaks] == ["nn.LSTM, nn.GRU and nn.RNN, which Dynamo does not trace"]
+
+
 class Says(nn.Module):
     """A module that prints, logs, and writes to both streams."""
 

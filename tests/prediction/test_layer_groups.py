@@ -12,7 +12,7 @@ from torch import nn
 from costmodel.capture.trace import capture
 from costmodel.ir import Graph, operators, parse
 from costmodel.kernels.kernel import Kernel
-from costmodel.prediction.layer_groups import Layer, compiled_shares, eager_shares, layers_of
+from costmodel.prediction.layer_groups import MOST_FROM_OUTSIDE, Layer, compiled_shares, eager_shares, layers_of
 from costmodel.timeline.issue_trace import compiled_trace, eager_trace
 from tests.support.random_modules import Program, made, programs
 
@@ -91,6 +91,31 @@ class Preactivated(nn.Module):
 def test_a_block_keeps_its_norm() -> None:
     graph = capture(Preactivated().eval(), (torch.empty(1, 4, 8, 8),), "net")
     assert described(graph) == ["one.0: conv2d", "two.0: batch_norm relu mul"]
+
+
+class Looping(nn.Module):
+    """A recurrence in the forward pass of the model, after a layer."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.first, self.steps = nn.Conv2d(4, 4, 1), steps
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.first(x)
+        for _ in range(self.steps):
+            y = y * 0.5
+        return y
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        (MOST_FROM_OUTSIDE, ["first: conv2d" + " mul" * MOST_FROM_OUTSIDE]),
+        (MOST_FROM_OUTSIDE + 3, ["first: conv2d" + " mul" * MOST_FROM_OUTSIDE, "mul: mul mul mul"]),
+    ],
+)
+def test_a_loop_of_the_model_is_a_layer_of_its_own(steps: int, expected: list[str]) -> None:
+    assert described(capture(Looping(steps).eval(), (torch.empty(1, 4, 8, 8),), "net")) == expected
 
 
 SHARED = """graph shared {

@@ -93,6 +93,22 @@ def test_milliseconds_lose_a_decimal_at_ten_and_at_a_hundred(value: float, text:
     assert figures.milliseconds(value) == text
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (1.4, 1.6, "1.40-1.60"),
+        (91.66, 202.2, "91.66-202"),
+        (428.7, 1310.8, "429-999+"),
+        (20058.8, 33896.0, ""),
+        (0.2, math.inf, ""),
+        (None, 2.0, ""),
+        (2.0, None, ""),
+    ],
+)
+def test_intervals_of_ratios(low: float | None, high: float | None, text: str) -> None:
+    assert figures.ratio_interval((low, high)) == text
+
+
 def test_numbers_have_two_decimals_unless_others_are_asked_for() -> None:
     assert figures.number(1234.567) == "1,234.57"
     assert figures.number(1234.567, 0) == "1,235"
@@ -103,7 +119,9 @@ def test_numbers_have_two_decimals_unless_others_are_asked_for() -> None:
 
 def test_ratios_and_shares_are_signed_as_they_should_be() -> None:
     assert figures.times(1.5) == "1.50x"
-    assert figures.times(1234.5) == "1,234.50x"
+    assert figures.times(99.5) == "99.50x"
+    assert figures.times(116.55) == "117x"
+    assert figures.times(1234.5) == ">999x"
     assert figures.percent(0.2) == "+20.0%"
     assert figures.percent(0.0) == "+0.0%"
     assert figures.percent(1.2346) == "+123.5%"

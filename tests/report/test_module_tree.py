@@ -40,6 +40,12 @@ def test_identical_siblings_are_one_node_with_their_totals() -> None:
     assert (cat.label, cat.count, cat.module_type, cat.reason) == ("cat", 3, "", "layout copies")
 
 
+def test_layers_of_the_model_itself_are_one_row_a_kind_however_a_loop_interleaves_them() -> None:
+    looped = tuple(layer(kind, kind, 2.0, 1.0, modules=("",)) for kind in ("mul", "sum", "mul", "sum", "mul"))
+    root = replace(network(), layers=looped, modules=()).tree()
+    assert [(node.label, node.count, node.eager_us) for node in root.children] == [("mul", 3, 6.0), ("sum", 2, 4.0)]
+
+
 def test_a_block_that_takes_another_time_is_a_row_of_its_own() -> None:
     usual = network()
     slower = tuple(replace(one, compiled_us=30.0) if one.name == "blocks.1.conv" else one for one in usual.layers)

@@ -74,6 +74,16 @@ def test_the_command_line_predicts_inference_and_says_so(
     assert ("the model is in training mode" in capsys.readouterr().err) == is_named
 
 
+def test_a_training_step_needs_no_evaluation_mode(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "from torch import nn\ndef build(): return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())"
+    (tmp_path / "net.py").write_text(text)
+    spec = f"{tmp_path}/net.py:build"
+    assert main(["predict", spec, "-q", "--training", "--format", "json", "--hardware", HERE]) == 0
+    said = json.loads(capsys.readouterr().out)["warnings"]
+    said += costmodel.predict(spec, hardware=HERE, training=True).warnings
+    assert not any("training mode" in text for text in said)
+
+
 def test_models_of_libraries_are_in_evaluation_mode_as_ever() -> None:
     assert zoo.load("alexnet").warnings == ()
 
