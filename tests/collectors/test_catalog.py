@@ -110,15 +110,14 @@ def test_a_convolution_is_measured_alone_in_both_layouts_and_fused(unit: ConvUni
 
 
 def test_lone_convolutions_are_for_full_sweeps_and_all_there_is_on_a_cpu():
-    alone = [
-        [case for case in catalog.unit_cases(["conv"], device, quick, 0.0) if not case.unit]
-        for device, quick in (("cuda", False), ("cuda", True), ("cpu", False))
-    ]
+    on_cpu = catalog.unit_cases(["conv"], "cpu", quick=False, end=0.0)
+    on_gpu = [catalog.unit_cases(["conv"], "cuda", quick, 0.0) for quick in (False, True)]
+    alone = [[case for case in cases if not case.unit] for cases in (*on_gpu, on_cpu)]
     least = 2 * catalog.CONV_UNITS
     assert [len(cases) > least for cases in alone] == [True, False, True]
     assert len(alone[0]) > least + 0.9 * catalog.MODEL_LIKE_CONVOLUTIONS
     assert alone[1] == []
-    assert all(case.unit == "" for case in catalog.unit_cases(["conv"], "cpu", quick=False, end=0.0))
+    assert alone[2] == on_cpu
 
 
 def test_layers_say_how_often_models_call_them(monkeypatch: pytest.MonkeyPatch):

@@ -90,7 +90,7 @@ def trees(draw, most=8):
     return block_tree(count, edges + (draw(st.lists(st.sampled_from(pairs), max_size=8)) if pairs else []))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(trees(), st.integers(0, 10**6), st.sampled_from([0.0, 1.0, 5.0, math.inf]), st.sampled_from([2, 3]))
 def test_the_program_finds_what_brute_force_finds(tree, seed, fork, ways):
     costs = Random(seed, ways if sum(1 for _ in blocks_of(tree)) < 8 else 2, fork)

@@ -12,7 +12,6 @@ from torch import nn
 import costmodel
 from costmodel.errors import RequestError
 from costmodel.report import Reason, render
-from costmodel.zoo import load
 
 
 def explained(module: nn.Module, *shape: int) -> costmodel.Report:
@@ -72,7 +71,7 @@ def test_a_lone_convolution_loses_to_the_conversion_of_its_layout():
 
 def test_what_a_layer_loses_is_the_sum_of_its_causes():
     """Layers that change the memory order pay for copies: every loss has a cause with a figure."""
-    report = explained(load("densenet121").module, 1, 3, 224, 224)
+    report = costmodel.predict("densenet121", batch_size=1, hardware="nvidia-h200", explain=True)
     losses = about(report, "layer")
     assert losses
     for item in losses:

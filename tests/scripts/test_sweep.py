@@ -18,6 +18,8 @@ from costmodel.errors import MeasurementError, RequestError
 from tests.support.scripts import load_script
 
 ROOT = Path(__file__).parents[2]
+SHIPPED, OF_A_GPU = "intel-xeon-16-threads", "nvidia-h100"
+"""Profiles that are read in a second."""
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +46,20 @@ class TestSample:
         assert by_unit([a, b, c, d]) == [[a, c], [b], [d]]
 
     def test_of_the_shipped_dataset(self):
-        units = sample_units("nvidia-h200", 300, 3, "cuda")
-        assert units == sample_units("nvidia-h200", 300, 3, "cuda")
-        assert units != sample_units("nvidia-h200", 300, 4, "cuda")
+        units = sample_units(SHIPPED, 300, 3, "cuda")
+        assert units == sample_units(SHIPPED, 300, 3, "cuda")
+        assert units != sample_units(SHIPPED, 300, 4, "cuda")
         cases = [case for unit in units for case in unit]
         assert by_unit(cases) == units
         assert len(units) == 300
         assert (
             0.05 < sum(case.runner == "inductor" for case in cases) / len(cases) < 0.25
         )  # about an eighth of the dataset
-        assert not any("cudnn" in case.graph for unit in sample_units("nvidia-h200", 300, 3, "cpu") for case in unit)
+
+    def test_a_cpu_has_no_cudnn(self):
+        units = sample_units(OF_A_GPU, 300, 3, "cpu")
+        assert not any("cudnn" in case.graph for unit in units for case in unit)
+        assert any("cudnn" in case.graph for unit in sample_units(OF_A_GPU, 300, 3, "cuda") for case in unit)
 
     def test_of_convolution_units(self):
         units = conv_units(40, 3)
@@ -63,8 +69,8 @@ class TestSample:
 
     @pytest.mark.parametrize("units", [0, 10**9])
     def test_an_impossible_size_is_refused(self, units: int):
-        with pytest.raises(RequestError, match=rf"impossible number of units {units}; nvidia-h200 has \d+$"):
-            sample_units("nvidia-h200", units, 0, "cuda")
+        with pytest.raises(RequestError, match=rf"impossible number of units {units}; {SHIPPED} has \d+$"):
+            sample_units(SHIPPED, units, 0, "cuda")
 
 
 class TestNaiveLoop:
