@@ -65,5 +65,10 @@ _REPLACED = (
     (FakeTensor, "cuda", _cuda),
     (getattr(torch, "accelerator", None), "_get_device_index", lambda *_, **__: 0),
     (torch._C, "_accelerator_synchronizeDevice", lambda *_: None),
+    (torch.cuda, "_lazy_init", lambda: None),
+    (torch._C, "_cuda_synchronize", lambda: None),
+    (torch._C, "_cuda_getDevice", lambda: 0),
+    (torch.cuda, "_exchange_device", lambda *_: 0),
+    (torch.cuda, "_maybe_exchange_device", lambda *_: 0),
 )
-"""Methods and functions that would ask the driver. Dynamo's tables have none of them."""
+"""Methods and functions that would ask the driver, in any build of torch. Dynamo's tables have none of them."""

@@ -15,7 +15,7 @@ from torch.utils._pytree import keystr, tree_leaves, tree_leaves_with_path, tree
 from costmodel.capture.meta_tensors import acts_on_operators
 from costmodel.checks import shown
 from costmodel.errors import RequestError
-from costmodel.zoo.placement import wraps_others
+from costmodel.zoo.placement import is_compiled, wraps_others
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +68,25 @@ def module_fault(module: object) -> str | None:
     """Describe why an argument is no model with dense parameters and buffers; None if it is."""
     if not isinstance(module, nn.Module):
         return f"must be an instance of nn.Module, not {shown(module)}"
+    if fault := _wrapper_fault(module):
+        return fault
+    if not {"_parameters", "_buffers", "_modules"} <= vars(module).keys():
+        return f"is a {type(module).__name__} that was not initialised; call super().__init__() in its __init__"
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if special := _special(tensor):
+            return f"has {name}, a {special} tensor, which is not captured; convert it to a dense one"
+    return None
+
+
+def _wrapper_fault(module: nn.Module) -> str | None:
+    """Describe what was made of a module that should be given itself; None if it is the module."""
     kind = type(module).__name__
     if isinstance(module, torch.jit.ScriptModule):
         return f"is TorchScript ({kind}); give the nn.Module that it was made from"
     if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
         return f"is a {kind}, which runs on several devices; give the nn.Module in it, its attribute .module"
-    if not {"_parameters", "_buffers", "_modules"} <= vars(module).keys():
-        return f"is a {kind} that was not initialised; call super().__init__() in its __init__"
-    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-        if special := _special(tensor):
-            return f"has {name}, a {special} tensor, which is not captured; convert it to a dense one"
+    if is_compiled(module):
+        return "was compiled by torch.compile; give the nn.Module that it was made from, its attribute ._orig_mod"
     return None
 
 

@@ -86,9 +86,13 @@ def untouched(module: nn.Module) -> Iterator[Callable[[], bool]]:
     """Restore attributes, parameters, buffers, dicts and lists of modules after a forward pass.
 
     A module that caches computed tensors would otherwise keep tensors without data for later passes. The yielded
-    function returns whether anything was assigned since its last call.
+    function returns whether anything was assigned since its last call. Modules compiled in place (`module.compile()`)
+    run as they were written.
     """
-    before = latest = _held_by(module)
+    before = _held_by(module)
+    for child in module.modules():
+        vars(child).pop("_compiled_call_impl", None)
+    latest = _held_by(module)
 
     def has_changed() -> bool:
         nonlocal latest

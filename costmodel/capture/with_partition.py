@@ -142,7 +142,7 @@ def _captured_again(
 
 def _lacks_gpu(error: BaseException) -> bool:
     """Whether an error is due to a model that asks for a GPU, on a machine without one: Dynamo cannot trace it here."""
-    asks = any(word in text_of(error).lower() for word in ("cuda", "accelerator"))
+    asks = any(word in text_of(error).lower() for word in ("cuda", "nvidia", "accelerator"))
     return not torch.cuda.is_available() and (asks or (error.__cause__ is not None and _lacks_gpu(error.__cause__)))
 
 

@@ -134,12 +134,13 @@ def layer_rows(report: Report, layers: str) -> list[Row]:
 
 
 def headline(report: Report) -> str:
-    """Model, hardware, host and input."""
+    """Model, hardware, host and input, with its layout if it has one: images and volumes."""
     shape = "x".join(map(str, report.input_shape))
     part = " (captured in part)" if report.partial else ""
     fault = f" {report.too_large}" if report.too_large else ""
     model = f"{report.model}{part} on {report.hardware}{_host(report)}{fault}"
-    return f"{model}: input {shape}, {report.computes_in}, {report.layout}, {report.graphs.summary}"
+    layout = f" {report.layout}," if len(report.input_shape) >= 4 else ""
+    return f"{model}: input {shape}, {report.computes_in},{layout} {report.graphs.summary}"
 
 
 def _host(report: Report) -> str:

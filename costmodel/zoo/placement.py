@@ -71,3 +71,17 @@ def _first_wrapped(module: nn.Module) -> str:
     """Name and class of the first tensor that wraps others; empty without any."""
     named = (pair for held in (module.named_parameters(), module.named_buffers()) for pair in held)
     return next((f"{name} ({type(tensor).__name__})" for name, tensor in named if wraps_others(tensor)), "")
+
+
+def is_compiled(module: object) -> bool:
+    """Whether an object is what torch.compile makes of a module, which is its attribute `_orig_mod`."""
+    return type(module).__name__ == "OptimizedModule" and "_orig_mod" in getattr(module, "_modules", ())
+
+
+def as_written(module: nn.Module) -> nn.Module:
+    """The module that torch.compile was given; parts that were compiled in place (`module.compile()`) no longer are."""
+    if is_compiled(module):
+        module = vars(module)["_modules"]["_orig_mod"]
+    for part in module.modules():
+        vars(part).pop("_compiled_call_impl", None)
+    return module

@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 from costmodel.errors import RequestError, own_words
 from costmodel.zoo.build import as_on_gpu, build
-from costmodel.zoo.placement import own_precision
+from costmodel.zoo.placement import as_written, own_precision
 from costmodel.zoo.request import Inputs, Request, did_you_mean
 from costmodel.zoo.source_files import is_installed
 from costmodel.zoo.torchvision_import import tolerate_missing_operators
@@ -60,10 +60,12 @@ def load_user_model(spec: str, request: Request) -> tuple[nn.Module, Inputs]:
 
 def _with_inputs(built: object, spec: str, request: Request) -> tuple[nn.Module, Inputs]:
     if isinstance(built, nn.Module):
-        return built, (request.image().to(own_precision(built)),)
+        module = as_written(built)
+        return module, (request.image().to(own_precision(module)),)
     if not (isinstance(built, tuple) and len(built) == 2 and isinstance(built[0], nn.Module)):
-        raise RequestError(f"{spec} returned {type(built).__name__}, not an nn.Module or (nn.Module, inputs)")
-    module, inputs = built
+        kinds = f"({', '.join(type(item).__name__ for item in built)})" if isinstance(built, tuple) else ""
+        raise RequestError(f"{spec} returned {kinds or type(built).__name__}, not an nn.Module or (nn.Module, inputs)")
+    module, inputs = as_written(built[0]), built[1]
     if not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(inputs)):
         raise RequestError(f"{spec} returned inputs without a tensor")
     request.fixed_inputs(spec)

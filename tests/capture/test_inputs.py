@@ -198,3 +198,10 @@ def test_legacy_spectral_norm_is_predicted():
 def test_a_module_for_several_devices_is_refused():
     with pytest.raises(RequestError, match=r"module is a DataParallel, .* give the nn\.Module in it"):
         costmodel.predict(nn.DataParallel(nn.ReLU()), (image(),), hardware="nvidia-h200")
+
+
+def test_a_module_that_torch_compile_made_is_refused_with_the_one_to_give():
+    with pytest.raises(
+        RequestError, match=r"^module was compiled by torch.compile; give .* its attribute \._orig_mod$"
+    ):
+        costmodel.predict(torch.compile(Flip().eval()), (image(),), hardware=HERE)

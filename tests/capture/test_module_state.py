@@ -79,6 +79,16 @@ def test_a_change_is_seen_once(change: object):
         assert not has_changed()
 
 
+def test_modules_compiled_in_place_run_as_they_were_written():
+    module = Caching()
+    module.inner.compile()
+    compiled = module.inner._compiled_call_impl
+    with untouched(module) as has_changed:
+        assert module.inner._compiled_call_impl is None
+        assert not has_changed()
+    assert module.inner._compiled_call_impl is compiled is not None
+
+
 def test_tied_parameters_stay_tied_and_need_gradients_as_they_did():
     module = nn.ModuleDict({"a": nn.Linear(2, 2), "b": nn.Linear(2, 2)})
     module["b"].weight = module["a"].weight

@@ -14,7 +14,7 @@ from torch import nn
 from costmodel import zoo
 from costmodel.cli import main
 from costmodel.errors import RequestError
-from costmodel.zoo.placement import moved, moved_inputs, own_precision
+from costmodel.zoo.placement import as_written, is_compiled, moved, moved_inputs, own_precision
 from costmodel.zoo.request import PRECISIONS, Request
 from tests.support.wrapped_tensors import Scaled
 
@@ -104,3 +104,34 @@ def test_a_default_dtype_is_that_of_one_file(tmp_path: Path, capsys: pytest.Capt
     assert main(["predict", *specs, "-q", "--format", "json"]) == 0
     found = [report["precision"] for report in json.loads(capsys.readouterr().out)]
     assert found == ["bfloat16", "float32"]
+
+
+class TestCompiledModules:
+    """Modules that a user's code has given to torch.compile are taken as they were written."""
+
+    def test_the_module_within(self):
+        module = nn.Linear(2, 2)
+        assert as_written(torch.compile(module)) is module
+        assert is_compiled(torch.compile(module))
+        assert not is_compiled(module)
+
+    def test_parts_compiled_in_place_no_longer_are(self):
+        module = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+        module.compile()
+        module[0].compile()
+        assert as_written(module) is module
+        assert module._compiled_call_impl is module[0]._compiled_call_impl is None
+
+    @pytest.mark.parametrize("made", ["torch.compile(net())", "(torch.compile(net()), torch.ones(2, 4))", "in_place()"])
+    def test_on_the_command_line(self, made: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+        text = f"""import torch
+def net(): return torch.nn.Conv2d(3, 4, 1) if "ones" not in {made!r} else torch.nn.Linear(4, 4)
+def in_place():
+    module = net()
+    module.compile()
+    return module
+def build(): return {made}
+"""
+        (tmp_path / "net.py").write_text(text)
+        assert main(["predict", f"{tmp_path}/net.py:build", "-q", "--format", "json", "--layers", "none"]) == 0
+        assert json.loads(capsys.readouterr().out)["graphs"]["count"] == 1
