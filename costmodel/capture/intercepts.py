@@ -19,6 +19,7 @@ from costmodel.capture.autocast import QUERIES, Regions, answer_of, enter_region
 from costmodel.capture.meta_tensors import RECURRENT, RECURRENT_ARGUMENTS, is_plain_meta, recurrent_results
 from costmodel.capture.read_values import READ_FUNCTIONS, ReadValues, chosen_branch, moves_to_cpu
 from costmodel.capture.recorder import Recorder
+from costmodel.capture.recurrent_step import differentiable_recurrent
 from costmodel.capture.refusals import ATTENTION
 from costmodel.concurrency import is_recording
 from costmodel.torch_patches import replaced
@@ -123,6 +124,8 @@ class WholeOperators(TorchFunctionMode):
         """Record an LSTM or GRU as one operator, as cuDNN runs it; on meta tensors torch would unroll its steps."""
         if isinstance(self._recorder.running, nn.RNNBase):
             self._recorder.cut()
+        if self._recorder.differentiates:
+            return differentiable_recurrent(target._schema.name.removeprefix("aten::"))(*args)
         dropout, training = args[5:7]
         self._recorder.refuse(target, (), {"dropout_p": dropout if training else 0.0})
         result = recurrent_results(args)

@@ -22,7 +22,7 @@ from costmodel import ir
 from costmodel.capture.aliasing import type_of
 from costmodel.capture.module_facts import written_path
 from costmodel.capture.step_recording import Phase, RecordedStep, results_of
-from costmodel.capture.trace import argument, named_arguments
+from costmodel.capture.trace import argument, named_arguments, operator_name
 from costmodel.errors import CaptureError, first_line, text_of
 from costmodel.ir.passes import drop_dead_code
 
@@ -226,7 +226,7 @@ def _lowered(node: fx.Node, name: str, refs: dict[fx.Node, ir.Ref]) -> ir.Op | N
         source = node.args[1]
         assert isinstance(source, fx.Node)
         return ir.Op(name, "clone", (("self", refs[source]),), kinds, where)
-    base = target._schema.name.replace("aten::", "").replace("::", "_")
+    base = operator_name(target._schema.name)
     if base in _RENAMED:
         return _renamed(node, name, _RENAMED[base], kinds, where, refs)
     overload = "" if target._overloadname == "default" else f".{target._overloadname}"

@@ -28,6 +28,7 @@ from costmodel.capture.module_facts import facts_of, written_path
 from costmodel.capture.module_state import scopes, state_on_meta, untouched
 from costmodel.capture.read_values import ReadValues
 from costmodel.capture.recorder import Recorder
+from costmodel.capture.recurrent_step import NAMESPACE
 from costmodel.concurrency import takes_turns
 from costmodel.errors import CaptureError, DataDependentError, first_line, text_of
 from costmodel.ir.passes import drop_dead_code
@@ -278,13 +279,18 @@ def _freed(node: fx.Node, refs: Mapping[fx.Node, ir.Ref]) -> tuple[ir.Ref, ...]:
     return tuple(refs[owner] for owner in node.meta.get("frees", ()) if owner in refs)
 
 
+def operator_name(schema_name: str) -> str:
+    """Name of an operator in the IR: without the namespaces of ATen and of stand-ins for its operators."""
+    return schema_name.removeprefix("aten::").removeprefix(f"{NAMESPACE}::").replace("::", "_")
+
+
 def _lower_node(node: fx.Node, name: str, refs: Mapping[fx.Node, ir.Ref]) -> ir.Op:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         raise CaptureError(f"{node.name}: {target} is not an ATen operator")
     args = tuple((key, argument(value, refs)) for key, value in named_arguments(node))
     made = functional(target)
-    base = made._schema.name.replace("aten::", "").replace("::", "_")
+    base = operator_name(made._schema.name)
     if made is target and writes_first(target):
         base = base[:-1]  # no functional variant exists; drop the underscore
     overload = "" if made._overloadname == "default" else f".{made._overloadname}"

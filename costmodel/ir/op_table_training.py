@@ -1,11 +1,12 @@
 """Rows of operators of a training step: losses, backward passes, and optimizers that update many tensors at once.
 
-Rows of forward operators are in `costmodel.ir.op_table`. Names are those of ATen; operators that torch's compiler makes
-of others (`prims`) have the namespace before their name.
+Rows of forward operators are in `costmodel.ir.op_table`. Names are those of ATen, which has none for the gradients of
+recurrent layers; operators that torch's compiler makes of others (`prims`) have the namespace before their name.
 """
 
 from __future__ import annotations
 
+from costmodel.ir.flops import recurrent_launches, recurrent_scratch
 from costmodel.ir.op_row import Role, Row, row_of
 from costmodel.ir.training_costs import (
     attention_backward_flops,
@@ -14,6 +15,7 @@ from costmodel.ir.training_costs import (
     foreach_flops,
     foreach_launches,
     gradient_again,
+    recurrent_backward_flops,
 )
 
 pointwise = row_of(Role.POINTWISE, saves="")
@@ -25,6 +27,14 @@ rare = row_of(Role.EXTERN, saves="", rare=True)
 foreach = row_of(Role.EXTERN, saves="", kind="foreach", flops=foreach_flops, launches=foreach_launches)
 attention = row_of(Role.EXTERN, kind="attention", flops=attention_step_flops, saves="query key value #0 #1")
 attention_backward = row_of(Role.EXTERN, kind="attention_backward", flops=attention_backward_flops, saves="")
+recurrent_backward = row_of(
+    Role.EXTERN,
+    saves="",
+    flops=recurrent_backward_flops,
+    scratch=recurrent_scratch,
+    launches=recurrent_launches,
+    measured=False,
+)
 
 TRAINING_ROWS: tuple[Row, ...] = (
     # Convolutions: one row for the gradients by input, weight and bias, which the output mask chooses.
@@ -36,6 +46,11 @@ TRAINING_ROWS: tuple[Row, ...] = (
     attention_backward("_scaled_dot_product_flash_attention_backward"),
     attention_backward("_scaled_dot_product_efficient_attention_backward"),
     attention_backward("_scaled_dot_product_cudnn_attention_backward"),
+    # Recurrent layers, whose forward rows are those of inference.
+    recurrent_backward("lstm_backward"),
+    recurrent_backward("gru_backward"),
+    recurrent_backward("rnn_tanh_backward"),
+    recurrent_backward("rnn_relu_backward"),
     # Norms: statistics need a second pass over the operands.
     reduction("native_batch_norm_backward", kind="batch_norm_backward", work=12, scratch=gradient_again),
     reduction("cudnn_batch_norm_backward", kind="batch_norm_backward", work=12, scratch=gradient_again),

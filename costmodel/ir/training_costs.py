@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from costmodel.ir import Graph, Op, Ref, TensorType, refs_in
-from costmodel.ir.flops import attention_flops, tensor_of
+from costmodel.ir.flops import attention_flops, recurrent_flops, tensor_of
 
 CHUNK = 65536
 """Elements that a block of a multi-tensor kernel updates (`kChunkSize` in ATen's MultiTensorApply.cuh)."""
@@ -40,6 +40,11 @@ def attention_step_flops(graph: Graph, op: Op) -> int:
 def attention_backward_flops(graph: Graph, op: Op) -> int:
     """Five matmuls instead of the forward pass's two."""
     return attention_flops(graph, op) * BACKWARD_MATMULS // 2
+
+
+def recurrent_backward_flops(graph: Graph, op: Op) -> int:
+    """Twice the forward pass's: each product has a gradient by its operand and one by its weights."""
+    return 2 * recurrent_flops(graph, op)
 
 
 def statistics_again(graph: Graph, op: Op) -> int:

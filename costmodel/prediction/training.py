@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from costmodel.capture.inputs import Inputs
@@ -41,6 +41,8 @@ LATENCY_WIDTH, SPEEDUP_WIDTH = 0.15, 0.12
 
 Nine in ten of 15 steps on an H200, families left out, were within 0.22 of the predicted logarithm of latency or speedup
 on a calibrated host; so few steps, behind one host, ask for more."""
+BREAKS_COST = 1.2
+"""Times as long as an eager step that a divided one takes at most: a graph costs the host about ten launches."""
 OPERATORS_PER_CAPTURED = 2.5
 """Traced operators for each operator of the forward pass, in a forward and a backward graph, by which compile time is
 extrapolated from that of inference."""
@@ -94,12 +96,15 @@ def predict_step(
         RequestError: there is no rule for the optimizer.
         ProfileError: the profile is damaged or of another version.
     """
+    captured = _as_it_runs(captured, graphs)
     graph, step = captured.step.eager, time_step(captured.step, optimizer, profile)
     hosts = [_timings(step, profile, speed) for speed in profile.host_speeds]
     images = batch_size or images_of(graph)
     layers, by_pass = step_layers(graph, step, profile)
     flops = 3 * sum(layer.flops for layer in layers)
     modes = _modes(captured.step, step, hosts, profile, images, flops)
+    if _is_divided(graphs):
+        modes = _from_eager_on(modes)
     peaks = step_peaks(captured, step, optimizer, profile)
     too_large = shortage(peaks.get(EAGER), profile.device.memory_bytes)
     verdict, leaning = verdict_of(modes, whole=not too_large)
@@ -131,10 +136,35 @@ def predict_step(
     )
 
 
+def _as_it_runs(captured: CapturedStep, graphs: Graphs | None) -> CapturedStep:
+    """The step without compiled graphs where torch.compile fails on the module, or gives up all of it."""
+    if graphs is None or not (graphs.error or graphs.count == 0):
+        return captured
+    failure = f"torch.compile fails: {graphs.error}" if graphs.error else "torch.compile gives up every frame"
+    return replace(captured, step=replace(captured.step, compiled=None, failure=f"{failure}; the step runs eagerly"))
+
+
+def _is_divided(graphs: Graphs | None) -> bool:
+    """Whether a module runs as several graphs, or in part outside of its graphs."""
+    return graphs is not None and ((graphs.count or 1) > 1 or bool(graphs.breaks))
+
+
+def _from_eager_on(modes: Mapping[str, ModePrediction]) -> dict[str, ModePrediction]:
+    """Predictions of a step as one graph, for one of which part runs eagerly: intervals reach to the eager step's."""
+    eager = modes[EAGER]
+    found = {EAGER: eager}
+    for name, mode in modes.items():
+        if name != EAGER and mode.speedup_low is not None and eager.high_ms is not None and mode.high_ms is not None:
+            slowest = max(mode.high_ms, eager.high_ms * BREAKS_COST)
+            found[name] = replace(mode, high_ms=slowest, speedup_low=min(mode.speedup_low, 1 / BREAKS_COST))
+    return found
+
+
 def _divided(graphs: Graphs | None) -> tuple[str, ...]:
-    if graphs is None or graphs.count in (None, 1):
+    if graphs is None or not _is_divided(graphs) or not graphs.count:
         return ()
-    return (f"Dynamo divides the module into {graphs.count} graphs; the step is predicted as one",)
+    parts = f"Dynamo divides the module into {graphs.count} graphs" if graphs.count > 1 else "Dynamo leaves out a part"
+    return (f"{parts}; the step is predicted as one graph, and may gain less, down to nothing",)
 
 
 def _timings(step: TimedStep, profile: Profile, speed: float) -> dict[str, Timing]:

@@ -120,6 +120,51 @@ def test_under_autocast_the_optimizer_keeps_float32():
     assert found.precision == "float32"
 
 
+class Divided(nn.Module):
+    """Two halves, between which torch.compile breaks the graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers = list(net())
+        self.one, self.two = nn.Sequential(*layers[:3]), nn.Sequential(*layers[3:])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.one(x)
+        torch._dynamo.graph_break()
+        return self.two(x)
+
+
+def test_intervals_of_a_divided_step_reach_to_the_eager_one():
+    found = costmodel.predict(Divided(), (torch.empty(SHAPE, device="meta"),), hardware="nvidia-h200", training=True)
+    assert found.graphs.count == 2
+    assert any("the step is predicted as one graph, and may gain less" in text for text in found.warnings)
+    assert found.verdict == "uncertain"
+    for mode in list(found.modes.values())[1:]:
+        assert mode.speedup_low <= 1 / 1.2
+        assert mode.high_ms > found.modes["eager"].high_ms
+
+
+class GivenUp(nn.Module):
+    """Breaks the graph in a loop, for which torch.compile gives up the whole forward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+            torch._dynamo.graph_break()
+        return x
+
+
+def test_a_step_that_torch_compile_gives_up_runs_eagerly():
+    found = costmodel.predict(GivenUp(), (torch.empty(2, 8, device="meta"),), hardware="nvidia-h200", training=True)
+    assert found.graphs.count == 0
+    assert list(found.modes) == ["eager"]
+    assert "torch.compile gives up every frame; the step runs eagerly" in found.warnings
+
+
 def test_the_module_is_unchanged():
     module = net().eval()
     weight, mean = module[0].weight.clone(), module[1].running_mean.clone()
