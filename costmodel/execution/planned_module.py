@@ -81,6 +81,7 @@ def make_planned(
     captured: Exact | None = None,
     strict: bool = False,
     calls: dict[str, Call] | None = None,
+    regions_on: str | None = None,
 ) -> Planned:
     """Return a module that runs a plan, as `apply` does, from checked arguments.
 
@@ -92,10 +93,11 @@ def make_planned(
         captured: captured pass, if there is one.
         strict: whether outputs may be no further from float64's than eager ones are.
         calls: compiled regions of another module with this plan, which are shared; None for none.
+        regions_on: type of the device whose autocast regions in the module are part of the plan; None for none.
     """
     original = plain(module, without=RUNNER) if isinstance(module, Planned) else module
     _refuse_names(original)
-    runner = Runner(plan, tuple(call.kwargs), strict=strict)
+    runner = Runner(plan, tuple(call.kwargs), strict=strict, regions_on=regions_on)
     runner.share(calls, device_of(original, call))
     runner.refuse_device(device_of(original, call))
     runner.make_ready(original, call, check, same=True, captured=captured)

@@ -49,6 +49,7 @@ class Runner:
         calls: callables of regions, shared by programs on the same device.
         lock: held while a program runs, for a CUDA graph has static inputs and outputs.
         strict: whether outputs may be no further from float64's than eager ones are.
+        regions_on: type of the device whose autocast regions in the module are part of the plan; None for none.
         fallbacks: reasons in words for which input signatures run eagerly, each once.
     """
 
@@ -58,11 +59,13 @@ class Runner:
         names: tuple[str, ...] = (),
         replaced: tuple[tuple[Region, float], ...] = (),
         strict: bool = False,
+        regions_on: str | None = None,
     ) -> None:
         self.plan = plan
         self.replaced = replaced
         self.names = names
         self.strict = strict
+        self.regions_on = regions_on
         self.fallbacks: tuple[str, ...] = ()
         self.ready: dict[Signature, tuple[Exact, PlannedProgram | Replay]] = {}
         self.unfit: set[Signature] = set()
@@ -73,7 +76,7 @@ class Runner:
         self._owner: weakref.ref[nn.Module] | None = None
 
     def __reduce__(self) -> tuple[type[Runner], tuple[Any, ...]]:
-        return Runner, (self.plan, self.names, self.replaced, self.strict)
+        return Runner, (self.plan, self.names, self.replaced, self.strict, self.regions_on)
 
     def of(self, owner: nn.Module) -> Runner:
         """Return this runner, or a new one for a module that got it by a shallow copy."""
@@ -81,7 +84,7 @@ class Runner:
             self._owner = weakref.ref(owner)
         if self._owner() is owner:
             return self
-        return Runner(self.plan, self.names, self.replaced, self.strict).of(owner)
+        return Runner(self.plan, self.names, self.replaced, self.strict, self.regions_on).of(owner)
 
     def share(self, calls: dict[str, Call] | None, device: torch.device) -> None:
         """Use compiled regions of another runner of the same plan on this device."""
@@ -203,7 +206,7 @@ class Runner:
                 "an input that is not a tensor has no hash, so calls with it cannot be distinguished; leave it out"
             )
         refuse_hooks(module)
-        exact = captured or capture_exactly(module, inputs, self.plan.model, self.plan.amp)
+        exact = captured or capture_exactly(module, inputs, self.plan.model, self.plan.amp, self.regions_on)
         if same:
             self.plan.check(exact.graph)
         if device != self._device:
