@@ -13,12 +13,12 @@ from torch import fx
 from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 
 from costmodel.backend.device_profile import DeviceProfile, profile_for
-from costmodel.backend.dynamic_sizes import are_dynamic, are_wanted, make_static, traced_values
+from costmodel.backend.dynamic_sizes import are_dynamic, are_wanted, have_values, make_static, traced_values
 from costmodel.backend.graph_call import GraphCall, Slots, without_metadata
 from costmodel.backend.graph_report import CHOICES, EAGER, INDUCTOR, PLAN, GraphReport
 from costmodel.backend.options import BackendOptions
 from costmodel.backend.planned_graph import PlannedGraph
-from costmodel.backend.planned_sizes import leave_out_planned_sizes, remember_plan
+from costmodel.backend.planned_sizes import begin_code, leave_out_planned_sizes, remember_plan
 from costmodel.backend.planning_step import Planning, fastest_first, plan_graph
 from costmodel.backend.refusals import count_calls, reason_not_to_plan, reason_not_to_replay
 from costmodel.backend.ways import Built, Run, apart_from_dynamo, built, by_inductor
@@ -72,6 +72,7 @@ class GraphCompiler:
 
     def compile(self) -> tuple[Run, GraphReport]:
         """Plan the graph and build the best way to run it; whatever cannot be planned goes to Inductor, or eager."""
+        begin_code()
         try:
             if reason := reason_not_to_plan(self.gm, self.arguments):
                 return self._without_plan(reason)
@@ -163,7 +164,7 @@ class GraphCompiler:
 
     def _stay_dynamic(self) -> None:
         """Leave the sizes that have plans to them, unless the user asked for this dynamic graph."""
-        if are_dynamic(self.arguments) and not are_wanted():
+        if are_dynamic(self.arguments) and have_values(self.arguments) and not are_wanted():
             leave_out_planned_sizes(self.gm, self.given)
 
     def _measured_ms(self, way: str, run: Run) -> float | None:

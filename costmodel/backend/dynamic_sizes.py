@@ -28,6 +28,11 @@ def are_dynamic(arguments: Sequence[Any]) -> bool:
     return any(isinstance(value, torch.SymInt) for value in arguments)
 
 
+def have_values(arguments: Sequence[Any]) -> bool:
+    """Whether all sizes are known in the traced call; a size that depends on values of tensors is not."""
+    return all(value is not None for value in traced_values(arguments))
+
+
 def reason_to_stay_dynamic(arguments: Sequence[Any]) -> str:
     """Reason to leave the sizes of a graph as they are; empty if none is dynamic or each may become a guard.
 
@@ -40,12 +45,13 @@ def reason_to_stay_dynamic(arguments: Sequence[Any]) -> str:
         return ""
     if are_wanted():
         return "its sizes are dynamic as asked for, and a plan is for one shape"
-    if any(value is None for value in traced_values(arguments)):
+    if not have_values(arguments):
         return "its sizes are dynamic and depend on values, and a plan is for one shape"
     if torch._dynamo.config.error_on_recompile:
         return "its sizes are dynamic, and torch._dynamo.config.error_on_recompile forbids a graph for each"
-    if (made := _graphs_before()) >= (most := most_sizes()):
-        return f"its sizes are dynamic: {made} graphs of this code came before, and {most} are made for one size each"
+    _, made = place_of_graph()
+    if made >= (most := most_sizes()):
+        return f"its sizes are dynamic, and of one code at most {most} graphs are made for one size each"
     return ""
 
 
@@ -102,7 +108,9 @@ def _is_binding(constraint: object) -> bool:
     return constraint is not None and not getattr(constraint, "warn_only", False)
 
 
-def _graphs_before() -> int:
-    """Number of graphs that Dynamo made of the code object before this one."""
+def place_of_graph() -> tuple[int, int]:
+    """Number of the code object that Dynamo compiles, and of the graphs that it made of it before; -1 outside of it."""
     found = CompileContext.current_compile_id()
-    return found.frame_compile_id or 0 if found is not None else 0
+    if found is None or found.frame_id is None:
+        return -1, 0
+    return found.frame_id, found.frame_compile_id or 0

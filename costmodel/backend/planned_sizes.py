@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._guards import CompileContext
 from torch.fx.experimental.symbolic_shapes import sym_or
+
+from costmodel.backend.dynamic_sizes import place_of_graph
+from costmodel.execution.torch_settings import active_autocasts
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class TracedCall:
     """Call of a graph that Dynamo traced.
 
     Attributes:
-        modes: modes of torch, and type and device of each tensor.
+        modes: modes of torch, and type, device and number of dimensions of each tensor.
         shapes: shape of each tensor by the name of its node.
     """
 
@@ -35,21 +37,26 @@ class TracedCall:
         tensors = {
             node.name: value for node, value in zip(nodes, values, strict=True) if isinstance(value, torch.Tensor)
         }
-        kinds = tuple((name, tensor.dtype, tensor.device) for name, tensor in sorted(tensors.items()))
-        cast = tuple(torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) for device in ("cuda", "cpu"))
-        modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), cast, kinds
+        kinds = tuple((name, tensor.dtype, tensor.device, tensor.dim()) for name, tensor in sorted(tensors.items()))
+        casts = tuple((device_type, torch.get_autocast_dtype(device_type)) for device_type in active_autocasts())
+        modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), casts, kinds
         return cls(modes, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
 
 
 _planned: dict[int, list[TracedCall]] = {}
-"""Calls with a plan, by the number of their code object, of which there are new ones after a reset of Dynamo."""
+"""Calls with a plan, by the number of their code object."""
+
+
+def begin_code() -> None:
+    """Forget the code whose number a new one has got since a reset of Dynamo, if the present graph is its first."""
+    frame, number = place_of_graph()
+    if number == 0:
+        _planned.pop(frame, None)
 
 
 def remember_plan(gm: fx.GraphModule, values: Sequence[Any]) -> None:
     """Remember that a graph is run by a plan for the sizes of a call."""
-    frame, number = _place()
-    if number == 0:
-        _planned.pop(frame, None)
+    frame, _ = place_of_graph()
     _planned.setdefault(frame, []).append(TracedCall.of(gm, values))
 
 
@@ -61,22 +68,20 @@ def leave_out_planned_sizes(gm: fx.GraphModule, values: Sequence[Any]) -> None:
         values: those of the traced call, which has none.
     """
     now = TracedCall.of(gm, values)
-    frame, number = _place()
-    for planned in _planned.get(frame, ()) if number else ():
+    frame, _ = place_of_graph()
+    for planned in _planned.get(frame, ()):
         if planned.modes == now.modes and planned.shapes != now.shapes:
             bool(_differs_from(planned, gm))  # reading a relation between symbols is what makes a guard
 
 
 def _differs_from(planned: TracedCall, gm: fx.GraphModule) -> bool | torch.SymBool:
     """Whether a call of a graph has other sizes than a planned call."""
-    sizes = {node.name: node.meta["example_value"].shape for node in gm.graph.find_nodes(op="placeholder")
-             if node.name in planned.shapes}
-    return sym_or(*(a != b for name, shape in sizes.items() for a, b in zip(shape, planned.shapes[name], strict=True)))
+    nodes = {node.name: node for node in gm.graph.find_nodes(op="placeholder")}
+    return sym_or(
+        *(
+            one != other
+            for name, shape in planned.shapes.items()
+            for one, other in zip(nodes[name].meta["example_value"].shape, shape, strict=True)
+        )
+    )
 
-
-def _place() -> tuple[int, int]:
-    """Number of the code object that Dynamo compiles, and of the graphs it has made of it; -1 outside of Dynamo."""
-    found = CompileContext.current_compile_id()
-    if found is None or found.frame_id is None:
-        return -1, 0
-    return found.frame_id, found.frame_compile_id or 0

@@ -143,6 +143,8 @@ def _aliases(traced: TracedGraph) -> str:
     given |= {_memory(value) for node in traced.gm.graph.find_nodes(op="get_attr") for value in _fakes(node)}
     seen: dict[int, fx.Node] = {}
     for node in _returned(traced.gm):
+        if isinstance(node.meta.get("example_value"), NUMBERS):
+            continue
         fakes = list(_fakes(node))
         if node.op in ("placeholder", "get_attr") or any(_memory(value) in given for value in fakes):
             return f"a result ({node.name}) is an input or a view of one"

@@ -200,18 +200,6 @@ def test_inference_mode_and_without_it_in_turn(first, second):
         assert {graph.choice for graph in explained(fast).graphs} == {"plan"}
 
 
-def test_a_graph_under_autocast_is_left_to_inductor():
-    net, x = net_and_input()
-    with uncompiled(), torch.no_grad():
-        fast = compiled(net)
-        with torch.autocast("cpu", torch.bfloat16):
-            got, expected = fast(x), net(x)
-        assert got.dtype is expected.dtype
-        torch.testing.assert_close(got, expected, rtol=2e-2, atol=2e-2)
-        close(fast(x), net(x))
-        assert [graph.choice for graph in explained(fast).graphs] == ["inductor", "plan"]
-
-
 @pytest.mark.filterwarnings("error")
 def test_ten_thousand_calls_leave_nothing_behind():
     net, x = net_and_input()
