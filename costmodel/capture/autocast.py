@@ -101,8 +101,12 @@ class Regions:
         """Cast tensors in nested arguments, those of a GPU in floating point of at most 32 bits."""
         return tree_map_only(torch.Tensor, functools.partial(self._cast, dtype=dtype), given)
 
+    def is_eligible(self, tensor: torch.Tensor) -> bool:
+        """Whether the device casts a tensor; a CPU also casts constants, which are recorded with their values."""
+        return is_eligible(tensor) or (self.device == CPU and tensor.is_cpu and _is_float(tensor))
+
     def _cast(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        if not is_eligible(tensor) or tensor.dtype is dtype:
+        if not self.is_eligible(tensor) or tensor.dtype is dtype:
             return tensor
         is_weight = tensor.requires_grad and tensor.is_leaf and not tensor._is_view()
         if dtype is not self.dtype or not self._entered[-1][1] or tensor.dtype is not torch.float32 or not is_weight:
@@ -141,7 +145,11 @@ def _switch(key: str, on: bool) -> None:
 
 def is_eligible(tensor: torch.Tensor) -> bool:
     """Whether autocast casts a tensor: one that is on the GPU, in floating point of at most 32 bits."""
-    return tensor.is_meta and tensor.is_floating_point() and tensor.dtype is not torch.float64
+    return tensor.is_meta and _is_float(tensor)
+
+
+def _is_float(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.dtype is not torch.float64
 
 
 def refuse_casts_within(regions: Regions, name: str) -> None:
@@ -195,7 +203,7 @@ def _float32_norm(_: Regions, op: Any, args: Sequence[Any], kwargs: Mapping[str,
 
 def _widest(regions: Regions, op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     leaves = torch.utils._pytree.tree_leaves((tuple(args), dict(kwargs)))
-    dtypes = {leaf.dtype for leaf in leaves if isinstance(leaf, torch.Tensor) and is_eligible(leaf)}
+    dtypes = {leaf.dtype for leaf in leaves if isinstance(leaf, torch.Tensor) and regions.is_eligible(leaf)}
     if dtypes - {regions.dtype}:
         args, kwargs = regions.cast((tuple(args), dict(kwargs)), torch.float32)
     return op(*args, **kwargs)
