@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -25,6 +26,7 @@ from costmodel.backend.ways import Built, Run, apart_from_dynamo, built, by_indu
 from costmodel.capture.autocast import AMP
 from costmodel.capture.executable import Exact, capture_exactly
 from costmodel.errors import own_words
+from costmodel.execution.cuda_graph import is_capturing
 from costmodel.execution.torch_settings import active_autocasts
 from costmodel.measurement.timers import latency
 from costmodel.planning.plan import Plan
@@ -73,6 +75,9 @@ class GraphCompiler:
     def compile(self) -> tuple[Run, GraphReport]:
         """Plan the graph and build the best way to run it; whatever cannot be planned goes to Inductor, or eager."""
         begin_code()
+        if is_capturing():
+            why = "it was first called within a capture of a CUDA graph; call it before"
+            return self.plain.forward, self._report(EAGER, why, {})
         try:
             if reason := reason_not_to_plan(self.gm, self.arguments):
                 return self._without_plan(reason)
@@ -169,8 +174,10 @@ class GraphCompiler:
 
     def _measured_ms(self, way: str, run: Run) -> float | None:
         """Milliseconds of a call by one way; None if it fails."""
+        device = self._device()
         try:
-            return latency(lambda: run(*self.given), MEASURED_S, 3, self._device().type).median_us / 1e3
+            with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+                return latency(lambda: run(*self.given), MEASURED_S, 3, device.type).median_us / 1e3
         except Exception as error:  # noqa: BLE001 - such as a shortage of memory; the other ways go on
             self.faults.append(f"{way}: {own_words(error)}")
             return None

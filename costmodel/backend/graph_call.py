@@ -66,7 +66,7 @@ class GraphCall(nn.Module):
         super().__init__()
         self.graph_module = gm
         self._slots, self._count = slots, len(arguments)
-        self._names = tuple(f"argument_{index}" for index in slots.static)
+        self._names = tuple(f"parameter_{number}" for number in range(len(slots.static)))  # as in graphs of other sizes
         for name, index in zip(self._names, slots.static, strict=True):
             tensor = arguments[index]
             if isinstance(tensor, nn.Parameter):

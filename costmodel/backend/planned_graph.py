@@ -20,6 +20,7 @@ from costmodel.backend.graph_call import GraphCall, Slots
 from costmodel.capture.executable import Exact
 from costmodel.capture.inputs import Arguments
 from costmodel.errors import own_words
+from costmodel.execution.cuda_graph import is_capturing
 from costmodel.execution.planned_module import Planned, make_planned
 from costmodel.execution.preconditions import device_of
 from costmodel.execution.regions import Call
@@ -92,7 +93,7 @@ class PlannedGraph:
     def __call__(self, *arguments: Any) -> Any:
         """Run the graph; eagerly if its plan cannot run for these parameters."""
         key = self._key(arguments)
-        if key not in self.bound:
+        if key not in self.bound and not is_capturing():
             self._bind_later(arguments)
         planned = self.bound.get(key)
         if planned is None:

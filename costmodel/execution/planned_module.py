@@ -177,11 +177,12 @@ class Planned(Specialized):
         return under_autocast(self._eager_forward, self._device_type(), amp)(*args, **kwargs)
 
     def _device_type(self) -> str:
-        """Type of the device that holds the module; the GPU's, if there is one, for a module without tensors."""
+        """Type of the device that holds the module, or its programs' for one without tensors, or the best there is."""
         held = next(chain(self.parameters(), self.buffers()), None)
-        if held is None:
+        device = self._runner().device if held is None else held.device
+        if device is None:
             return "cuda" if torch.cuda.is_available() else "cpu"
-        return held.device.type
+        return device.type
 
     def _nested(self, exact: Exact, outputs: list[torch.Tensor]) -> Any:
         return exact.nest(self._without_gradients(outputs))

@@ -16,7 +16,7 @@ from costmodel.capture.executable import Exact, capture_exactly
 from costmodel.capture.inputs import Arguments
 from costmodel.capture.shared_module import Specialized, plain
 from costmodel.errors import CostmodelError, PlanError, first_line, text_of
-from costmodel.execution.cuda_graph import Replay, searching
+from costmodel.execution.cuda_graph import Replay, is_capturing, searching
 from costmodel.execution.numerics import random_like
 from costmodel.execution.out_of_memory import forget_locals, say, shortage_behind
 from costmodel.execution.preconditions import device_of, has_substitutes, named_tensors, refuse_hooks
@@ -47,6 +47,7 @@ class Runner:
         ready: signature of inputs -> captured pass and its program.
         unfit: signatures of inputs that the plan cannot run.
         calls: callables of regions, shared by programs on the same device.
+        device: device of the programs; None until there is one.
         lock: held while a program runs, for a CUDA graph has static inputs and outputs.
         strict: whether outputs may be no further from float64's than eager ones are.
         regions_on: type of the device whose autocast regions in the module are part of the plan; None for none.
@@ -71,7 +72,7 @@ class Runner:
         self.unfit: set[Signature] = set()
         self.calls: dict[str, Call] = {}
         self.lock = threading.Lock()
-        self._device: torch.device | None = None
+        self.device: torch.device | None = None
         self._snapshot: Snapshot | None = None
         self._owner: weakref.ref[nn.Module] | None = None
 
@@ -89,7 +90,7 @@ class Runner:
     def share(self, calls: dict[str, Call] | None, device: torch.device) -> None:
         """Use compiled regions of another runner of the same plan on this device."""
         if calls is not None:
-            self.calls, self._device = calls, device
+            self.calls, self.device = calls, device
 
     def in_order(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
         """Sort the keyword inputs of a call into the order that the plan was made with."""
@@ -150,8 +151,8 @@ class Runner:
         self._snapshot = None
 
     def _prepare_for(self, module: Specialized, inputs: Arguments, signature: Signature) -> bool:
-        """Try once to make a program for a new signature; whether there is one now."""
-        if signature in self.unfit or len(self.ready) + len(self.unfit) >= MOST_SIGNATURES:
+        """Try once to make a program for a new signature, outside of captures; whether there is one now."""
+        if signature in self.unfit or len(self.ready) + len(self.unfit) >= MOST_SIGNATURES or is_capturing():
             return False
         original = plain(module, without=RUNNER)
         self.refuse_device(device_of(original, inputs))
@@ -209,9 +210,9 @@ class Runner:
         exact = captured or capture_exactly(module, inputs, self.plan.model, self.plan.amp, self.regions_on)
         if same:
             self.plan.check(exact.graph)
-        if device != self._device:
+        if device != self.device:
             self.calls.clear()
-            self._device = device
+            self.device = device
         try:
             self.ready[signature] = exact, self._program(module, exact, example, device, check)
         except (RuntimeError, PlanError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Iterator
 
@@ -15,6 +16,7 @@ from costmodel.backend import compile_graph
 from costmodel.backend.dynamic_sizes import MOST_SIZES, most_sizes, reason_to_stay_dynamic, traced_values
 from costmodel.backend.planned_graph import PlannedGraph
 from tests.backend.test_dynamo_backend import close, net_and_input
+from tests.backend.test_in_service import planned_graphs
 from tests.support.uncompiled import compiled, explained, uncompiled
 
 config = torch._dynamo.config
@@ -263,3 +265,32 @@ def test_sizes_planned_for_one_branch_run_in_the_other():
         x = torch.randn(rows, 4)
         close(fast(x, doubles), module(x, doubles))
     assert len(choices(fast)) <= 8
+
+
+def test_programs_of_all_sizes_share_prepared_weights():
+    """Folded, cast and laid out once, not once a size."""
+    net, _ = net_and_input()
+    gc.collect()
+    before = set(map(id, planned_graphs()))
+    fast = compiled(net)
+    with torch.autocast("cpu", torch.bfloat16):
+        for scale in (1.0, 0.5):
+            net.load_state_dict({name: tensor * scale for name, tensor in net.state_dict().items()})
+            for batch in (2, 3, 4):
+                fast(images(batch))
+    made = [graph for graph in planned_graphs() if id(graph) not in before]
+    programs = [program for graph in made for planned in graph.bound.values() for program in programs_of(planned)]
+    hoisted = [
+        {ref.name: tensor for ref, tensor in program._params.items() if ref.name.startswith("hoisted.")}
+        for program in programs
+    ]
+    assert len(hoisted) == 3
+    assert hoisted[0]
+    for other in hoisted[1:]:
+        assert {name: id(tensor) for name, tensor in other.items()} == {
+            name: id(tensor) for name, tensor in hoisted[0].items()
+        }
+
+
+def programs_of(planned) -> list:
+    return [program for _, program in planned._runner().ready.values()]
