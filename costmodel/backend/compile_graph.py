@@ -198,9 +198,7 @@ class GraphCompiler:
 
     def _by_plan(self, exact: Exact, planning: Planning) -> Run:
         slots = Slots.of(self.gm, self.given)
-        run = PlannedGraph(
-            self.plain, slots, exact, planning.plan, self.wanted.is_strict, self.note, bool(self._casts)
-        )
+        run = PlannedGraph(self.plain, slots, exact, planning.plan, self.wanted.is_strict, self.note, bool(self._casts))
         with apart_from_dynamo():
             self.tried = run.bind(self.given).plan
         return run

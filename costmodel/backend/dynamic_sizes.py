@@ -43,16 +43,15 @@ def reason_to_stay_dynamic(arguments: Sequence[Any]) -> str:
         return "an input is a number that is no size, and a plan is for one value"
     if not are_dynamic(arguments):
         return ""
-    if are_wanted():
-        return "its sizes are dynamic as asked for, and a plan is for one shape"
-    if not have_values(arguments):
-        return "its sizes are dynamic and depend on values, and a plan is for one shape"
-    if torch._dynamo.config.error_on_recompile:
-        return "its sizes are dynamic, and torch._dynamo.config.error_on_recompile forbids a graph for each"
     _, made = place_of_graph()
-    if made >= (most := most_sizes()):
-        return f"its sizes are dynamic, and of one code at most {most} graphs are made for one size each"
-    return ""
+    reasons = {
+        "as asked for": are_wanted(),
+        "and depend on values": not have_values(arguments),
+        "and torch._dynamo.config.error_on_recompile forbids a graph for each": torch._dynamo.config.error_on_recompile,
+        f"and of one code at most {most_sizes()} graphs are made for one size each": made >= most_sizes(),
+    }
+    found = next((reason for reason, holds in reasons.items() if holds), "")
+    return f"its sizes are dynamic {found}" if found else ""
 
 
 def most_sizes() -> int:

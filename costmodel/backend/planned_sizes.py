@@ -84,4 +84,3 @@ def _differs_from(planned: TracedCall, gm: fx.GraphModule) -> bool | torch.SymBo
             for one, other in zip(nodes[name].meta["example_value"].shape, shape, strict=True)
         )
     )
-

@@ -59,9 +59,7 @@ def fastest_first(times_ms: Mapping[str, float], build_s: Mapping[str, float], c
     return tuple(sorted(times_ms, key=lambda way: times_ms[way] + 1e3 * build_s.get(way, 0.0) / calls))
 
 
-def plan_graph(
-    graph: Graph, profile: Profile, wanted: BackendOptions, device: str, amp: str | None = None
-) -> Planning:
+def plan_graph(graph: Graph, profile: Profile, wanted: BackendOptions, device: str, amp: str | None = None) -> Planning:
     """Plan a captured graph, or find the plan that an earlier process made.
 
     Args:

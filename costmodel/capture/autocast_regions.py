@@ -39,7 +39,10 @@ def make_region(
         refuse_autocast(regions.where(), device_type)
     dtype = dtype or (torch.get_autocast_dtype(CPU) if regions.device == CPU else torch.float16)
     if enabled and dtype not in AMP.values():
-        raise CaptureError(f"{regions.where()} enters autocast of {dtype}; a {'CPU' if regions.device == CPU else 'GPU'} has autocast of float16 and bfloat16")
+        kind = "CPU" if regions.device == CPU else "GPU"
+        raise CaptureError(
+            f"{regions.where()} enters autocast of {dtype}; a {kind} has autocast of float16 and bfloat16"
+        )
     _INIT(region, "cpu", None, False, cache_enabled)
     setattr(region, _REGION, (dtype if enabled else None, cache_enabled is not False))
     region.fast_dtype = dtype

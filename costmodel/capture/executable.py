@@ -45,7 +45,9 @@ class Exact:
         return tree_unflatten([other if i is None else outputs[i] for i, other in self.leaves], self.spec)
 
 
-def capture_exactly(module: nn.Module, inputs: Inputs, name: str, amp: str | None = None, device: str | None = None) -> Exact:
+def capture_exactly(
+    module: nn.Module, inputs: Inputs, name: str, amp: str | None = None, device: str | None = None
+) -> Exact:
     """Capture one forward pass with its constants as an executable graph; nothing is run.
 
     Args:

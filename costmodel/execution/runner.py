@@ -113,13 +113,13 @@ class Runner:
         return None if self._has_changed() else (exact, outputs)
 
     def run(self, module: Specialized, inputs: Arguments) -> tuple[Exact, list[torch.Tensor]] | None:
-        """Run the plan, with preparation if needed; None if the module has to run eagerly.
+        """Run the plan, with preparation if needed; None if the module has to run eagerly, as it has within a capture.
 
         Raises:
             PlanError: the plan is for another kind of device than the module's.
         """
         if self._has_changed():
-            if has_substitutes(module):
+            if has_substitutes(module) or is_capturing():
                 return None
             self.forget()
         signature = signature_of(inputs)
@@ -140,8 +140,11 @@ class Runner:
         return self._snapshot is None or self._snapshot.has_changed()
 
     def accept_state(self, module: Specialized) -> None:
-        """Accept the module's present state as the one that programs were made of: eager passes may change it."""
-        if self._has_changed() and not has_substitutes(module):
+        """Accept the module's present state as the one that programs were made of: eager passes may change it.
+
+        Within a capture of the caller's it may be a new one, of which programs are made later.
+        """
+        if self._has_changed() and not has_substitutes(module) and not is_capturing():
             self._snapshot = Snapshot(module)
 
     def forget(self) -> None:

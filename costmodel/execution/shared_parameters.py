@@ -17,7 +17,7 @@ class Prepared:
 
     Attributes:
         results: computed parameters.
-        sources: memory of the parameters that they were computed from, so that nothing else comes to lie at its address.
+        sources: memory of the parameters that they were computed from, at whose address nothing else can lie then.
     """
 
     results: tuple[weakref.ref[torch.Tensor], ...]
