@@ -51,7 +51,7 @@ def reason_to_stay_dynamic(arguments: Sequence[Any]) -> str:
         f"and of one code at most {most_sizes()} graphs are made for one size each": made >= most_sizes(),
     }
     found = next((reason for reason, holds in reasons.items() if holds), "")
-    return f"its sizes are dynamic {found}" if found else ""
+    return f"its sizes are dynamic, {found}" if found else ""
 
 
 def most_sizes() -> int:

@@ -113,7 +113,7 @@ def test_sizes_that_the_user_made_dynamic_are_left_so(how):
         close(fast(x), net(x))
     (graph,) = explained(fast).graphs
     assert graph.choice == "inductor"
-    assert "its sizes are dynamic as asked for" in graph.why
+    assert "its sizes are dynamic, as asked for" in graph.why
 
 
 def test_marks_after_plans_of_some_sizes():
@@ -134,7 +134,7 @@ def test_names_of_dynamic_sources_are_respected():
         for batch in (2, 3):
             close(fast(images(batch)), net(images(batch)))
     (graph,) = explained(fast).graphs
-    assert "its sizes are dynamic as asked for" in graph.why
+    assert "its sizes are dynamic, as asked for" in graph.why
 
 
 def test_where_compiling_again_is_an_error_a_dynamic_graph_stays_so():
