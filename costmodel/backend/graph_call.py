@@ -1,4 +1,4 @@
-"""Dynamo's graph -> nn.Module with its parameters, which takes the graph's other inputs."""
+"""Dynamo's graph -> nn.Module with its parameters, which takes the graph's other tensors."""
 
 from __future__ import annotations
 
@@ -25,21 +25,30 @@ def without_metadata(gm: fx.GraphModule) -> fx.GraphModule:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Positions of a graph's arguments: parameters and buffers, and inputs proper."""
+    """Positions of a graph's arguments.
+
+    Attributes:
+        static: parameters and buffers.
+        inputs: inputs proper.
+        sizes: sizes that Dynamo passes as numbers, with their values in the traced call.
+    """
 
     static: tuple[int, ...]
     inputs: tuple[int, ...]
+    sizes: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, gm: fx.GraphModule, arguments: Sequence[Any]) -> Slots:
-        """Tell parameters and buffers, which torch marks as static, from inputs proper."""
+        """Tell parameters and buffers, which torch marks as static, from inputs proper and sizes."""
         nodes = gm.graph.find_nodes(op="placeholder")
         static = tuple(
             index
             for index, (node, value) in enumerate(zip(nodes, arguments, strict=True))
             if isinstance(value, nn.Parameter) or node.meta.get("tensor_dict", {}).get(STATIC)
         )
-        return cls(static, tuple(index for index in range(len(arguments)) if index not in set(static)))
+        sizes = tuple((index, value) for index, value in enumerate(arguments) if isinstance(value, int))
+        others = {*static, *(index for index, _ in sizes)}
+        return cls(static, tuple(index for index in range(len(arguments)) if index not in others), sizes)
 
 
 class GraphCall(nn.Module):
@@ -57,7 +66,7 @@ class GraphCall(nn.Module):
         super().__init__()
         self.graph_module = gm
         self._slots, self._count = slots, len(arguments)
-        self._names = tuple(f"argument_{index}" for index in slots.static)
+        self._names = tuple(f"parameter_{number}" for number in range(len(slots.static)))  # as in graphs of other sizes
         for name, index in zip(self._names, slots.static, strict=True):
             tensor = arguments[index]
             if isinstance(tensor, nn.Parameter):
@@ -69,6 +78,8 @@ class GraphCall(nn.Module):
     def forward(self, *inputs: torch.Tensor) -> Any:
         """Run the graph operator by operator."""
         arguments: list[Any] = [None] * self._count
+        for index, size in self._slots.sizes:
+            arguments[index] = size
         for index, value in zip(self._slots.inputs, inputs, strict=True):
             arguments[index] = value
         for index, name in zip(self._slots.static, self._names, strict=True):

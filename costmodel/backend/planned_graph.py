@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from operator import methodcaller
 from typing import Any
 
@@ -19,8 +20,11 @@ from costmodel.backend.graph_call import GraphCall, Slots
 from costmodel.capture.executable import Exact
 from costmodel.capture.inputs import Arguments
 from costmodel.errors import own_words
+from costmodel.execution.cuda_graph import is_capturing
 from costmodel.execution.planned_module import Planned, make_planned
+from costmodel.execution.preconditions import device_of
 from costmodel.execution.regions import Call
+from costmodel.execution.torch_settings import without_autocast
 from costmodel.planning.plan import Plan
 
 MOST_BINDINGS = 64
@@ -43,6 +47,7 @@ class PlannedGraph:
         plan: plan for it.
         strict: whether outputs may be no further from float64's than eager ones are.
         note: takes one line about each later fallback.
+        under_autocast: whether it is called under autocast, whose casts the plan makes itself.
     """
 
     def __init__(
@@ -53,9 +58,11 @@ class PlannedGraph:
         plan: Plan,
         strict: bool,
         note: Callable[[str], None],
+        under_autocast: bool = False,
     ) -> None:
         self._gm, self._slots, self._exact = gm, slots, exact
         self._plan, self._strict, self._note = plan, strict, note
+        self._around = without_autocast if under_autocast else nullcontext
         self._calls: dict[str, Call] = {}
         self._deaths: dict[Key, weakref.ref[torch.Tensor]] = {}
         self.bound: dict[Key, Planned | None] = {}
@@ -69,7 +76,15 @@ class PlannedGraph:
         """
         module = GraphCall(self._gm, self._slots, arguments)
         inputs = Arguments(tuple(arguments[index] for index in self._slots.inputs))
-        planned = make_planned(module, self._plan, inputs, captured=self._exact, strict=self._strict, calls=self._calls)
+        planned = make_planned(
+            module,
+            self._plan,
+            inputs,
+            captured=self._exact,
+            strict=self._strict,
+            calls=self._calls,
+            regions_on=device_of(module, inputs).type,
+        )
         if planned.fallbacks:
             raise torch.OutOfMemoryError("; ".join(planned.fallbacks))
         self._keep(arguments, planned)
@@ -78,14 +93,15 @@ class PlannedGraph:
     def __call__(self, *arguments: Any) -> Any:
         """Run the graph; eagerly if its plan cannot run for these parameters."""
         key = self._key(arguments)
-        if key not in self.bound:
+        if key not in self.bound and not is_capturing():
             self._bind_later(arguments)
         planned = self.bound.get(key)
         if planned is None:
             return self._gm.forward(*arguments)
         inputs = [arguments[index] for index in self._slots.inputs]
         try:
-            return planned(*inputs)
+            with self._around():
+                return planned(*inputs)
         except Exception as error:  # noqa: BLE001 - a compiler may raise anything when new weights are prepared
             self.bound[key] = None
             self._note(f"runs eagerly since a call failed: {own_words(error)}")
@@ -100,7 +116,8 @@ class PlannedGraph:
             self._note(f"further parameters run eagerly: {MOST_BINDINGS} sets have programs")
             return
         try:
-            self.bind(arguments)
+            with self._around():
+                self.bind(arguments)
         except Exception as error:  # noqa: BLE001 - as above
             self._keep(arguments, None)
             self._note(f"some parameters run eagerly: {own_words(error)}")

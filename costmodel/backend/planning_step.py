@@ -59,7 +59,7 @@ def fastest_first(times_ms: Mapping[str, float], build_s: Mapping[str, float], c
     return tuple(sorted(times_ms, key=lambda way: times_ms[way] + 1e3 * build_s.get(way, 0.0) / calls))
 
 
-def plan_graph(graph: Graph, profile: Profile, wanted: BackendOptions, device: str) -> Planning:
+def plan_graph(graph: Graph, profile: Profile, wanted: BackendOptions, device: str, amp: str | None = None) -> Planning:
     """Plan a captured graph, or find the plan that an earlier process made.
 
     Args:
@@ -67,16 +67,18 @@ def plan_graph(graph: Graph, profile: Profile, wanted: BackendOptions, device: s
         profile: profile that predicts.
         wanted: options.
         device: name of the device that runs.
+        amp: precision of autocast around the graph's calls, whose casts it has; None for none.
 
     Raises:
         RequestError: no plan fits the memory limit.
         CaptureError: the graph has nothing to run.
     """
-    key = key_of(fingerprint(graph), profile, device, asdict(wanted)) if is_keeping() else ""
+    key = key_of(fingerprint(graph), profile, device, asdict(wanted) | {"amp": amp}) if is_keeping() else ""
     if key and (found := load_kept(key)):
         plan = replace(found.plan, model=graph.name)
         return Planning(plan, found.times_ms, found.build_s, found.measured_ms, key, is_kept=True)
-    return replace(_planned(graph, profile, wanted), key=key)
+    made = _planned(graph, profile, wanted)
+    return replace(made, plan=replace(made.plan, amp=amp), key=key)
 
 
 def _planned(graph: Graph, profile: Profile, wanted: BackendOptions) -> Planning:

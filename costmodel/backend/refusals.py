@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -12,7 +13,10 @@ from torch import fx, nn
 from torch._C import _set_grad_enabled
 from torch.utils._pytree import tree_leaves
 
+from costmodel.backend.dynamic_sizes import NUMBERS, reason_to_stay_dynamic
 from costmodel.capture.aten_operators import overload
+from costmodel.capture.autocast import AMP
+from costmodel.execution.torch_settings import active_autocasts
 from costmodel.ir import Graph, Op, Ref, operators
 from costmodel.ir.op_table import Role
 
@@ -27,6 +31,16 @@ class TracedGraph:
 
     gm: fx.GraphModule
     arguments: Sequence[Any]
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """Tensors among the arguments."""
+        return [value for value in self.arguments if isinstance(value, torch.Tensor)]
+
+    @property
+    def all_tensors(self) -> list[torch.Tensor]:
+        """Tensors among the arguments, and those that are attributes of the graph."""
+        return [*self.tensors, *self.gm.parameters(), *self.gm.buffers()]
 
 
 def reason_not_to_plan(gm: fx.GraphModule, arguments: Sequence[Any]) -> str:
@@ -74,27 +88,24 @@ def _draws(op: Op) -> bool:
 
 
 def _dynamic_sizes(traced: TracedGraph) -> str:
-    if any(isinstance(value, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)) for value in traced.arguments):
-        return "its sizes are dynamic, and a plan is for one shape"
-    odd = next((value for value in traced.arguments if not isinstance(value, torch.Tensor)), None)
-    return "" if odd is None else f"an input is a {type(odd).__name__}, not a tensor"
+    odd = next((value for value in traced.arguments if not isinstance(value, (torch.Tensor, *NUMBERS))), None)
+    return reason_to_stay_dynamic(traced.arguments) if odd is None else f"an input is a {type(odd).__name__}"
 
 
 def _special_tensors(traced: TracedGraph) -> str:
-    values = [*traced.arguments, *traced.gm.parameters(), *traced.gm.buffers()]
-    for tensor in values:
+    for tensor in traced.all_tensors:
         if type(tensor) not in PLAIN or tensor.is_quantized or tensor.is_nested or tensor.layout is not torch.strided:
             return f"it has a {type(tensor).__name__} that is no dense tensor of torch"
         if not tensor.numel():
             return f"it has an empty tensor of shape {tuple(tensor.shape)}"
     known = (value for node in traced.gm.graph.nodes for value in _fakes(node))
-    if any(tensor.is_complex() for tensor in (*values, *known)):
+    if any(tensor.is_complex() for tensor in chain(traced.all_tensors, known)):
         return "it computes with complex numbers"
     return ""
 
 
 def _devices(traced: TracedGraph) -> str:
-    found = {tensor.device for tensor in (*traced.arguments, *traced.gm.parameters(), *traced.gm.buffers())}
+    found = {tensor.device for tensor in traced.all_tensors}
     if not found:
         return "it has no input and no parameter"
     if len(found) > 1:
@@ -107,14 +118,15 @@ def _gradients(traced: TracedGraph) -> str:
     enabled = torch.is_grad_enabled() or any(
         node.target is _set_grad_enabled and node.args == (True,) for node in traced.gm.graph.nodes
     )
-    if enabled and any(tensor.requires_grad for tensor in (*traced.arguments, *traced.gm.parameters())):
+    if enabled and any(tensor.requires_grad for tensor in (*traced.tensors, *traced.gm.parameters())):
         return "it may need gradients, and a plan computes none; call it under torch.no_grad()"
     return ""
 
 
 def _autocast(traced: TracedGraph) -> str:
-    active = any(torch.is_autocast_enabled(tensor.device.type) for tensor in traced.arguments)
-    return "it runs under autocast; convert the model and its inputs instead" if active else ""
+    active = {tensor.device.type for tensor in traced.all_tensors} & set(active_autocasts())
+    dtypes = {torch.get_autocast_dtype(device_type) for device_type in active} - set(AMP.values())
+    return f"it runs under autocast to {dtypes.pop()}, for which there are no plans" if dtypes else ""
 
 
 def _nothing_to_run(traced: TracedGraph) -> str:
@@ -131,6 +143,8 @@ def _aliases(traced: TracedGraph) -> str:
     given |= {_memory(value) for node in traced.gm.graph.find_nodes(op="get_attr") for value in _fakes(node)}
     seen: dict[int, fx.Node] = {}
     for node in _returned(traced.gm):
+        if isinstance(node.meta.get("example_value"), NUMBERS):
+            continue
         fakes = list(_fakes(node))
         if node.op in ("placeholder", "get_attr") or any(_memory(value) in given for value in fakes):
             return f"a result ({node.name}) is an input or a view of one"

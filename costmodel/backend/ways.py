@@ -15,6 +15,7 @@ from torch._guards import tracing
 from costmodel.concurrency import turn_within
 from costmodel.errors import own_words
 from costmodel.execution.out_of_memory import shortage_behind
+from costmodel.execution.torch_settings import without_autocast
 
 Run = Callable[..., Any]
 PATIENCE_S = 20.0
@@ -67,7 +68,7 @@ def by_inductor(gm: fx.GraphModule, arguments: Sequence[Any]) -> Run:
 
 @contextlib.contextmanager
 def apart_from_dynamo() -> Iterator[None]:
-    """Context to capture and compile within a call of the backend: a turn, without Dynamo's fake tensors.
+    """Context to capture and compile within a call of the backend: a turn, without Dynamo's fake tensors and autocast.
 
     Raises:
         BusyError: there was no turn within PATIENCE_S.
@@ -75,5 +76,5 @@ def apart_from_dynamo() -> Iterator[None]:
     with turn_within(PATIENCE_S) as mine:
         if not mine:
             raise BusyError("another thread was capturing a module all the while")
-        with tracing(None):
+        with tracing(None), without_autocast():
             yield

@@ -21,19 +21,17 @@ from typing import Any, NoReturn
 import torch
 from torch.utils._pytree import tree_map_only
 
+from costmodel.capture import autocast_cpu_policies
 from costmodel.capture.autocast_policies import BANNED, FLOAT32, FLOAT32_NORM, FLOAT32_RESULT, LOWER, WIDEST
 from costmodel.errors import CaptureError
 from costmodel.ir import HALF_PRECISION
 
 AMP: Mapping[str, torch.dtype] = {name: getattr(torch, name) for name in HALF_PRECISION}
 """Precisions of autocast by name."""
-QUERIES = ("is_autocast_enabled", "get_autocast_dtype", "is_autocast_cache_enabled")
 _KEY = "AutocastIPU"
-"""Dispatch key for which torch registers nothing."""
-_CUDA = ("cuda", "meta")
-_INIT, _ENTER, _EXIT = torch.autocast.__init__, torch.autocast.__enter__, torch.autocast.__exit__
-_REGION = "_costmodel_region"
-"""Attribute of a region made during a capture: whether it is on, its dtype and whether it keeps casts."""
+_CPU_KEY = "AutocastHPU"
+"""Dispatch keys for which torch registers nothing, for the policies of a GPU and of a CPU."""
+CPU, CUDA = "cpu", "cuda"
 _Policy = Callable[["Regions", Any, Sequence[Any], Mapping[str, Any]], Any]
 
 
@@ -52,10 +50,12 @@ class Regions:
     Attributes:
         where: path of the running module, for errors.
         exact: whether the recorded graph will be run, perhaps on a CPU, where regions of a GPU cast nothing.
+        device: type of the device that the recorded graph will run on, whose regions cast; None if that is unknown,
+            for casts of a GPU, where an exact graph may enter no region.
     """
 
-    def __init__(self, where: Callable[[], str], exact: bool = False) -> None:
-        self.where, self.exact = where, exact
+    def __init__(self, where: Callable[[], str], exact: bool = False, device: str | None = None) -> None:
+        self.where, self.exact, self.device = where, exact, device
         self._entered: list[tuple[torch.dtype | None, bool]] = []
         self._kept: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
@@ -74,7 +74,7 @@ class Regions:
         Raises:
             CaptureError: the graph will be run.
         """
-        if dtype is not None and self.exact:
+        if dtype is not None and self.exact and self.device is None:
             raise CaptureError(
                 f"{self.where()} enters autocast itself, which a plan cannot run; leave the region out and plan for "
                 "calls under autocast, as --amp float16 does"
@@ -90,14 +90,23 @@ class Regions:
         self._switch()
 
     def _switch(self) -> None:
-        _switch(self.dtype is not None)
+        _switch(self.key, self.dtype is not None)
+
+    @property
+    def key(self) -> str:
+        """Dispatch key for which the device's policies are registered."""
+        return _CPU_KEY if self.device == CPU else _KEY
 
     def cast(self, given: Any, dtype: torch.dtype) -> Any:
         """Cast tensors in nested arguments, those of a GPU in floating point of at most 32 bits."""
         return tree_map_only(torch.Tensor, functools.partial(self._cast, dtype=dtype), given)
 
+    def is_eligible(self, tensor: torch.Tensor) -> bool:
+        """Whether the device casts a tensor; a CPU also casts constants, which are recorded with their values."""
+        return is_eligible(tensor) or (self.device == CPU and tensor.is_cpu and _is_float(tensor))
+
     def _cast(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        if not is_eligible(tensor) or tensor.dtype is dtype:
+        if not self.is_eligible(tensor) or tensor.dtype is dtype:
             return tensor
         is_weight = tensor.requires_grad and tensor.is_leaf and not tensor._is_view()
         if dtype is not self.dtype or not self._entered[-1][1] or tensor.dtype is not torch.float32 or not is_weight:
@@ -113,7 +122,7 @@ class Regions:
         An exact graph may be in that one: a plan of it says so, and runs the casts, which are operators.
         """
         before, _thread.regions = _thread.regions, self
-        _register()
+        _register(self.key)
         try:
             if dtype is not None:
                 self._entered.append((dtype, True))
@@ -123,18 +132,34 @@ class Regions:
             self._entered.clear()
             self._kept.clear()
             _thread.regions = before
-            _switch(before is not None and before.dtype is not None)
+            _switch(self.key, on=False)
+            if before is not None:
+                before._switch()
 
 
-def _switch(on: bool) -> None:
-    """Make the key active on this thread, or not; torch excludes the keys of autocast from the start."""
-    torch._C._dispatch_tls_set_dispatch_key_included(_KEY, on)
-    torch._C._dispatch_tls_set_dispatch_key_excluded(_KEY, not on)
+def _switch(key: str, on: bool) -> None:
+    """Make a key active on this thread, or not; torch excludes the keys of autocast from the start."""
+    torch._C._dispatch_tls_set_dispatch_key_included(key, on)
+    torch._C._dispatch_tls_set_dispatch_key_excluded(key, not on)
 
 
 def is_eligible(tensor: torch.Tensor) -> bool:
     """Whether autocast casts a tensor: one that is on the GPU, in floating point of at most 32 bits."""
-    return tensor.is_meta and tensor.is_floating_point() and tensor.dtype is not torch.float64
+    return tensor.is_meta and _is_float(tensor)
+
+
+def _is_float(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.dtype is not torch.float64
+
+
+def refuse_casts_within(regions: Regions, name: str) -> None:
+    """Refuse an operator that is recorded whole in a region of a CPU, which casts within it; a GPU's casts before it.
+
+    Raises:
+        CaptureError: names it.
+    """
+    if regions.device == CPU and regions.dtype is not None:
+        raise CaptureError(f"{regions.where()} runs {name} under autocast of a CPU, whose casts are not captured")
 
 
 def lowered(regions: Regions, given: Any) -> Any:
@@ -178,7 +203,7 @@ def _float32_norm(_: Regions, op: Any, args: Sequence[Any], kwargs: Mapping[str,
 
 def _widest(regions: Regions, op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     leaves = torch.utils._pytree.tree_leaves((tuple(args), dict(kwargs)))
-    dtypes = {leaf.dtype for leaf in leaves if isinstance(leaf, torch.Tensor) and is_eligible(leaf)}
+    dtypes = {leaf.dtype for leaf in leaves if isinstance(leaf, torch.Tensor) and regions.is_eligible(leaf)}
     if dtypes - {regions.dtype}:
         args, kwargs = regions.cast((tuple(args), dict(kwargs)), torch.float32)
     return op(*args, **kwargs)
@@ -198,7 +223,13 @@ POLICIES: Mapping[str, _Policy] = {
     **dict.fromkeys(WIDEST, _widest),
     **dict.fromkeys(BANNED, _banned),
 }
-"""Policy of each operator."""
+"""Policy of each operator on a GPU."""
+CPU_POLICIES: Mapping[str, _Policy] = {
+    **dict.fromkeys(autocast_cpu_policies.LOWER, _lower),
+    **dict.fromkeys(autocast_cpu_policies.FLOAT32, _float32),
+    **dict.fromkeys(autocast_cpu_policies.WIDEST, _widest),
+}
+"""Policy of each operator on a CPU."""
 
 
 def _overload(name: str) -> Any:
@@ -207,73 +238,25 @@ def _overload(name: str) -> Any:
 
 
 @functools.cache
-def _register() -> tuple[torch.library.Library, torch.library.Library]:
-    """Register the policies for the key, once for the process; without the key they are never called."""
+def _register(key: str) -> tuple[torch.library.Library, torch.library.Library]:
+    """Register the policies for their key, once for the process; without the key they are never called."""
+    policies = CPU_POLICIES if key == _CPU_KEY else POLICIES
     others, library = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
-    others.fallback(torch.library.fallthrough_kernel, _KEY)  # operators without a policy
-    for name, policy in POLICIES.items():
+    others.fallback(torch.library.fallthrough_kernel, key)  # operators without a policy
+    for name, policy in policies.items():
         if (op := _overload(name)) is not None:
-            library.impl(name, functools.partial(_run, op, policy), _KEY)
+            library.impl(name, functools.partial(_run, op, policy, key), key)
     return others, library  # the registrations last as long as the cache keeps these
 
 
-def _run(op: Any, policy: _Policy, *args: Any, **kwargs: Any) -> Any:
+def _run(op: Any, policy: _Policy, key: str, *args: Any, **kwargs: Any) -> Any:
     """Run an operator as its policy says, with autocast off within it."""
-    off = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, _KEY))
+    off = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
     regions = _thread.regions
     with torch._C._ExcludeDispatchKeyGuard(off), torch._C.DisableTorchFunction():
         if regions is None or regions.dtype is None:
             return op(*args, **kwargs)
         return policy(regions, op, args, kwargs)
-
-
-def make_region(
-    regions: Regions,
-    region: torch.autocast,
-    device_type: str,
-    dtype: torch.dtype | None = None,
-    enabled: bool = True,
-    cache_enabled: bool | None = None,
-) -> None:
-    """Initialise a `torch.autocast`: one of a GPU is followed, torch's own state is left alone.
-
-    Raises:
-        CaptureError: the region turns on autocast of another device, or of a precision that a GPU has not.
-    """
-    if enabled and device_type not in _CUDA:
-        refuse_autocast(regions.where(), device_type)
-    dtype = dtype or torch.float16
-    if enabled and dtype not in AMP.values():
-        raise CaptureError(f"{regions.where()} enters autocast of {dtype}; a GPU has autocast of float16 and bfloat16")
-    _INIT(region, "cpu", None, False, cache_enabled)
-    setattr(region, _REGION, (dtype if enabled else None, cache_enabled is not False))
-    region.fast_dtype = dtype
-
-
-def enter_region(regions: Regions, region: torch.autocast) -> Any:
-    """Enter a `torch.autocast`, also one that was made before the capture."""
-    regions.enter(*getattr(region, _REGION, (region.fast_dtype if region._enabled else None, region._cache_enabled)))
-    return region
-
-
-def leave_region(regions: Regions, _region: torch.autocast, *_: object) -> bool:
-    """Leave a `torch.autocast`."""
-    regions.leave()
-    return False
-
-
-def answer_of(regions: Regions, name: str, query: Callable[..., Any]) -> Callable[..., Any]:
-    """Answer to a question about autocast of a GPU, or of the meta device that stands in for it."""
-
-    def answer(*args: Any, **kwargs: Any) -> Any:
-        asked = (*args, *kwargs.values())[:1]
-        if name == "is_autocast_cache_enabled" or (asked and asked[0] not in _CUDA):
-            return query(*args, **kwargs)
-        if name == "is_autocast_enabled":
-            return regions.dtype is not None
-        return regions.dtype or torch.float16
-
-    return answer
 
 
 def surrounding(where: str) -> torch.dtype | None:

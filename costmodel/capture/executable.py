@@ -45,7 +45,9 @@ class Exact:
         return tree_unflatten([other if i is None else outputs[i] for i, other in self.leaves], self.spec)
 
 
-def capture_exactly(module: nn.Module, inputs: Inputs, name: str, amp: str | None = None) -> Exact:
+def capture_exactly(
+    module: nn.Module, inputs: Inputs, name: str, amp: str | None = None, device: str | None = None
+) -> Exact:
     """Capture one forward pass with its constants as an executable graph; nothing is run.
 
     Args:
@@ -53,6 +55,8 @@ def capture_exactly(module: nn.Module, inputs: Inputs, name: str, amp: str | Non
         inputs: inputs, as for `costmodel.capture.trace.capture`.
         name: name of the graph.
         amp: precision of an autocast region around the pass, whose casts become operators; None for none.
+        device: type of the device that the graph will run on, whose autocast regions are recorded; None if it is
+            unknown, for a pass that enters none.
 
     Raises:
         CaptureError: the pass cannot be captured.
@@ -64,7 +68,7 @@ def capture_exactly(module: nn.Module, inputs: Inputs, name: str, amp: str | Non
         if wraps_others(tensor):
             raise PlanError(f"{name} has {key}, a {type(tensor).__name__} tensor, which a plan does not support")
     try:
-        traced = trace(module, inputs, exact=True, amp=amp)
+        traced = trace(module, inputs, exact=True, amp=amp, device=device)
     except DataDependentError as error:
         raise DataDependentError(f"{error}; {_ONE_GRAPH}") from error
     for node in traced.nodes:

@@ -15,7 +15,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from costmodel.capture.attention_calls import differentiable_attention
-from costmodel.capture.autocast import QUERIES, Regions, answer_of, enter_region, leave_region, lowered, make_region
+from costmodel.capture.autocast import CPU, Regions, lowered, refuse_casts_within
+from costmodel.capture.autocast_regions import QUERIES, answer_of, enter_region, leave_region, make_region
 from costmodel.capture.meta_tensors import RECURRENT, RECURRENT_ARGUMENTS, is_plain_meta, recurrent_results
 from costmodel.capture.read_values import READ_FUNCTIONS, ReadValues, chosen_branch, moves_to_cpu
 from costmodel.capture.recorder import Recorder
@@ -53,12 +54,19 @@ class WholeOperators(TorchFunctionMode):
         recorder: recorder of the operators.
         fast_path: whether multi-head attention may be one operator, its fast path.
         amp: precision of the autocast region around the pass; None for none.
+        device: type of the device whose regions cast; see `Regions`.
     """
 
-    def __init__(self, recorder: Recorder, fast_path: bool = True, amp: torch.dtype | None = None) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        fast_path: bool = True,
+        amp: torch.dtype | None = None,
+        device: str | None = None,
+    ) -> None:
         super().__init__()
         self._recorder = recorder
-        self._regions = regions = Regions(lambda: recorder.where, recorder.exact)
+        self._regions = regions = Regions(lambda: recorder.where, recorder.exact, device)
         self._recorded = {**dict.fromkeys(_ATTENTION, self._attention), _PYTHON_DROPOUT: self._dropout}
         functions = torch.nn.functional
         self._patches = [
@@ -173,12 +181,14 @@ class WholeOperators(TorchFunctionMode):
         """Record a recurrent layer or a composite operator as one operator; run any other call."""
         target = func if func in _RECURRENT.values() else _RECURRENT.get(getattr(func, "__name__", ""))
         if target is not None and len(args) == RECURRENT_ARGUMENTS and not kwargs:
+            refuse_casts_within(self._regions, func.__name__)
             return self._recurrent(target, *lowered(self._regions, args))
         target = func if func in _WHOLE.values() else _WHOLE.get(getattr(func, "__name__", ""))
         if target is not None and not self._recorder.training and is_plain_meta((args, kwargs)):
             if target in _CELLS:
+                refuse_casts_within(self._regions, func.__name__)
                 args, kwargs = lowered(self._regions, (args, kwargs))
-            elif self._regions.dtype is not None:
+            elif self._regions.dtype is not None and self._regions.device != CPU:
                 args, kwargs = self._regions.cast((args, kwargs), torch.float32)
             return self._composite(target, *args, **kwargs)
         return func(*args, **kwargs)

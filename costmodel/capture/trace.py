@@ -86,12 +86,14 @@ def trace(
     fast_path: bool = True,
     values: ReadValues | None = None,
     amp: str | None = None,
+    device: str | None = None,
 ) -> fx.Graph:
     """Record the FX graph of one forward pass; `meta["types"]` holds result types, `meta["module"]` the module.
 
     The output node's `meta["result"]` is the result of the pass, `meta["breaks"]` its data-dependent places. An `exact`
     graph computes the result of the first pass, constants included. Otherwise the graph has the operators of a steady
-    state: the second pass is recorded if the first one fills a cache in the module.
+    state: the second pass is recorded if the first one fills a cache in the module. Autocast regions cast as on a GPU,
+    or as on the `device` that an exact graph will run on, `cuda` or `cpu`.
 
     Raises:
         CaptureError: the forward pass failed, or runs under autocast of a CPU.
@@ -107,7 +109,7 @@ def trace(
     if exact and around is not None and amp is None:
         refuse_surrounding(type(module).__name__)
     with untouched(module) as has_changed, torch.random.fork_rng(devices=[]):
-        how = _How(exact, training, partial, fast_path, values, AMP[amp] if amp else around)
+        how = _How(exact, training, partial, fast_path, values, AMP[amp] if amp else around, device)
         state = state_on_meta(module, training)
         before = dict(state)
         first = _traced(module, state, inputs, how)
@@ -130,6 +132,7 @@ class _How:
     fast_path: bool
     values: ReadValues | None
     amp: torch.dtype | None
+    device: str | None = None
 
 
 def _is_other(before: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> bool:
@@ -183,7 +186,7 @@ def _run(
 ) -> tuple[Any, list[fx.Node]]:
     """Run the forward pass: its result and no nodes; or None and the unread nodes if it stops for missing data."""
     gradients = forgetful_autograd() if how.training else torch.no_grad()
-    with gradients, scopes(recorder), recorder, WholeOperators(recorder, how.fast_path, how.amp):
+    with gradients, scopes(recorder), recorder, WholeOperators(recorder, how.fast_path, how.amp, how.device):
         if how.training:
             module.train()
         try:

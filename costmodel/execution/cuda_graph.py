@@ -23,6 +23,11 @@ def searching(wanted: bool) -> Iterator[None]:
         torch.backends.cudnn.benchmark = before
 
 
+def is_capturing() -> bool:
+    """Whether the caller captures a CUDA graph, in which nothing may be compiled, measured or captured."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
 class Pool:
     """Memory that the CUDA graphs of a device share, and the turn to use it.
 
@@ -146,10 +151,11 @@ class Replay:
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Replay the graph, and return copies of its outputs; inside another capture, run the program itself."""
-        if torch.cuda.is_current_stream_capturing():
-            return self.program.run(inputs)
-        with torch.cuda.device(self._device), self._pool.turn():
-            for static, given in zip(self._inputs, inputs, strict=True):
-                static.copy_(given)
-            self._graph.replay()
-            return [output.clone() for output in self._outputs]
+        with torch.cuda.device(self._device):
+            if torch.cuda.is_current_stream_capturing():
+                return self.program.run(inputs)
+            with self._pool.turn():
+                for static, given in zip(self._inputs, inputs, strict=True):
+                    static.copy_(given)
+                self._graph.replay()
+                return [output.clone() for output in self._outputs]

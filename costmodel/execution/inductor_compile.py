@@ -50,6 +50,8 @@ def compile_module(
     share_cache()
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     fakes = [mode.from_tensor(tensor, static_shapes=True) for tensor in arguments]
-    with config.patch(max_autotune_gemm=templates or config.max_autotune_gemm):
+    # A caller may capture what is compiled here, which graphs of Inductor's own would prevent.
+    settings = {"max_autotune_gemm": templates or config.max_autotune_gemm, "triton.cudagraphs": False}
+    with config.patch(settings):
         compiled: Any = compile_fx(module, fakes)  # typed as a union; a callable here
     return compiled  # type: ignore[no-any-return]

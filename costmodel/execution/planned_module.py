@@ -81,6 +81,7 @@ def make_planned(
     captured: Exact | None = None,
     strict: bool = False,
     calls: dict[str, Call] | None = None,
+    regions_on: str | None = None,
 ) -> Planned:
     """Return a module that runs a plan, as `apply` does, from checked arguments.
 
@@ -92,10 +93,11 @@ def make_planned(
         captured: captured pass, if there is one.
         strict: whether outputs may be no further from float64's than eager ones are.
         calls: compiled regions of another module with this plan, which are shared; None for none.
+        regions_on: type of the device whose autocast regions in the module are part of the plan; None for none.
     """
     original = plain(module, without=RUNNER) if isinstance(module, Planned) else module
     _refuse_names(original)
-    runner = Runner(plan, tuple(call.kwargs), strict=strict)
+    runner = Runner(plan, tuple(call.kwargs), strict=strict, regions_on=regions_on)
     runner.share(calls, device_of(original, call))
     runner.refuse_device(device_of(original, call))
     runner.make_ready(original, call, check, same=True, captured=captured)
@@ -175,11 +177,12 @@ class Planned(Specialized):
         return under_autocast(self._eager_forward, self._device_type(), amp)(*args, **kwargs)
 
     def _device_type(self) -> str:
-        """Type of the device that holds the module; the GPU's, if there is one, for a module without tensors."""
+        """Type of the device that holds the module, or its programs' for one without tensors, or the best there is."""
         held = next(chain(self.parameters(), self.buffers()), None)
-        if held is None:
+        device = self._runner().device if held is None else held.device
+        if device is None:
             return "cuda" if torch.cuda.is_available() else "cpu"
-        return held.device.type
+        return device.type
 
     def _nested(self, exact: Exact, outputs: list[torch.Tensor]) -> Any:
         return exact.nest(self._without_gradients(outputs))

@@ -18,6 +18,7 @@ from costmodel.errors import PlanError
 from costmodel.execution.fx_module import build_module
 from costmodel.execution.inductor_compile import compile_module
 from costmodel.execution.numerics import allowed_error, worst_error
+from costmodel.execution.shared_parameters import prepare_once
 from costmodel.ir import Graph, Ref
 from costmodel.ir.subgraph import Cutter, Part, fused_part
 from costmodel.planning.plan import Region
@@ -209,6 +210,8 @@ def prepare(
 ) -> dict[str, Any]:
     """Compute the parameters of a hoisted graph's main part, by name: original ones and hoisted values.
 
+    Programs of the same parameters share hoisted values that are computed alike.
+
     Args:
         hoisted: graph split by `hoist_constants`.
         exact: captured pass, which holds constant tensors.
@@ -222,7 +225,10 @@ def prepare(
         raise PlanError(f"{exact.graph.name} reads a tensor ({lost}) that is not a parameter; register it as a buffer")
     known = {key: tensor.detach() for key, tensor in state.items()}
     known |= {key: tensor.to(device) for key, tensor in exact.constants.items()}
+    given = [known[value.name] for value in hoisted.preparation.values]
     with torch.no_grad():
-        made = build_module(hoisted.preparation, device)(*[known[value.name] for value in hoisted.preparation.values])
+        made = prepare_once(
+            hoisted.preparation, given, device, lambda: build_module(hoisted.preparation, device)(*given)
+        )
     new = [value.name for value in hoisted.main.values if value.role == "param" and value.name not in known]
     return known | dict(zip(new, made, strict=True))

@@ -16,7 +16,7 @@ from costmodel.capture.executable import Exact, capture_exactly
 from costmodel.capture.inputs import Arguments
 from costmodel.capture.shared_module import Specialized, plain
 from costmodel.errors import CostmodelError, PlanError, first_line, text_of
-from costmodel.execution.cuda_graph import Replay, searching
+from costmodel.execution.cuda_graph import Replay, is_capturing, searching
 from costmodel.execution.numerics import random_like
 from costmodel.execution.out_of_memory import forget_locals, say, shortage_behind
 from costmodel.execution.preconditions import device_of, has_substitutes, named_tensors, refuse_hooks
@@ -47,8 +47,10 @@ class Runner:
         ready: signature of inputs -> captured pass and its program.
         unfit: signatures of inputs that the plan cannot run.
         calls: callables of regions, shared by programs on the same device.
+        device: device of the programs; None until there is one.
         lock: held while a program runs, for a CUDA graph has static inputs and outputs.
         strict: whether outputs may be no further from float64's than eager ones are.
+        regions_on: type of the device whose autocast regions in the module are part of the plan; None for none.
         fallbacks: reasons in words for which input signatures run eagerly, each once.
     """
 
@@ -58,22 +60,24 @@ class Runner:
         names: tuple[str, ...] = (),
         replaced: tuple[tuple[Region, float], ...] = (),
         strict: bool = False,
+        regions_on: str | None = None,
     ) -> None:
         self.plan = plan
         self.replaced = replaced
         self.names = names
         self.strict = strict
+        self.regions_on = regions_on
         self.fallbacks: tuple[str, ...] = ()
         self.ready: dict[Signature, tuple[Exact, PlannedProgram | Replay]] = {}
         self.unfit: set[Signature] = set()
         self.calls: dict[str, Call] = {}
         self.lock = threading.Lock()
-        self._device: torch.device | None = None
+        self.device: torch.device | None = None
         self._snapshot: Snapshot | None = None
         self._owner: weakref.ref[nn.Module] | None = None
 
     def __reduce__(self) -> tuple[type[Runner], tuple[Any, ...]]:
-        return Runner, (self.plan, self.names, self.replaced, self.strict)
+        return Runner, (self.plan, self.names, self.replaced, self.strict, self.regions_on)
 
     def of(self, owner: nn.Module) -> Runner:
         """Return this runner, or a new one for a module that got it by a shallow copy."""
@@ -81,12 +85,12 @@ class Runner:
             self._owner = weakref.ref(owner)
         if self._owner() is owner:
             return self
-        return Runner(self.plan, self.names, self.replaced, self.strict).of(owner)
+        return Runner(self.plan, self.names, self.replaced, self.strict, self.regions_on).of(owner)
 
     def share(self, calls: dict[str, Call] | None, device: torch.device) -> None:
         """Use compiled regions of another runner of the same plan on this device."""
         if calls is not None:
-            self.calls, self._device = calls, device
+            self.calls, self.device = calls, device
 
     def in_order(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
         """Sort the keyword inputs of a call into the order that the plan was made with."""
@@ -109,13 +113,13 @@ class Runner:
         return None if self._has_changed() else (exact, outputs)
 
     def run(self, module: Specialized, inputs: Arguments) -> tuple[Exact, list[torch.Tensor]] | None:
-        """Run the plan, with preparation if needed; None if the module has to run eagerly.
+        """Run the plan, with preparation if needed; None if the module has to run eagerly, as it has within a capture.
 
         Raises:
             PlanError: the plan is for another kind of device than the module's.
         """
         if self._has_changed():
-            if has_substitutes(module):
+            if has_substitutes(module) or is_capturing():
                 return None
             self.forget()
         signature = signature_of(inputs)
@@ -136,8 +140,11 @@ class Runner:
         return self._snapshot is None or self._snapshot.has_changed()
 
     def accept_state(self, module: Specialized) -> None:
-        """Accept the module's present state as the one that programs were made of: eager passes may change it."""
-        if self._has_changed() and not has_substitutes(module):
+        """Accept the module's present state as the one that programs were made of: eager passes may change it.
+
+        Within a capture of the caller's it may be a new one, of which programs are made later.
+        """
+        if self._has_changed() and not has_substitutes(module) and not is_capturing():
             self._snapshot = Snapshot(module)
 
     def forget(self) -> None:
@@ -147,8 +154,8 @@ class Runner:
         self._snapshot = None
 
     def _prepare_for(self, module: Specialized, inputs: Arguments, signature: Signature) -> bool:
-        """Try once to make a program for a new signature; whether there is one now."""
-        if signature in self.unfit or len(self.ready) + len(self.unfit) >= MOST_SIGNATURES:
+        """Try once to make a program for a new signature, outside of captures; whether there is one now."""
+        if signature in self.unfit or len(self.ready) + len(self.unfit) >= MOST_SIGNATURES or is_capturing():
             return False
         original = plain(module, without=RUNNER)
         self.refuse_device(device_of(original, inputs))
@@ -203,12 +210,12 @@ class Runner:
                 "an input that is not a tensor has no hash, so calls with it cannot be distinguished; leave it out"
             )
         refuse_hooks(module)
-        exact = captured or capture_exactly(module, inputs, self.plan.model, self.plan.amp)
+        exact = captured or capture_exactly(module, inputs, self.plan.model, self.plan.amp, self.regions_on)
         if same:
             self.plan.check(exact.graph)
-        if device != self._device:
+        if device != self.device:
             self.calls.clear()
-            self._device = device
+            self.device = device
         try:
             self.ready[signature] = exact, self._program(module, exact, example, device, check)
         except (RuntimeError, PlanError) as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,31 @@ def torch_settings(arithmetic: Arithmetic) -> Iterator[None]:
             yield
         finally:
             torch.backends.cudnn.benchmark = before
+
+
+@contextmanager
+def without_autocast() -> Iterator[None]:
+    """Turn autocast of all devices off within the block, for code that makes its casts itself."""
+    active = active_autocasts()
+    _set_autocasts(active, on=False)
+    try:
+        yield
+    finally:
+        _set_autocasts(active, on=True)
+
+
+def active_autocasts() -> list[str]:
+    """Types of devices whose autocast is on."""
+    import torch
+
+    return [device_type for device_type in ("cuda", "cpu") if torch.is_autocast_enabled(device_type)]
+
+
+def _set_autocasts(device_types: Iterable[str], on: bool) -> None:
+    import torch
+
+    for device_type in device_types:
+        torch.set_autocast_enabled(device_type, on)
 
 
 def under_autocast(function: Callable[..., Any], device_type: str, amp: str | torch.dtype | None) -> Callable[..., Any]:

@@ -65,7 +65,9 @@ class Trial:
         def exact() -> list[torch.Tensor] | None:
             return numerics.reference(module, example)
 
+        torch.clear_autocast_cache()  # of a region around this call, which lasts: it may hold casts of earlier weights
         eager = list(tensors_in(example.passed_to(under_autocast(module, device_type, amp))))
+        torch.clear_autocast_cache()
         return cls(eager, exact, (getattr(torch, amp),) if amp else (), strict)
 
     def is_passed_by(self, program: PlannedProgram | Replay, tensors: Sequence[torch.Tensor]) -> bool:

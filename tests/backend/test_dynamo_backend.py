@@ -198,17 +198,6 @@ class TestFallbacks:
         assert graph.choice == "inductor"
         assert "may need gradients" in graph.why
 
-    def test_dynamic_sizes_are_left_to_inductor(self):
-        net, _ = net_and_input()
-        with uncompiled(), torch.no_grad():
-            fast = compiled(net)
-            for batch in (2, 3, 4):
-                x = torch.randn(batch, 3, 8, 8)
-                close(fast(x), net(x))
-            graphs = explained(fast).graphs
-        assert [graph.choice for graph in graphs] == ["plan", "inductor"]
-        assert "sizes are dynamic" in graphs[1].why
-
     @pytest.mark.parametrize("step", ["capture_exactly", "plan_graph", "profile_for", "make_planned"])
     def test_any_error_while_planning_is_reported_and_inductor_runs_the_graph(self, monkeypatch, step):
         def fail(*_, **__):

@@ -94,7 +94,7 @@ def test_a_graph_call_shares_memory_with_the_parameters_but_does_not_keep_them()
     first, second = graph.placeholder("x"), graph.placeholder("weight")
     graph.output((graph.call_function(torch.add, (first, second)),))
     call = GraphCall(fx.GraphModule({}, graph), Slots((1,), (0,)), [x, weight])
-    held = call.argument_1
+    held = call.parameter_0
     version = held._version
     with torch.no_grad():
         weight.mul_(5)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from costmodel.backend import planned_graph
+from costmodel.backend import compile_graph, planned_graph
 from costmodel.backend.planned_graph import PlannedGraph
 from costmodel.errors import PlanError
 from costmodel.execution import planned_module, runner
@@ -200,16 +200,44 @@ def test_inference_mode_and_without_it_in_turn(first, second):
         assert {graph.choice for graph in explained(fast).graphs} == {"plan"}
 
 
-def test_a_graph_under_autocast_is_left_to_inductor():
-    net, x = net_and_input()
-    with uncompiled(), torch.no_grad():
-        fast = compiled(net)
-        with torch.autocast("cpu", torch.bfloat16):
-            got, expected = fast(x), net(x)
-        assert got.dtype is expected.dtype
-        torch.testing.assert_close(got, expected, rtol=2e-2, atol=2e-2)
-        close(fast(x), net(x))
-        assert [graph.choice for graph in explained(fast).graphs] == ["inductor", "plan"]
+class TestWithinACaptureOfTheCallers:
+    """In a CUDA graph that is being captured nothing may be compiled, tried or captured."""
+
+    def test_a_first_call_runs_eagerly(self, monkeypatch):
+        monkeypatch.setattr(compile_graph, "is_capturing", lambda: True)
+        net, x = net_and_input()
+        with uncompiled(), torch.no_grad():
+            fast = compiled(net)
+            close(fast(x), net(x))
+            (graph,) = explained(fast).graphs
+        assert graph.choice == "eager"
+        assert "first called within a capture" in graph.why
+
+    def test_other_parameters_run_eagerly_until_it_ends(self, monkeypatch):
+        blocks = [Block().eval() for _ in range(2)]
+        x = torch.randn(3, 6)
+        gc.collect()
+        with uncompiled(), torch.no_grad():
+            fast = compiled(lambda block, x: block(x))
+            fast(blocks[0], x)
+            (graph,) = [graph for graph in planned_graphs() if len(graph.bound) == 1][-1:]
+            for within, sets in ((True, 1), (False, 2)):
+                monkeypatch.setattr(planned_graph, "is_capturing", lambda within=within: within)
+                close(fast(blocks[1], x), blocks[1](x))
+                assert len(graph.bound) == sets
+
+    def test_new_weights_run_eagerly_until_it_ends(self, monkeypatch):
+        net, x = net_and_input()
+        fast = planned_module.apply(net, plan_for(net, (x,)), (x,))
+        with torch.no_grad():
+            ((_, before),) = fast._runner().ready.values()
+            net.first.weight.mul_(2.0)
+            for within in (True, True, False, False):
+                monkeypatch.setattr(runner, "is_capturing", lambda within=within: within)
+                close(fast(x), net(x))
+                ((_, program),) = fast._runner().ready.values()
+                assert (program is before) == within
+        assert fast.fallbacks == ()
 
 
 @pytest.mark.filterwarnings("error")

@@ -138,6 +138,38 @@ def test_results_share_memory_as_in_eager_execution(name):
         assert sharing("costmodel") == sharing("eager")
 
 
+def repeated(value: Any, times: int) -> Any:
+    """An argument with a first dimension some times as long, if it is a tensor with one."""
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.dim():
+        return copy.deepcopy(value)
+    return torch.cat([value] * times)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("cast", [False, True])
+def test_results_in_several_sizes_are_those_of_eager_execution(name, cast):
+    """More sizes than have plans, in turn; also under autocast; and the same errors."""
+    function, arguments = ODD[name]
+
+    def outcomes(backend):
+        torch._dynamo.reset()
+        compiled = torch.compile(function, backend=backend, options=CPU if backend == "costmodel" else None)
+        found = []
+        for times in (1, 2, 3, 4, 5, 6, 2, 1, 6):
+            given = tuple(repeated(value, times) for value in arguments)
+            with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=cast):
+                try:
+                    found.append((compiled(*given), given))
+                except Exception as error:  # noqa: BLE001 - whatever eager execution raises
+                    found.append((type(error).__name__, given))
+        return found
+
+    with uncompiled():
+        assert_same(outcomes("costmodel"), outcomes("eager"))
+
+
 def check(program: Program) -> None:
     module, inputs = made(program)
     expected, written, _ = outcome(module, inputs, "eager")

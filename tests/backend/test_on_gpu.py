@@ -21,6 +21,7 @@ from costmodel.backend.planning_step import Planning
 from costmodel.execution import cuda_graph
 from costmodel.execution.cuda_graph import Pool, Replay
 from costmodel.execution.numerics import allowed_error, worst_error
+from costmodel.execution.runner import Runner
 from tests.backend.test_dynamo_backend import Net
 from tests.backend.test_odd_graphs import ODD, assert_same
 from tests.execution.test_planned_module import plan_for
@@ -183,17 +184,173 @@ def test_inference_mode_and_without_it(first, second):
                 close(fast(x.clone()), net(x))
 
 
+def assert_as(got: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype) -> None:
+    assert got.dtype is expected.dtype
+    assert worst_error([got], [expected]) <= allowed_error([expected], 0.0, (dtype,))
+
+
+def assert_replayed(fast, calls: int, count: list[Replay]) -> None:
+    """All graphs run by plans, without later events, and so many calls were replays."""
+    graphs = costmodel.explain_backend(fast).graphs
+    assert [graph.choice for graph in graphs] == ["plan"] * len(graphs), str(costmodel.explain_backend(fast))
+    assert not [note for graph in graphs for note in graph.notes if "alone" not in note]
+    assert len(count) == calls
+
+
+@pytest.fixture
+def replayed(monkeypatch) -> list[Replay]:
+    """Each replay of a CUDA graph in a call, trials left out."""
+    made: list[Replay] = []
+    run = Runner._outputs
+    monkeypatch.setattr(
+        Runner,
+        "_outputs",
+        lambda self, program, inputs: (type(program) is Replay and made.append(program), run(self, program, inputs))[1],
+    )
+    return made
+
+
 @pytest.mark.usefixtures("plans_first")
-def test_autocast():
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_autocast_around_the_call(dtype, replayed):
     net, x = net_and_input()
     with uncompiled(), torch.no_grad():
         fast = compiled(net)
-        with torch.autocast("cuda", torch.float16):
+        for _ in range(2):
+            with torch.autocast("cuda", dtype):
+                for sign in (1, -1):
+                    assert_as(fast(sign * x), net(sign * x), dtype)
+            close(fast(x), net(x))
+    assert_replayed(fast, 6, replayed)
+    amps = [graph.plan.amp for graph in costmodel.explain_backend(fast).graphs]
+    assert amps == [str(dtype).removeprefix("torch."), None]
+
+
+@pytest.mark.usefixtures("plans_first")
+@pytest.mark.parametrize("around", [False, True])
+def test_autocast_within_the_model(around, replayed):
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second, self.norm = nn.Linear(8, 8), nn.Linear(8, 8), nn.LayerNorm(8)
+
+        def forward(self, x):
+            with torch.autocast("cuda", torch.float16):
+                y = self.norm(self.first(x)).softmax(-1)
+                with torch.autocast("cuda", enabled=False):
+                    z = self.second(y.float())
+            with torch.autocast("cpu", torch.bfloat16):  # casts nothing here
+                return torch.cat([y, z, self.second(x).float()], 0)
+
+    torch.manual_seed(0)
+    net, x = Mixed().eval().cuda(), torch.randn(4, 8, device="cuda")
+    with uncompiled(), torch.no_grad(), torch.autocast("cuda", torch.float16, enabled=around):
+        fast = compiled(net)
+        for sign in (1, -1):
+            assert_as(fast(sign * x), net(sign * x), torch.float16)
+    assert_replayed(fast, 2, replayed)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "vit_b_16"])
+def test_networks_under_autocast(name):
+    """With compilers, and whichever way is the fastest."""
+    from costmodel.zoo import load_real
+
+    loaded = load_real(name, torch.device("cuda"), batch_size=8)
+    with torch.no_grad(), torch.autocast("cuda", torch.float16):
+        fast = compiled(loaded.module)
+        got, expected = fast(*loaded.inputs), loaded.module(*loaded.inputs)
+    assert got.dtype is expected.dtype
+    assert worst_error([got], [expected]) <= allowed_error([expected], 2e-3, (torch.float16,))
+    assert "under autocast" not in str(costmodel.explain_backend(fast))
+
+
+@pytest.mark.usefixtures("plans_first")
+@pytest.mark.parametrize("amp", [False, True])
+def test_further_sizes_in_turn(amp, replayed):
+    net, _ = net_and_input()
+    sizes = (4, 2, 3, 5, 2, 5, 4, 3)
+    with uncompiled(), torch.no_grad(), torch.autocast("cuda", torch.float16, enabled=amp):
+        fast = compiled(net)
+        for size in sizes:
+            x = torch.randn(size, 3, 32, 32, device="cuda")
             got, expected = fast(x), net(x)
-            again = fast(x)
-        assert got.dtype is expected.dtype
-        close(got, expected)
-        close(again, expected)
+            assert got.dtype is expected.dtype
+            close(got, expected)
+        assert_replayed(fast, len(sizes), replayed)
+        for size in (6, 7, 6, 2):
+            x = torch.randn(size, 3, 32, 32, device="cuda")
+            close(fast(x), net(x))
+    graphs = costmodel.explain_backend(fast).graphs
+    assert [graph.choice for graph in graphs] == ["plan"] * 4 + ["inductor"]
+    assert len(replayed) == len(sizes) + 1
+
+
+@pytest.mark.usefixtures("plans_first")
+def test_further_sizes_with_compilers_on_their_own_stream():
+    net, _ = net_and_input(torch.float16)
+    with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
+        fast = compiled(net)
+        for size in (4, 2, 4, 3, 2):
+            x = torch.randn(size, 3, 32, 32, device="cuda", dtype=torch.float16)
+            close(fast(x), net(x))
+        torch.cuda.synchronize()
+    assert {graph.choice for graph in costmodel.explain_backend(fast).graphs} == {"plan"}
+
+
+@pytest.mark.usefixtures("plans_first")
+def test_eight_sizes_share_memory_and_weights():
+    """Weights of 256 MiB, cast to 128 MiB once, and activations of 128 MiB that lie where those of other sizes do."""
+    mib = 2**20
+    net = nn.Sequential(nn.Linear(8192, 8192), nn.ReLU(), nn.Linear(8192, 8)).eval().cuda()
+    gc.collect()
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_reserved()
+    with uncompiled(), torch.no_grad(), torch._dynamo.config.patch(recompile_limit=16):
+        with torch.autocast("cuda", torch.float16):
+            fast = compiled(net)
+            for size in (*range(8192, 8184, -1), *range(8192, 8184, -1)):
+                x = torch.randn(size, 8192, device="cuda", dtype=torch.float16)
+                assert_as(fast(x), net(x), torch.float16)
+                del x
+        assert [graph.choice for graph in costmodel.explain_backend(fast).graphs] == ["plan"] * 8
+        gc.collect()
+        torch.cuda.empty_cache()
+        used = torch.cuda.memory_reserved() - before
+    inputs = 8 * 128 * mib  # every graph has its own input
+    assert used < inputs + (128 + 3 * 128 + 100) * mib
+
+
+@pytest.mark.usefixtures("plans_first")
+def test_new_weights_inside_a_capture_of_the_users():
+    """The capture goes on with eager operators, and calls after it are planned."""
+    net, x = net_and_input()
+    with uncompiled(), torch.no_grad():
+        fast = compiled(net)
+        fast(x)
+        net.first.weight.mul_(0.5)
+        net(x)
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph):
+            result = fast(x)
+        graph.replay()
+        close(result, net(x))
+        before = len(replays())
+        close(fast(x), net(x))
+        assert len(replays()) == before
+
+
+@pytest.mark.skipif("torch.cuda.device_count() < 2")
+@pytest.mark.usefixtures("plans_first")
+def test_a_module_on_another_gpu_than_the_current_one(replayed):
+    net, x = net_and_input()
+    net, x = net.to("cuda:1"), x.to("cuda:1")
+    with torch.no_grad():
+        fast = compiled(net)
+        for sign in (1, -1):
+            close(fast(sign * x), net(sign * x))
+    assert_replayed(fast, 2, replayed)
 
 
 @pytest.mark.usefixtures("plans_first")

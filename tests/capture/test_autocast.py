@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from costmodel.capture.autocast import POLICIES
+from costmodel.capture.autocast import CPU_POLICIES, POLICIES
 from costmodel.capture.executable import capture_exactly
 from costmodel.capture.trace import capture
 from costmodel.errors import CaptureError
@@ -48,6 +48,13 @@ def test_the_policies_are_of_the_operators_that_torch_has_kernels_for() -> None:
     names = torch._C._dispatch_get_all_op_names()
     known = {name for name in names if torch._C._dispatch_has_kernel_for_dispatch_key(name, "AutocastCUDA")}
     assert {f"aten::{name}" for name in POLICIES} == known
+
+
+def test_those_of_a_cpu_too() -> None:
+    """Some releases of torch have further overloads for named dimensions, which no model has."""
+    names = torch._C._dispatch_get_all_op_names()
+    known = {name for name in names if torch._C._dispatch_has_kernel_for_dispatch_key(name, "AutocastCPU")}
+    assert {f"aten::{name}" for name in CPU_POLICIES} == {name for name in known if "imname" not in name}
 
 
 def test_casts_of_three_layers_by_hand() -> None:
@@ -285,3 +292,63 @@ def test_as_torchs_own_autocast_on_a_cpu(name: str) -> None:
         net(x)
     graph = capture(net, (x,), amp="bfloat16")
     assert [(op.base, op.type.dtype) for op in graph.ops] == log.ops
+
+
+class Pools(nn.Module):
+    """Operators that a CPU casts to float32, to the widest precision, and not at all."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        half = nn.functional.adaptive_avg_pool3d(x, 2)
+        wide = torch.cat([x.to(torch.bfloat16).flatten(1), half.flatten(1)], 1)
+        return torch.stack([wide.softmax(-1), wide.exp()]).prod() + nn.functional.mse_loss(wide, wide)
+
+
+OF_A_CPU: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = NETS | {
+    "norms": (
+        lambda: nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.Softmax(-1), nn.Linear(8, 8)),
+        (2, 8),
+    ),
+    "pools": (Pools, (2, 3, 4, 4, 4)),
+    "transposed": (lambda: nn.Sequential(nn.ConvTranspose2d(3, 4, 2), nn.PReLU()), (1, 3, 4, 4)),
+}
+
+
+@pytest.mark.parametrize("name", OF_A_CPU)
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_graph_for_a_cpu_casts_as_torch_does_there(name: str, inside: bool) -> None:
+    """With the region around the pass, and within it."""
+    make, shape = OF_A_CPU[name]
+    net, x = make().eval(), torch.ones(shape)
+    log = Log()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), log:
+        net(x)
+    if inside:
+
+        def within(_: Calls, x: torch.Tensor) -> Any:
+            with torch.autocast("cpu", torch.bfloat16), torch.autocast("meta", enabled=False):
+                return net(x)
+
+        calls = Calls(within)
+        calls.net = net
+        graph = capture_exactly(calls, (x,), "net", device="cpu").graph
+    else:
+        graph = capture_exactly(net, (x,), "net", "bfloat16", "cpu").graph
+    assert [(op.base, op.type.dtype) for op in graph.ops] == log.ops
+
+
+def test_regions_within_a_graph_for_a_gpu() -> None:
+    """Of the GPU they cast, of the CPU they do not."""
+
+    def within(net: Calls, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            y = net.linear(x)
+        with torch.autocast("cuda", torch.float16), torch.autocast("cpu", enabled=False):
+            return net.linear(y)
+
+    graph = capture_exactly(Calls(within), (X,), "net", device="cuda").graph
+    assert [op.type.dtype for op in graph.ops if op.base == "addmm"] == ["float32", "float16"]
+
+
+def test_a_recurrent_layer_in_a_region_of_a_cpu_is_refused() -> None:
+    with pytest.raises(CaptureError, match="runs lstm under autocast of a CPU"):
+        capture_exactly(nn.LSTM(4, 4).eval(), (torch.ones(2, 1, 4),), "net", "bfloat16", "cpu")
