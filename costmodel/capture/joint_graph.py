@@ -31,6 +31,7 @@ _STACK = "nn_module_stack"
 _RENAMED = {
     "prims_convert_element_type": "_to_copy",
     "prims_iota": "arange",
+    "prims_rev": "flip",
     "rand_like": "bernoulli",
     "rand": "bernoulli",
 }
@@ -86,8 +87,12 @@ def _forward_program(step: RecordedStep) -> tuple[fx.GraphModule, list[torch.Ten
         value = node.meta["value"]
         argument = value.detach() if value.is_meta else torch.empty_like(value, device="meta")
         arguments.append(argument.requires_grad_() if str(node.target) in trained and is_static else argument)
+    differentiates = True
     for node in step.graph.nodes:
         if node.op == "call_function" and node in needed:
+            if node.meta.get("is_differentiated", True) is not differentiates:
+                differentiates = not differentiates
+                made.call_function(torch._C._set_grad_enabled, (differentiates,))
             copies[node] = made.node_copy(node, copies.__getitem__)
             path = node.meta.get("module", "")
             copies[node].meta = {_STACK: {path: (path, torch.nn.Module)}}

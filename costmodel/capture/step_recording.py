@@ -84,11 +84,12 @@ class StepRecorder(Recorder):
             )
         before = next(iter(reversed(self.graph.nodes)), None)
         super().record(target, args, kwargs, result)
+        is_differentiated = torch.is_grad_enabled()
         phase, module = self._served()
         for node in reversed(self.graph.nodes):
             if node is before:
                 break
-            node.meta["phase"] = phase
+            node.meta.update(phase=phase, is_differentiated=is_differentiated)
             if node.target is target and isinstance(result, (tuple, list)):
                 node.meta["types"] = results_of(result)
             if "module" in node.meta:

@@ -57,6 +57,7 @@ TRAINING_ROWS: tuple[Row, ...] = (
     reduction("native_layer_norm_backward", kind="layer_norm_backward", work=14, scratch=gradient_again),
     reduction("native_group_norm_backward", kind="group_norm_backward", work=14, scratch=gradient_again),
     reduction("_fused_rms_norm_backward", kind="rms_norm_backward", work=12, scratch=gradient_again),
+    reduction("_weight_norm_interface_backward", kind="weight_norm_backward", work=8),
     # Softmax and losses.
     reduction("_softmax_backward_data", kind="softmax_backward", work=4),
     reduction("_log_softmax_backward_data", kind="log_softmax_backward", work=6),

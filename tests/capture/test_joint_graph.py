@@ -17,7 +17,13 @@ from torch._inductor.decomposition import select_decomp_table
 from costmodel.capture.training_step import capture_training_step
 from costmodel.ir import Graph
 
-OTHER_NAMES = {"convert_element_type": "_to_copy", "copy": "clone", "iota": "arange", "rand": "bernoulli"}
+OTHER_NAMES = {
+    "convert_element_type": "_to_copy",
+    "copy": "clone",
+    "iota": "arange",
+    "rand": "bernoulli",
+    "rev": "flip",
+}
 VIEW = "permute"
 """View that the recorded graph has more of: a linear layer's weight is turned there and back."""
 
@@ -34,6 +40,24 @@ def conv_net() -> nn.Module:
 def mlp() -> nn.Module:
     """Layer norm, GELU between two linear layers."""
     return nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16))
+
+
+class Teaches(nn.Module):
+    """One network as student and, without gradients, as teacher."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = nn.Sequential(nn.Linear(16, 32), nn.GELU())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            target = self.network(x.flip(0))
+        return (self.network(x) - target).square()
+
+
+def spectral() -> nn.Module:
+    """A linear layer whose weight is divided by an estimate of its norm, which is updated without gradients."""
+    return nn.utils.parametrizations.spectral_norm(nn.Linear(16, 8))
 
 
 def by_torch(module: nn.Module, x: torch.Tensor) -> list[fx.GraphModule]:
@@ -74,7 +98,9 @@ def counted(graph: Graph) -> Counter[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("make", "shape"), [(conv_net, (2, 3, 8, 8)), (mlp, (4, 16))])
+@pytest.mark.parametrize(
+    ("make", "shape"), [(conv_net, (2, 3, 8, 8)), (mlp, (4, 16)), (Teaches, (4, 16)), (spectral, (4, 16))]
+)
 def test_the_graphs_are_those_of_torch_compile(make: Any, shape: tuple[int, ...]):
     wanted = list(map(names_of, by_torch(make(), torch.randn(shape))))
     step = capture_training_step(make(), (torch.empty(shape, device="meta"),), loss=lambda result: result.sum())
