@@ -43,9 +43,9 @@ CHUNK_PER_US = 2500.0
 on an H200)."""
 
 
-def batch_norm_us(kernel: Kernel, roofline: Roofline, multiprocessors: int) -> float:
+def batch_norm_us(kernel: Kernel, costs: ChannelCosts, roofline: Roofline, multiprocessors: int) -> float:
     """Time of batch norm in training, forward or backward: blocks of channels, a block a multiprocessor."""
-    costs, graph = BATCH_NORMS[kernel.kind], kernel.graph
+    graph = kernel.graph
     widest = max((graph.type_of(ref) for ref in kernel.anchor.refs()), key=lambda kind: kind.numel)
     channels = widest.shape[1]
     elements = widest.numel / channels

@@ -54,8 +54,8 @@ def training_estimates(
 
 def _by_bound(kernel: Kernel, roofline: Roofline, multiprocessors: int) -> Estimate:
     bound = roofline.bound_us(kernel)
-    if kernel.kind in BATCH_NORMS:
-        us = batch_norm_us(kernel, roofline, multiprocessors)
+    if (costs := BATCH_NORMS.get(kernel.kind)) is not None:
+        us = batch_norm_us(kernel, costs, roofline, multiprocessors)
     elif kernel.kind == FOREACH:
         us = foreach_us(kernel, roofline)
     else:

@@ -10,6 +10,7 @@ from costmodel.kernels.kernel import Kernel
 from costmodel.predictor.serial_blocks import BATCH_NORMS, MOST_KEPT, batch_norm_us, foreach_us
 
 MULTIPROCESSORS = 100
+FORWARD = BATCH_NORMS["batch_norm"]
 
 
 def roofline(bytes_per_us: float) -> Roofline:
@@ -47,17 +48,18 @@ def multi_tensor(*sizes: int) -> Kernel:
     ],
 )
 def test_a_batch_norm_has_a_block_for_each_channel(shape: tuple[int, ...], us: float):
-    assert batch_norm_us(norm(shape), roofline(1e12), MULTIPROCESSORS) == pytest.approx(us)
+    assert batch_norm_us(norm(shape), FORWARD, roofline(1e12), MULTIPROCESSORS) == pytest.approx(us)
 
 
 def test_a_batch_norms_gradient_has_costs_of_its_own():
     kernel = norm((1, 4, 10, 398), backward=True)
-    assert batch_norm_us(kernel, roofline(1e12), MULTIPROCESSORS) == pytest.approx(1 + 1.15 + 1)
+    costs = BATCH_NORMS[kernel.kind]
+    assert batch_norm_us(kernel, costs, roofline(1e12), MULTIPROCESSORS) == pytest.approx(1 + 1.15 + 1)
 
 
 def test_a_batch_norm_is_no_faster_than_its_traffic():
     slow, kernel = roofline(1.0), norm((1, 4, 8, 8))
-    assert batch_norm_us(kernel, slow, MULTIPROCESSORS) == pytest.approx(1.17 * slow.bound_us(kernel))
+    assert batch_norm_us(kernel, FORWARD, slow, MULTIPROCESSORS) == pytest.approx(1.17 * slow.bound_us(kernel))
 
 
 def test_what_fits_on_the_chip_is_read_faster():
