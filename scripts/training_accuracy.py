@@ -233,6 +233,17 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+def round_spread(steps: Sequence[MeasuredStep], mode: str) -> float:
+    """Mean deviation of a round's latency from the median round of its step and mode: no prediction can be nearer."""
+    found = []
+    for step in steps:
+        for name, rounds in step.record["latency_us"].items():
+            if name.partition("/")[0] == mode:
+                usual = statistics.median(row[2] for row in rounds)
+                found += [abs(row[2] / usual - 1) for row in rounds]
+    return statistics.mean(found)
+
+
 def _constant(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], quantity: str) -> float | None:
     """Error of the geometric mean of the other families as the prediction."""
     others = [math.log(one[quantity]) for one in rows if one["family"] != row["family"] and one[quantity]]
@@ -266,6 +277,8 @@ def main() -> None:
             f"{one['mode']} {one['quantity']}: mean error {one['mean_error']:.1%}, median {one['median_error']:.1%}, "
             f"{one['within_10_percent']:.0%} within 10 %{constant}, {one['cases']} cases"
         )
+    for mode in MODES:
+        print(f"{mode} latency: rounds of a step deviate from its median by {round_spread(steps, mode):.1%}")
     if args.fit:
         profile = load_profile(args.hardware)
         all_rows = [

@@ -108,7 +108,13 @@ class _Scheduler:
 
 
 def _are_alike(node: Node, group: Node) -> bool:
-    """Whether two nodes fuse, of which one is a split reduction at least: equal reductions, or loops over results."""
+    """Whether two nodes fuse, of which one has several kernels: equal split reductions, or loops over their results.
+
+    A scatter fuses with nothing: all its atomic additions end before the sums are read
+    (`Scheduler.mode_requires_synchronization`).
+    """
+    if any(one.launches > 1 and one.inner == 1 for one in (node, group)):
+        return False
     if node.inner > 1 and group.inner > 1:
         return (node.outer, node.inner, node.launches) == (group.outer, group.inner, group.launches)
     return node.outer == group.outer

@@ -71,23 +71,27 @@ def foreach_flops(graph: Graph, op: Op) -> int:
 
 
 def foreach_launches(graph: Graph, op: Op) -> int:
-    """Launches of a multi-tensor kernel: each holds so many tensors and chunks of CHUNK elements.
+    """Launches of a multi-tensor kernel."""
+    return len(foreach_blocks(graph, op))
+
+
+def foreach_blocks(graph: Graph, op: Op) -> list[list[int]]:
+    """Elements of each block of each launch of a multi-tensor kernel: chunks of at most CHUNK elements of a tensor.
 
     The loop is ATen's `multi_tensor_apply`: a launch ends at the most tensors, once the last one's chunks are all in
     it, or at the most blocks; a tensor that a launch ends within is also the next one's first.
     """
     lists = foreach_lists(graph, op)
     most = MOST_TENSORS[min(len(lists), len(MOST_TENSORS)) - 1] if lists else 1
-    launches = tensors = blocks = 0
+    launches: list[list[int]] = []
+    blocks: list[int] = []
+    tensors = 0
     for kind in lists[0] if lists else ():
-        if not kind.numel:
-            continue
-        tensors += 1
-        chunks = -(-kind.numel // CHUNK)
-        for chunk in range(chunks):
-            blocks += 1
-            is_last = chunk == chunks - 1
-            if (tensors == most and is_last) or blocks == MOST_BLOCKS:
-                launches += 1
-                blocks, tensors = 0, 0 if is_last else 1
-    return launches + (blocks > 0)
+        tensors += kind.numel > 0
+        for start in range(0, kind.numel, CHUNK):
+            blocks.append(min(CHUNK, kind.numel - start))
+            is_last = start + CHUNK >= kind.numel
+            if (tensors == most and is_last) or len(blocks) == MOST_BLOCKS:
+                launches.append(blocks)
+                blocks, tensors = [], 0 if is_last else 1
+    return [*launches, blocks] if blocks else launches

@@ -7,6 +7,7 @@ of the same traffic.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType, Value
@@ -21,6 +22,12 @@ Medians over 457 gradients on an H200. The tiles of a gradient by weight are as 
 sums over all pixels of all images."""
 DEPTHWISE_FACTORS = (1.33, 2.05)
 """The same of depthwise convolutions, over 101 gradients."""
+STRIDED_FACTOR = 1.5
+"""The same by input of a convolution with a stride, over 42 gradients: it writes more pixels than it reads, many of
+them zeros.
+
+Of a depthwise convolution each written pixel takes as long as one that the forward pass writes (13 gradients: 4.3 times
+the forward pass with a stride of 2, which is 4 times the pixels)."""
 ATTENTION_FACTOR = 3.0
 """Time of attention's backward pass over its forward pass: 2.5 times the arithmetic, at less of the peak (Dao,
 "FlashAttention-2", 2023)."""
@@ -64,8 +71,11 @@ def _convolution(kernel: Kernel, op: Op) -> Equivalent:
         made = _called(op, gradient, TensorType(weight.dtype, turned, weight.layout), source, layout)
         return Equivalent(replace(kernel, graph=made), INPUT_FACTOR)
     made = _called(op, source, weight, gradient, layout)
-    factors = (INPUT_FACTOR, WEIGHT_FACTOR) if groups == 1 else DEPTHWISE_FACTORS
-    return Equivalent(replace(kernel, graph=made), factors[not gradients_of(op)[0]])
+    by_input, by_weight = (INPUT_FACTOR, WEIGHT_FACTOR) if groups == 1 else DEPTHWISE_FACTORS
+    if not unit:
+        more = math.prod(source.shape[2:]) / math.prod(gradient.shape[2:])
+        by_input = INPUT_FACTOR * more if groups == source.shape[1] else STRIDED_FACTOR
+    return Equivalent(replace(kernel, graph=made), by_input if gradients_of(op)[0] else by_weight)
 
 
 def _called(op: Op, source: TensorType, weight: TensorType, result: TensorType, layout: str) -> Graph:

@@ -140,7 +140,7 @@ class Predictor:
         if self.base is not None:
             return [_widened(one, BASE_ALONE_WIDTH) for one in self._by_base(chosen)]
         if group_of(chosen[0][0]) in TRAINING_GROUPS:
-            return training_estimates(chosen, self._predict_chosen, self.roofline)
+            return training_estimates(chosen, self._predict_chosen, self.roofline, self.multiprocessors)
         if group_of(chosen[0][0]).endswith(IN_TF32):
             return tf32_estimates(chosen, self._predict_chosen, self.roofline.floor_us)
         bounds = [self.roofline.bound_us(kernel) for kernel, _ in chosen]

@@ -76,6 +76,14 @@ def test_a_reduction_across_memory_joins_no_loops_over_its_domain():
     assert fused(total, node("b", "s", outer=10)) == ["s b"]
 
 
+def test_split_reductions_join_what_scatters_do_not():
+    total = node("s", "x", outer=10, inner=10, launches=2)
+    nodes, writers = (total, node("t", "x", outer=10, inner=10, launches=2), node("b", "s", outer=10)), {"s": (0,)}
+    assert [" ".join(kernel.ops) for kernel in fuse(nodes, writers, joins_split=True)] == ["s t b"]
+    scatter = (node("s", "x", launches=2), node("b", "s"))
+    assert [" ".join(kernel.ops) for kernel in fuse(scatter, writers, joins_split=True)] == ["s", "b"]
+
+
 def test_nothing_is_fused_around_a_library_call_between():
     """c reads a, and b, a library call of a: c cannot run before b, nor a behind it."""
     assert fused(node("a", "x"), node("b", "a", extern=True), node("c", "a", "b")) == ["a", "b", "c"]

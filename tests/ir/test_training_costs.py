@@ -9,7 +9,7 @@ from torch import nn
 from costmodel.capture.step_recording import record_step
 from costmodel.capture.trace import lower
 from costmodel.ir import Graph, Op, Ref, TensorType, Value, operators
-from costmodel.ir.training_costs import CHUNK, MOST_BLOCKS, foreach_launches
+from costmodel.ir.training_costs import CHUNK, MOST_BLOCKS, foreach_blocks, foreach_launches
 from tests.support.attention import Attention
 
 
@@ -90,3 +90,8 @@ def foreach(sizes: list[int], lists: int) -> tuple[Graph, Op]:
 )
 def test_launches_of_a_multi_tensor_kernel(sizes: list[int], lists: int, launches: int):
     assert foreach_launches(*foreach(sizes, lists)) == launches
+
+
+def test_blocks_of_a_multi_tensor_kernel_are_chunks_of_its_tensors():
+    assert foreach_blocks(*foreach([5, 2 * CHUNK + 7, 0, 3], 1)) == [[5, CHUNK, CHUNK, 7, 3]]
+    assert foreach_blocks(*foreach([100] * 65, 2)) == [[100] * 64, [100]]

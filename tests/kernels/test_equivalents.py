@@ -9,7 +9,7 @@ from costmodel.capture.step_recording import record_step
 from costmodel.capture.trace import lower
 from costmodel.ir import operators
 from costmodel.kernels.eager_dispatch import eager_kernels
-from costmodel.kernels.equivalents import ATTENTION_FACTOR, INPUT_FACTOR, WEIGHT_FACTOR, equivalent
+from costmodel.kernels.equivalents import ATTENTION_FACTOR, INPUT_FACTOR, STRIDED_FACTOR, WEIGHT_FACTOR, equivalent
 from costmodel.kernels.kernel import Kernel
 from tests.support.attention import Attention
 
@@ -40,6 +40,16 @@ def test_equivalents_do_as_much_arithmetic():
         assert found is not None
         mine, other = kernel, found.kernel
         assert operators.flops(mine.graph, mine.anchor) == operators.flops(other.graph, other.anchor)
+
+
+def test_a_gradient_by_input_of_a_strided_convolution_takes_longer_as_it_writes_more():
+    by_input, by_weight, _ = gradients(nn.Conv2d(8, 16, 3, stride=2, padding=1, bias=False))
+    found = [equivalent(one) for one in (by_input, by_weight)]
+    assert [one.factor for one in found if one is not None] == [STRIDED_FACTOR, WEIGHT_FACTOR]
+    by_input, *_ = gradients(nn.Conv2d(8, 16, 3, stride=(2, 3), padding=1, groups=8, bias=False))
+    depthwise = equivalent(by_input)
+    assert depthwise is not None
+    assert depthwise.factor == INPUT_FACTOR * 6  # 12 x 12 pixels for 6 x 4
 
 
 def test_a_transposed_convolution_has_none():
