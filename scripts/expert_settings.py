@@ -125,8 +125,14 @@ def prepare(case: ExpertCase, name: str) -> dict[str, Any]:
         return {"compile_s": round(time.perf_counter() - begin, 2)}
 
 
-def measure(case: ExpertCase, seconds: float) -> dict[str, dict[str, Any]]:
-    """Measure every setting of a case in this process, round after round."""
+def measure(case: ExpertCase, seconds: float, turn: Callable[[], None] = lambda: None) -> dict[str, dict[str, Any]]:
+    """Measure every setting of a case in this process, round after round.
+
+    Args:
+        case: the case.
+        seconds: to measure a setting in a round.
+        turn: called when all settings are built; returns when the machine is this process's alone.
+    """
     import torch
 
     from costmodel.execution.numerics import worst_error
@@ -148,6 +154,7 @@ def measure(case: ExpertCase, seconds: float) -> dict[str, dict[str, Any]]:
             except Exception as error:  # noqa: BLE001 - a compiler may raise anything; the other settings go on
                 calls.pop(name, None)
                 found[name] = {"note": own_words(error)[:200]}
+        turn()
         rounds: dict[str, list[float]] = {name: [] for name in calls}
         for _ in range(ROUNDS):
             for name, call in calls.items():

@@ -5,13 +5,15 @@ python scripts/measure_expert_settings.py resnet50 --setting eager --setting pla
 python scripts/measure_expert_settings.py -o expert/ --no-measure                    only the summary
 
 Every setting is first compiled in a process of its own, which ends after `--limit` seconds: it fills Inductor's cache,
-and shows the time to compile. One process then compiles all of them from the cache and measures them in turn, round
-after round. A case with a CSV is not measured again; the environment stands beside, in environment.json.
+and shows the time to compile. A process for each case then builds all of them from the cache, waits until no other one
+works, and measures them in turn, round after round. `--held` cases are built side by side: as many as the GPU's memory
+holds. A case with a CSV is not measured again; the environment stands beside, in environment.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import json
 import math
@@ -19,10 +21,11 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +33,13 @@ from expert_settings import OURS, ROUNDS, SETTINGS, ExpertCase, measure, prepare
 from plan_tables import MODELS
 
 from collectors.processes.environment import differences, environment
+from collectors.processes.process import die_with_parent
+from collectors.processes.process_pool import ONE_THREAD
+from collectors.whole_models.case_process import READY, Job
+from collectors.whole_models.held_process import HeldProcess
 from costmodel.errors import own_words
 
+PAUSE_SECONDS = 0.2
 COLUMNS = ("setting", "median_ms", "low_ms", "high_ms", "compile_s", "error", "note")
 
 
@@ -48,16 +56,52 @@ def in_process(task: Mapping[str, Any], limit: float) -> dict[str, Any]:
     return found
 
 
-def measure_case(case: ExpertCase, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Rows of a case: prepared side by side, then measured alone."""
+def measure_block(cases: Sequence[ExpertCase], args: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
+    """Rows of each case of a block: compiled side by side, built side by side, then measured one after another."""
     with ThreadPoolExecutor(args.processes) as pool:
-        tasks = [{"case": asdict(case), "prepare": name} for name in case.settings]
-        prepared = dict(zip(case.settings, pool.map(lambda task: in_process(task, args.limit), tasks), strict=True))
-    ready = tuple(name for name, found in prepared.items() if "note" not in found)
-    task = {"case": asdict(case) | {"settings": ready}, "seconds": args.seconds}
-    measured = in_process(task, args.limit + len(ready) * (ROUNDS * args.seconds * 2 + 30))
-    failure = {"note": measured["note"]} if isinstance(measured.get("note"), str) else {}
-    return [{"setting": name} | prepared[name] | failure | measured.get(name, {}) for name in case.settings]
+        tasks = [(case, name) for case in cases for name in case.settings]
+        todo = [{"case": asdict(case), "prepare": name} for case, name in tasks]
+        done = dict(zip(tasks, pool.map(lambda task: in_process(task, args.limit), todo), strict=True))
+    with tempfile.TemporaryDirectory() as directory:
+        held = []
+        for number, case in enumerate(cases):
+            ready = tuple(name for name in case.settings if "note" not in done[case, name])
+            held.append(hold(replace(case, settings=ready), args, Path(directory) / f"{number}.log"))
+        try:
+            for process in held:
+                while not process.settled(math.inf):
+                    time.sleep(PAUSE_SECONDS)
+            for case, process in zip(cases, held, strict=True):
+                found = turn_of(process, len(case.settings) * ROUNDS * args.seconds * 4 + 30)
+                failed = {"note": found["error"]} if "status" in found else {}
+                prepared = {name: done[case, name] for name in case.settings}
+                yield [{"setting": name} | prepared[name] | failed | found.get(name, {}) for name in case.settings]
+        finally:
+            for process in held:
+                process.stop()
+
+
+def hold(case: ExpertCase, args: argparse.Namespace, log: Path) -> HeldProcess:
+    """Start a process that builds the settings of a case and waits for its turn."""
+    task = {"case": asdict(case), "seconds": args.seconds, "parent": os.getpid()}
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, __file__, "--task", json.dumps(task)],
+            env=os.environ | ONE_THREAD,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
+    return HeldProcess(Job({"model": case.model}, case.device), process, log, time.monotonic() + args.limit)
+
+
+def turn_of(process: HeldProcess, seconds: float) -> dict[str, Any]:
+    """Results by setting of a process that is ready, or the record of its failure, which has a `status`."""
+    if process.ready:
+        process.start_turn()
+        return process.finish_turn(seconds)
+    return process.record or {"status": "error", "error": "not ready"}
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -115,8 +159,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--setting", action="append", choices=tuple(SETTINGS))
     parser.add_argument("--seconds", type=float, default=0.1, help="to measure a setting in each of seven rounds")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds to compile one setting of a case")
-    parser.add_argument("--budget", type=float, default=math.inf, help="seconds in all; no case is begun later")
+    parser.add_argument("--budget", type=float, default=math.inf, help="seconds in all; no block is begun later")
     parser.add_argument("--processes", type=int, default=4, help="settings that are compiled at a time")
+    parser.add_argument("--held", type=int, default=1, help="cases that are built side by side, and then measured")
     parser.add_argument("-o", "--output", type=Path, default=Path("expert"))
     parser.add_argument("--no-measure", action="store_true", help="only print the summary of the files")
     parser.add_argument("--task", help=argparse.SUPPRESS)
@@ -144,7 +189,17 @@ def check_environment(directory: Path, device: str) -> None:
 def run_task(task: Mapping[str, Any]) -> dict[str, Any]:
     """Run one task in this process."""
     case = ExpertCase(**task["case"] | {"settings": tuple(task["case"]["settings"])})
-    return prepare(case, task["prepare"]) if "prepare" in task else measure(case, task["seconds"])
+    if "prepare" in task:
+        return prepare(case, task["prepare"])
+    die_with_parent(task["parent"])
+    out = sys.stdout
+
+    def turn() -> None:
+        print(READY, end="", file=out, flush=True)
+        sys.stdin.readline()
+
+    with contextlib.redirect_stdout(sys.stderr):  # models may print
+        return measure(case, task["seconds"], turn)
 
 
 def main() -> None:
@@ -161,12 +216,14 @@ def main() -> None:
     if not args.no_measure:
         check_environment(args.output, args.device)
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(args.output.resolve() / "cache"))
-        for case in cases_of(args):
-            path = args.output / case.file_name
+        missing = [case for case in cases_of(args) if not (args.output / case.file_name).exists()]
+        for first in range(0, len(missing), args.held):
+            block = missing[first : first + args.held]
             if time.monotonic() > begin + args.budget:
                 break
-            if not path.exists():
-                write_csv(path, measure_case(case, args))
+            for case, rows in zip(block, measure_block(block, args), strict=True):
+                path = args.output / case.file_name
+                write_csv(path, rows)
                 print(f"{time.monotonic() - begin:.0f} s: {summary({path.stem: read_times(path)})[:1]}", flush=True)
     print("\n".join(summary({path.stem: read_times(path) for path in sorted(args.output.glob("*.csv"))})))
 

@@ -55,22 +55,81 @@ def test_plans_get_the_flags_that_an_expert_gets():
     assert all(SETTINGS[name].tuned and SETTINGS[name].ours == name for name in OURS)
 
 
+class Held:
+    """Stands for a process that is ready, or that has ended before."""
+
+    def __init__(self, found: dict, ready: bool = True) -> None:
+        self.found, self.ready, self.record, self.begun = found, ready, None if ready else found, False
+
+    def settled(self, end: float) -> bool:
+        return True
+
+    def start_turn(self) -> None:
+        self.begun = True
+
+    def finish_turn(self, seconds: float) -> dict:
+        assert self.begun
+        return self.found
+
+    def stop(self) -> None:
+        self.begun = False
+
+
+ARGS = argparse.Namespace(processes=2, limit=300.0, seconds=0.1, held=2)
+
+
 def test_a_setting_that_fails_or_is_not_done_in_time_is_a_row(monkeypatch: pytest.MonkeyPatch):
     def in_process(task, limit):
-        if task.get("prepare") == "default":
-            return {"note": "not done within 300 s"}
-        if "prepare" in task:
-            return {"compile_s": 1.5}
-        assert task["case"]["settings"] == ("eager", "plan")
-        return {"eager": {"median_ms": 2.0}, "plan": {"note": "PlanError: no"}}
+        return {"note": "not done within 300 s"} if task["prepare"] == "default" else {"compile_s": 1.5}
+
+    def hold(case, args, log):
+        assert case.settings == ("eager", "plan")
+        return Held({"eager": {"median_ms": 2.0}, "plan": {"note": "PlanError: no"}})
 
     monkeypatch.setattr(script, "in_process", in_process)
-    args = argparse.Namespace(processes=2, limit=300.0, seconds=0.1)
-    assert script.measure_case(CASE, args) == [
-        {"setting": "eager", "compile_s": 1.5, "median_ms": 2.0},
-        {"setting": "default", "note": "not done within 300 s"},
-        {"setting": "plan", "compile_s": 1.5, "note": "PlanError: no"},
+    monkeypatch.setattr(script, "hold", hold)
+    assert list(script.measure_block([CASE], ARGS)) == [
+        [
+            {"setting": "eager", "compile_s": 1.5, "median_ms": 2.0},
+            {"setting": "default", "note": "not done within 300 s"},
+            {"setting": "plan", "compile_s": 1.5, "note": "PlanError: no"},
+        ]
     ]
+
+
+def test_of_a_block_all_are_built_before_one_is_measured(monkeypatch: pytest.MonkeyPatch):
+    held = []
+
+    def hold(case, args, log):
+        assert not any(process.begun for process in held)
+        held.append(Held({name: {"median_ms": float(len(held))} for name in case.settings}))
+        return held[-1]
+
+    monkeypatch.setattr(script, "in_process", lambda task, limit: {"compile_s": 1.0})
+    monkeypatch.setattr(script, "hold", hold)
+    blocks = list(script.measure_block([CASE, CASE], ARGS))
+    assert [rows[0]["median_ms"] for rows in blocks] == [0.0, 1.0]
+
+
+def test_a_case_whose_process_ends_has_its_reason_in_every_row(monkeypatch: pytest.MonkeyPatch):
+    ended = {"status": "killed by SIGSEGV", "error": "its process ended while preparing: killed by SIGSEGV"}
+    monkeypatch.setattr(script, "in_process", lambda task, limit: {"compile_s": 1.0})
+    monkeypatch.setattr(script, "hold", lambda case, args, log: Held(ended, ready=False))
+    (rows,) = script.measure_block([CASE], ARGS)
+    assert {row["note"] for row in rows} == {ended["error"]}
+
+
+def test_a_real_process_waits_for_its_turn(tmp_path: Path):
+    case = ExpertCase("alexnet", 1, "float32", "cpu", None, ("eager",), 64)
+    process = script.hold(case, ARGS, tmp_path / "log")
+    try:
+        while not process.settled(float("inf")):
+            pass
+        assert process.ready, (tmp_path / "log").read_text()
+        found = script.turn_of(process, 60.0)
+        assert found["eager"]["median_ms"] > 0
+    finally:
+        process.stop()
 
 
 def test_a_process_that_crashes_leaves_its_last_line(monkeypatch: pytest.MonkeyPatch):
@@ -81,11 +140,12 @@ def test_a_process_that_crashes_leaves_its_last_line(monkeypatch: pytest.MonkeyP
 def test_a_case_with_a_file_is_not_measured_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys):
     asked = []
 
-    def measure_case(case, args):
-        asked.append(case.model)
-        return [{"setting": "eager", "median_ms": 2.0}, {"setting": "plan", "median_ms": 1.0}]
+    def measure_block(cases, args):
+        for case in cases:
+            asked.append(case.model)
+            yield [{"setting": "eager", "median_ms": 2.0}, {"setting": "plan", "median_ms": 1.0}]
 
-    monkeypatch.setattr(script, "measure_case", measure_case)
+    monkeypatch.setattr(script, "measure_block", measure_block)
     command = ["x", "resnet18", "vit_b_16", "-b", "1", "--precision", "float32", "--device", "cpu", "-o", str(tmp_path)]
     for _ in range(2):
         monkeypatch.setattr("sys.argv", command)
