@@ -76,7 +76,8 @@ def _strides(op: Op, types: Types, strides: Mapping[str, Strides | None]) -> Str
     if not is_view(op) or not op.refs():
         return None
     ref = op.refs()[0]
-    return strides_through(op, types[ref.name][ref.index], strides[ref.name], op.type)
+    source = types[ref.name][ref.index]
+    return strides_through(op, source, dense(source) if ref.index else strides[ref.name], op.type)
 
 
 def _in_voted_order(op: Op, votes: Votes | None, strides: Strides | None) -> tuple[TensorType, ...]:
