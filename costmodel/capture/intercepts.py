@@ -167,6 +167,8 @@ class WholeOperators(TorchFunctionMode):
 
     def _called(self, func: Any, *args: Any, **kwargs: Any) -> Any:
         """Run a call from Python, or record its operator as a whole."""
+        if func is torch._C._set_grad_enabled and (args[0] or torch.is_grad_enabled()):
+            self._recorder.wants_gradient = args[0]  # within an autograd.Function gradients are disabled without it
         if (recorded := self._recorded.get(func)) is not None:
             return recorded(*args, **kwargs)
         if func in _FROM_PYTHON:

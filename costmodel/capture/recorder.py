@@ -53,6 +53,7 @@ class Recorder(TorchDispatchMode):
         exact: whether the graph will be run.
         training: whether the pass is the forward pass of a training step, which is refused otherwise.
         differentiates: whether a backward pass follows, so that autograd must know every operator.
+        wants_gradient: whether the model computes with gradients now, outside of `torch.no_grad()`.
         breaks: places that need the values of tensors.
         constants: values of constants that depend on no data.
         values: values that the pass reads, from a real run; None without one.
@@ -72,6 +73,7 @@ class Recorder(TorchDispatchMode):
         self.graph = fx.Graph()
         self.exact, self.training, self._partial = exact, training, partial
         self.differentiates = differentiates
+        self.wants_gradient = True
         self.counts = CallCounts()
         self.breaks: list[ir.Break] = []
         self.constants = Constants()

@@ -84,12 +84,12 @@ class StepRecorder(Recorder):
             )
         before = next(iter(reversed(self.graph.nodes)), None)
         super().record(target, args, kwargs, result)
-        is_differentiated = torch.is_grad_enabled()
+        self.wants_gradient |= torch.is_grad_enabled()
         phase, module = self._served()
         for node in reversed(self.graph.nodes):
             if node is before:
                 break
-            node.meta.update(phase=phase, is_differentiated=is_differentiated)
+            node.meta.update(phase=phase, is_differentiated=self.wants_gradient)
             if node.target is target and isinstance(result, (tuple, list)):
                 node.meta["types"] = results_of(result)
             if "module" in node.meta:

@@ -108,6 +108,40 @@ def test_the_graphs_are_those_of_torch_compile(make: Any, shape: tuple[int, ...]
     assert [counted(step.compiled.forward), counted(step.compiled.backward)] == wanted
 
 
+class Clips(torch.autograd.Function):
+    """A function with its own gradient, in whose forward pass torch disables gradients, as it does itself."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return x.clamp(-1.0, 1.0)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient.clone()
+
+
+class ClipsTwice(nn.Module):
+    """Layers before, between and after such a function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(Clips.apply(x).tanh())
+        return x
+
+
+def test_layers_around_functions_with_their_own_gradient_are_differentiated():
+    step = capture_training_step(ClipsTwice(), (torch.empty(4, 8, device="meta"),))
+    assert step.compiled is not None
+    # three gradients by weight, and two by what the second and third layer read
+    assert counted(step.eager)["mm"] == 5
+    assert counted(step.compiled.backward)["mm"] >= 3
+
+
 def test_saved_values_are_outputs_of_the_forward_graph():
     step = capture_training_step(conv_net(), (torch.empty(2, 3, 8, 8, device="meta"),))
     compiled = step.compiled

@@ -122,7 +122,7 @@ def test_amp_is_faster_and_costs_its_casts() -> None:
     assert len(amp.kernels["eager"]) == len(half.kernels["eager"]) + 5
     assert half.modes["eager"].device_ms < amp.modes["eager"].device_ms < plain.modes["eager"].device_ms
     assert amp.precision == "float32"
-    assert "float32, amp float16, nchw" in str(amp)
+    assert "float32, amp float16, one graph" in str(amp)
 
 
 def test_a_model_that_enters_autocast_is_predicted_as_under_amp() -> None:
