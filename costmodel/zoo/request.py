@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,14 +63,29 @@ class Request:
         clip = () if frames is None else (frames,)
         return torch.empty(self.batch_size or 1, channels, *clip, side, side, device="meta")
 
-    def fixed_inputs(self, what: str) -> None:
-        """Check that no size is requested for a model that brings its own inputs.
+    def taken_by(self, function: Callable[..., Any]) -> dict[str, int]:
+        """Sizes for the parameters `batch_size` and `img_size` of a function: requested ones, else its own defaults."""
+        try:
+            known = inspect.signature(function).parameters
+        except (TypeError, ValueError):  # of compiled code
+            return {}
+        given = {"batch_size": (self.batch_size, 1), "img_size": (self.img_size, DEFAULT_SIZE)}
+        found = {name: sizes for name, sizes in given.items() if name in known}
+        needed = {name: known[name].default is inspect.Parameter.empty for name in found}
+        return {name: size or usual for name, (size, usual) in found.items() if size is not None or needed[name]}
+
+    def fixed_inputs(self, what: str, taken: Iterable[str] = ()) -> None:
+        """Check that no size is requested for a model that brings its own inputs, other than those that it has taken.
 
         Raises:
             RequestError: a batch or image size was given.
         """
-        if self.batch_size is not None or self.img_size is not None:
-            raise RequestError(f"{what} brings its own inputs; leave out the batch size and the image size")
+        asked = (("batch_size", self.batch_size), ("img_size", self.img_size))
+        if any(size is not None and name not in taken for name, size in asked):
+            raise RequestError(
+                f"{what} brings its own inputs; leave out the batch size and the image size, or have its function take "
+                "batch_size and img_size"
+            )
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

@@ -11,8 +11,9 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -38,7 +39,8 @@ def load_user_model(spec: str, request: Request) -> tuple[nn.Module, Inputs]:
 
     Inputs are a tensor, a tuple or list of positional inputs, or a dict of keyword inputs; each input may be a tensor,
     contain tensors, or be a plain value. A module without inputs gets a batch of images with three channels, in its own
-    precision. Code that asks for a GPU runs as on a machine with one.
+    precision. A callable with parameters `batch_size` and `img_size` gets the sizes that are requested. Code that asks
+    for a GPU runs as on a machine with one.
 
     Raises:
         RequestError: the file or module, the name in it, the call, or its result is wrong; the message quotes an
@@ -54,11 +56,12 @@ def load_user_model(spec: str, request: Request) -> tuple[nn.Module, Inputs]:
             return _with_inputs(_users(lambda: copy.deepcopy(found), f"{spec} cannot be copied:"), spec, request)
         if not callable(found):
             raise RequestError(f"{spec} is of type {type(found).__name__}, not a callable that returns an nn.Module")
-        built = _users(lambda: build(found), f"{spec} raised")
-    return _users(lambda: _with_inputs(built, spec, request), f"the result of {spec} raised")
+        taken = request.taken_by(found)
+        built = _users(lambda: build(partial(found, **taken)), f"{spec} raised")
+    return _users(lambda: _with_inputs(built, spec, request, taken), f"the result of {spec} raised")
 
 
-def _with_inputs(built: object, spec: str, request: Request) -> tuple[nn.Module, Inputs]:
+def _with_inputs(built: object, spec: str, request: Request, taken: Iterable[str] = ()) -> tuple[nn.Module, Inputs]:
     if isinstance(built, nn.Module):
         module = as_written(built)
         return module, (request.image().to(own_precision(module)),)
@@ -68,7 +71,7 @@ def _with_inputs(built: object, spec: str, request: Request) -> tuple[nn.Module,
     module, inputs = as_written(built[0]), built[1]
     if not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(inputs)):
         raise RequestError(f"{spec} returned inputs without a tensor")
-    request.fixed_inputs(spec)
+    request.fixed_inputs(spec, taken)
     if isinstance(inputs, Mapping) and all(isinstance(key, str) for key in inputs):
         return module, dict(inputs)
     if isinstance(inputs, (tuple, list)):

@@ -59,9 +59,31 @@ def test_a_model_with_inputs_of_its_own_takes_no_sizes(request_: Request, fits: 
         request_.fixed_inputs("net.pt2")
         Request(precision="float16", channels_last=True).fixed_inputs("net.pt2")
         return
-    said = "^net.pt2 brings its own inputs; leave out the batch size and the image size$"
+    said = "^net.pt2 brings its own inputs; leave out the batch size and the image size, or have its function take "
     with pytest.raises(RequestError, match=said):
         request_.fixed_inputs("net.pt2")
+
+
+@pytest.mark.parametrize(
+    ("function", "request_", "taken"),
+    [
+        (lambda: None, Request(8, 64), {}),
+        (lambda batch_size=2: None, Request(8, 64), {"batch_size": 8}),
+        (lambda batch_size=2: None, Request(), {}),
+        (lambda batch_size, img_size: None, Request(img_size=64), {"batch_size": 1, "img_size": 64}),
+        (lambda img_size: None, Request(8), {"img_size": 224}),
+        (lambda **options: None, Request(8, 64), {}),
+        (max, Request(8), {}),
+    ],
+)
+def test_functions_get_the_sizes_that_they_have_parameters_for(function: object, request_: Request, taken: dict):
+    assert request_.taken_by(function) == taken
+
+
+def test_sizes_that_a_function_has_taken_are_not_refused():
+    Request(8).fixed_inputs("net.py:build", {"batch_size": 8})
+    with pytest.raises(RequestError, match="brings its own inputs"):
+        Request(8, 64).fixed_inputs("net.py:build", {"batch_size": 8})
 
 
 def test_similar_names_are_suggested_and_at_most_three():

@@ -206,6 +206,14 @@ class TestUserCode:
         assert loaded.inputs[0].dtype is torch.float16
         assert "brings its own inputs" in one_line("usernet.py:pair", batch_size=2)
 
+    def test_its_function_may_take_the_sizes(self, here: Path) -> None:
+        (here / "sized.py").write_text(
+            "import torch\ndef build(batch_size, img_size=32):\n"
+            "    return torch.nn.Conv2d(3, 4, 1), torch.ones(batch_size, 3, img_size, img_size)\n"
+        )
+        assert zoo.load("sized.py:build").inputs[0].shape == (1, 3, 32, 32)
+        assert zoo.load("sized.py:build", batch_size=5, img_size=16).inputs[0].shape == (5, 3, 16, 16)
+
     @pytest.mark.parametrize(
         ("spec", "parts"),
         [
