@@ -20,7 +20,7 @@ from costmodel.capture.autocast_regions import QUERIES, answer_of, enter_region,
 from costmodel.capture.meta_tensors import RECURRENT, RECURRENT_ARGUMENTS, is_plain_meta, recurrent_results
 from costmodel.capture.read_values import READ_FUNCTIONS, ReadValues, chosen_branch, moves_to_cpu
 from costmodel.capture.recorder import Recorder
-from costmodel.capture.recurrent_step import differentiable_recurrent
+from costmodel.capture.recurrent_step import differentiable_cell, differentiable_recurrent
 from costmodel.capture.refusals import ATTENTION
 from costmodel.concurrency import is_recording
 from costmodel.torch_patches import replaced
@@ -186,6 +186,8 @@ class WholeOperators(TorchFunctionMode):
             refuse_casts_within(self._regions, func.__name__)
             return self._recurrent(target, *lowered(self._regions, args))
         target = func if func in _WHOLE.values() else _WHOLE.get(getattr(func, "__name__", ""))
+        if target in _CELLS and self._recorder.differentiates and not kwargs and is_plain_meta(args):
+            return differentiable_cell(func.__name__, *lowered(self._regions, args))
         if target is not None and not self._recorder.training and is_plain_meta((args, kwargs)):
             if target in _CELLS:
                 refuse_casts_within(self._regions, func.__name__)

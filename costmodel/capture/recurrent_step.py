@@ -1,6 +1,7 @@
-"""Recurrent layers of a training step: one call of cuDNN forward and one backward, on tensors without data.
+"""Recurrent layers and cells of a training step, on tensors without data, by the kernels that a GPU runs.
 
-On meta tensors torch would unroll their steps, as it never does on a GPU.
+A layer is one call of cuDNN forward and one backward, a cell two matmuls and one kernel for its gates. On meta tensors
+torch would unroll the steps of a layer, and compute the gates of a cell one by one.
 """
 
 from __future__ import annotations
@@ -35,6 +36,65 @@ def differentiable_recurrent(name: str) -> Callable[..., tuple[torch.Tensor, ...
     torch.library.register_autograd(f"{NAMESPACE}::{name}", gradient_of, setup_context=_keep, lib=library)
     operator: Callable[..., tuple[torch.Tensor, ...]] = getattr(getattr(torch.ops, NAMESPACE), name).default
     return operator
+
+
+def differentiable_cell(name: str, *args: Any) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    """Step of an LSTM or a GRU as a GPU runs it: two matmuls, and a kernel for the gates.
+
+    Args:
+        name: `lstm_cell` or `gru_cell`.
+        args: arguments of torch's function: input, states, weights and biases of both.
+    """
+    source, states, by_input, by_state, *biases = args
+    gates = torch.mm(source, by_input.t()), torch.mm(_several(states)[0], by_state.t())
+    if name == "gru_cell":
+        return _gru_gates()(*gates, states, *biases)[0]
+    if None in biases or not biases:  # torch's kernel without data needs them
+        biases = [gates[0].new_empty(gates[0].shape[1]) for _ in range(2)]
+    fused = torch.ops.aten._thnn_fused_lstm_cell.default(*gates, states[1], *biases)
+    return fused[0], fused[1]
+
+
+GRU_SAVED = 5
+"""Values that the kernel for a GRU's gates saves for each of its results (`_thnn_fused_gru_cell` in ATen's RNN.cu)."""
+
+
+@functools.cache
+def _gru_gates() -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+    """Operator that stands for `aten::_thnn_fused_gru_cell`, which torch has for no meta tensors."""
+    name = "_thnn_fused_gru_cell"
+    for each in (name, f"{name}_backward"):
+        _library().define(str(getattr(torch.ops.aten, each).default._schema).removeprefix("aten::"))
+    forward, backward = f"{NAMESPACE}::{name}", f"{NAMESPACE}::{name}_backward"
+    torch.library.register_fake(forward, _gru_results, lib=_library())
+    torch.library.register_fake(backward, _gru_gradients, lib=_library())
+    torch.library.register_autograd(forward, _differentiate_gru, setup_context=_keep_gru, lib=_library())
+    operator: Callable[..., tuple[torch.Tensor, torch.Tensor]] = getattr(getattr(torch.ops, NAMESPACE), name).default
+    return operator
+
+
+def _gru_results(
+    _input_gates: torch.Tensor, _hidden_gates: torch.Tensor, state: torch.Tensor, *_biases: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.empty_like(state), state.new_empty((state.shape[0], GRU_SAVED * state.shape[1]))
+
+
+def _gru_gradients(gradient: torch.Tensor, _saved: torch.Tensor, _has_bias: bool) -> tuple[torch.Tensor, ...]:
+    """Gradients by both products, the state and both biases."""
+    batch, width = gradient.shape
+    products = [gradient.new_empty((batch, 3 * width)) for _ in range(2)]
+    return *products, torch.empty_like(gradient), *(gradient.new_empty(3 * width) for _ in range(2))
+
+
+def _keep_gru(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.has_bias = len(inputs) > 3 and inputs[3] is not None
+    ctx.save_for_backward(output[1])
+
+
+def _differentiate_gru(ctx: Any, gradient: torch.Tensor, _of_saved: Any) -> tuple[torch.Tensor | None, ...]:
+    operator = getattr(torch.ops, NAMESPACE)._thnn_fused_gru_cell_backward.default
+    *found, input_bias, hidden_bias = operator(gradient, *ctx.saved_tensors, ctx.has_bias)
+    return (*found, input_bias, hidden_bias) if ctx.has_bias else (*found, None, None)
 
 
 @functools.cache

@@ -51,6 +51,8 @@ TRAINING_ROWS: tuple[Row, ...] = (
     recurrent_backward("gru_backward"),
     recurrent_backward("rnn_tanh_backward"),
     recurrent_backward("rnn_relu_backward"),
+    rare("_thnn_fused_lstm_cell_backward_impl", kind="lstm_cell_backward", work=30),
+    rare("_thnn_fused_gru_cell_backward", kind="gru_cell_backward", work=30),
     # Norms: statistics need a second pass over the operands.
     reduction("native_batch_norm_backward", kind="batch_norm_backward", work=12, scratch=gradient_again),
     reduction("cudnn_batch_norm_backward", kind="batch_norm_backward", work=12, scratch=gradient_again),

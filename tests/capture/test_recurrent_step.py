@@ -68,3 +68,38 @@ def test_frozen_layers_before_it_get_none():
     step = capture_training_step(module, (torch.randn(BATCH, WIDTH, STEPS),))
     assert "convolution_backward" not in bases(step.eager)
     assert bases(step.eager).count("gru_backward") == 1
+
+
+class Steps(nn.Module):
+    """Steps of a cell over the columns of a linear layer's result."""
+
+    def __init__(self, kind: type[nn.RNNCellBase], bias: bool) -> None:
+        super().__init__()
+        self.first, self.cell = nn.Linear(WIDTH, WIDTH), kind(WIDTH, HIDDEN, bias=bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state = None
+        for column in self.first(x).unbind(1):
+            state = self.cell(column, state)
+        return state[0] if isinstance(state, tuple) else state
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "forward", "backward"),
+    [
+        (nn.LSTMCell, "_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell_backward_impl"),
+        (nn.GRUCell, "_thnn_fused_gru_cell", "_thnn_fused_gru_cell_backward"),
+    ],
+)
+def test_a_step_of_a_cell_is_two_matmuls_and_a_kernel(
+    kind: type[nn.RNNCellBase], forward: str, backward: str, bias: bool
+):
+    module, x = Steps(kind, bias), torch.randn(BATCH, STEPS, WIDTH)
+    module(x).sum().backward()
+    step = capture_training_step(module, (x,))
+    assert sorted(kind.shape for kind in step.parameters) == sorted(tuple(p.shape) for p in module.parameters())
+    assert bases(step.eager).count(forward) == bases(step.eager).count(backward) == STEPS
+    assert not {"sigmoid", "tanh"} & set(bases(step.eager))
+    assert step.compiled is not None, step.failure
+    assert bases(step.compiled.backward).count(backward) == STEPS
