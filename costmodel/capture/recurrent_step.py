@@ -16,6 +16,9 @@ from costmodel.capture.meta_tensors import recurrent_results
 
 NAMESPACE = "costmodel"
 """Namespace of the operators, which have the names and arguments of ATen's: `costmodel::lstm`."""
+GRU_SAVED = 5
+"""Values that the kernel for a GRU's gates saves for each of its results (`_thnn_fused_gru_cell` in ATen's RNN.cu)."""
+_GRU_GATES = "_thnn_fused_gru_cell"
 
 
 @functools.cache
@@ -25,17 +28,10 @@ def differentiable_recurrent(name: str) -> Callable[..., tuple[torch.Tensor, ...
     Args:
         name: one of `costmodel.capture.meta_tensors.RECURRENT`.
     """
-    library = _library()
     arguments, results = str(getattr(torch.ops.aten, name).input._schema).split("(", 1)[1].split(" -> ")
-    library.define(f"{name}({arguments} -> {results}")
-    library.define(f"{name}_backward(Tensor[] gradients, {arguments} -> Tensor[]")
-    backward = f"{NAMESPACE}::{name}_backward"
-    torch.library.register_fake(f"{NAMESPACE}::{name}", lambda *args: recurrent_results(args), lib=library)
-    torch.library.register_fake(backward, _gradients, lib=library)
-    gradient_of = functools.partial(_differentiate, name)
-    torch.library.register_autograd(f"{NAMESPACE}::{name}", gradient_of, setup_context=_keep, lib=library)
-    operator: Callable[..., tuple[torch.Tensor, ...]] = getattr(getattr(torch.ops, NAMESPACE), name).default
-    return operator
+    _define(name, f"({arguments} -> {results}", lambda *args: recurrent_results(args))
+    _define(f"{name}_backward", f"(Tensor[] gradients, {arguments} -> Tensor[]", _gradients)
+    return _with_gradient(name, functools.partial(_differentiate, name), _keep)
 
 
 def differentiable_cell(name: str, *args: Any) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
@@ -55,22 +51,67 @@ def differentiable_cell(name: str, *args: Any) -> torch.Tensor | tuple[torch.Ten
     return fused[0], fused[1]
 
 
-GRU_SAVED = 5
-"""Values that the kernel for a GRU's gates saves for each of its results (`_thnn_fused_gru_cell` in ATen's RNN.cu)."""
+@functools.cache
+def _gru_gates() -> Callable[..., tuple[torch.Tensor, ...]]:
+    """Operator that stands for `aten::_thnn_fused_gru_cell`, which torch has for no meta tensors."""
+    for name, results in ((_GRU_GATES, _gru_results), (f"{_GRU_GATES}_backward", _gru_gradients)):
+        schema = str(getattr(torch.ops.aten, name).default._schema)
+        _define(name, schema.removeprefix(f"aten::{name}"), results)
+    return _with_gradient(_GRU_GATES, _differentiate_gru, _keep_gru)
+
+
+def _define(name: str, schema: str, results: Callable[..., Any]) -> None:
+    """Define an operator by its schema without the name, and a function that makes its results without data."""
+    _library().define(f"{name}{schema}")
+    torch.library.register_fake(f"{NAMESPACE}::{name}", results, lib=_library())
+
+
+def _with_gradient(
+    name: str, differentiate: Callable[..., Any], keep: Callable[..., None]
+) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """The operator, after registering its gradient."""
+    torch.library.register_autograd(f"{NAMESPACE}::{name}", differentiate, setup_context=keep, lib=_library())
+    return _operator(name)
+
+
+def _operator(name: str) -> Callable[..., tuple[torch.Tensor, ...]]:
+    made: Callable[..., tuple[torch.Tensor, ...]] = getattr(getattr(torch.ops, NAMESPACE), name).default
+    return made
 
 
 @functools.cache
-def _gru_gates() -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
-    """Operator that stands for `aten::_thnn_fused_gru_cell`, which torch has for no meta tensors."""
-    name = "_thnn_fused_gru_cell"
-    for each in (name, f"{name}_backward"):
-        _library().define(str(getattr(torch.ops.aten, each).default._schema).removeprefix("aten::"))
-    forward, backward = f"{NAMESPACE}::{name}", f"{NAMESPACE}::{name}_backward"
-    torch.library.register_fake(forward, _gru_results, lib=_library())
-    torch.library.register_fake(backward, _gru_gradients, lib=_library())
-    torch.library.register_autograd(forward, _differentiate_gru, setup_context=_keep_gru, lib=_library())
-    operator: Callable[..., tuple[torch.Tensor, torch.Tensor]] = getattr(getattr(torch.ops, NAMESPACE), name).default
-    return operator
+def _library() -> torch.library.Library:
+    return torch.library.Library(NAMESPACE, "DEF")
+
+
+def _several(states: Any) -> Sequence[torch.Tensor]:
+    """Initial states: one of a GRU, two of an LSTM."""
+    return (states,) if isinstance(states, torch.Tensor) else states
+
+
+def _gradients(_given: Sequence[torch.Tensor], *args: Any) -> list[torch.Tensor]:
+    """Gradients by the input, the initial states and the parameters, in this order."""
+    source, states, parameters = args[:3]
+    return list(map(torch.empty_like, (source, *_several(states), *parameters)))
+
+
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+    del output  # a backward pass that needs data would keep it
+    ctx.set_materialize_grads(False)
+    source, states, parameters, *options = inputs
+    ctx.has_one_state = isinstance(states, torch.Tensor)
+    ctx.states, ctx.options = len(_several(states)), options
+    ctx.save_for_backward(source, *_several(states), *parameters)
+
+
+def _differentiate(name: str, ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
+    source, *others = ctx.saved_tensors
+    states, parameters = others[: ctx.states], others[ctx.states :]
+    given = [gradient for gradient in gradients if gradient is not None]
+    initial = states[0] if ctx.has_one_state else states
+    found = _operator(f"{name}_backward")(given, source, initial, parameters, *ctx.options)
+    by_states, by_parameters = found[1 : 1 + ctx.states], found[1 + ctx.states :]
+    return found[0], by_states[0] if ctx.has_one_state else by_states, by_parameters, *(None for _ in ctx.options)
 
 
 def _gru_results(
@@ -92,41 +133,5 @@ def _keep_gru(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _differentiate_gru(ctx: Any, gradient: torch.Tensor, _of_saved: Any) -> tuple[torch.Tensor | None, ...]:
-    operator = getattr(torch.ops, NAMESPACE)._thnn_fused_gru_cell_backward.default
-    *found, input_bias, hidden_bias = operator(gradient, *ctx.saved_tensors, ctx.has_bias)
-    return (*found, input_bias, hidden_bias) if ctx.has_bias else (*found, None, None)
-
-
-@functools.cache
-def _library() -> torch.library.Library:
-    return torch.library.Library(NAMESPACE, "DEF")
-
-
-def _gradients(_given: Sequence[torch.Tensor], *args: Any) -> list[torch.Tensor]:
-    """Gradients by the input, the initial states and the parameters, in this order."""
-    source, states, parameters = args[:3]
-    return list(map(torch.empty_like, (source, *_several(states), *parameters)))
-
-
-def _several(states: Any) -> Sequence[torch.Tensor]:
-    """Initial states: one of a GRU, two of an LSTM."""
-    return (states,) if isinstance(states, torch.Tensor) else states
-
-
-def _keep(ctx: Any, inputs: Any, output: Any) -> None:
-    del output  # a backward pass that needs data would keep it
-    ctx.set_materialize_grads(False)
-    source, states, parameters, *options = inputs
-    ctx.has_one_state = isinstance(states, torch.Tensor)
-    ctx.states, ctx.options = len(_several(states)), options
-    ctx.save_for_backward(source, *_several(states), *parameters)
-
-
-def _differentiate(name: str, ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
-    source, *others = ctx.saved_tensors
-    states, parameters = others[: ctx.states], others[ctx.states :]
-    given = [gradient for gradient in gradients if gradient is not None]
-    operator = getattr(getattr(torch.ops, NAMESPACE), f"{name}_backward").default
-    found = operator(given, source, states[0] if ctx.has_one_state else states, parameters, *ctx.options)
-    by_states, by_parameters = found[1 : 1 + ctx.states], found[1 + ctx.states :]
-    return found[0], by_states[0] if ctx.has_one_state else by_states, by_parameters, *(None for _ in ctx.options)
+    found = _operator(f"{_GRU_GATES}_backward")(gradient, *ctx.saved_tensors, ctx.has_bias)
+    return found if ctx.has_bias else (*found[:3], None, None)

@@ -42,7 +42,8 @@ LATENCY_WIDTH, SPEEDUP_WIDTH = 0.15, 0.12
 Nine in ten of 15 steps on an H200, families left out, were within 0.22 of the predicted logarithm of latency or speedup
 on a calibrated host; so few steps, behind one host, ask for more."""
 BREAKS_COST = 1.2
-"""Times as long as an eager step that a divided one takes at most: a graph costs the host about ten launches."""
+"""Most that a step of several graphs, or in part outside of graphs, takes over an eager one. It is predicted as one
+graph, so its intervals reach to there: a graph costs the host about ten launches."""
 OPERATORS_PER_CAPTURED = 2.5
 """Traced operators for each operator of the forward pass, in a forward and a backward graph, by which compile time is
 extrapolated from that of inference."""
@@ -102,9 +103,7 @@ def predict_step(
     images = batch_size or images_of(graph)
     layers, by_pass = step_layers(graph, step, profile)
     flops = 3 * sum(layer.flops for layer in layers)
-    modes = _modes(captured.step, step, hosts, profile, images, flops)
-    if _is_divided(graphs):
-        modes = _from_eager_on(modes)
+    modes = _modes(captured.step, step, hosts, profile, images, flops, _is_divided(graphs))
     peaks = step_peaks(captured, step, optimizer, profile)
     too_large = shortage(peaks.get(EAGER), profile.device.memory_bytes)
     verdict, leaning = verdict_of(modes, whole=not too_large)
@@ -149,22 +148,12 @@ def _is_divided(graphs: Graphs | None) -> bool:
     return graphs is not None and ((graphs.count or 1) > 1 or bool(graphs.breaks))
 
 
-def _from_eager_on(modes: Mapping[str, ModePrediction]) -> dict[str, ModePrediction]:
-    """Predictions of a step as one graph, for one of which part runs eagerly: intervals reach to the eager step's."""
-    eager = modes[EAGER]
-    found = {EAGER: eager}
-    for name, mode in modes.items():
-        if name != EAGER and mode.speedup_low is not None and eager.high_ms is not None and mode.high_ms is not None:
-            slowest = max(mode.high_ms, eager.high_ms * BREAKS_COST)
-            found[name] = replace(mode, high_ms=slowest, speedup_low=min(mode.speedup_low, 1 / BREAKS_COST))
-    return found
-
-
 def _divided(graphs: Graphs | None) -> tuple[str, ...]:
     if graphs is None or not _is_divided(graphs) or not graphs.count:
         return ()
-    parts = f"Dynamo divides the module into {graphs.count} graphs" if graphs.count > 1 else "Dynamo leaves out a part"
-    return (f"{parts}; the step is predicted as one graph, and may gain less, down to nothing",)
+    several = f"divides the module into {graphs.count} graphs"
+    parts = several if graphs.count > 1 else "leaves a part of the module out of its graph"
+    return (f"Dynamo {parts}; the step is predicted as one graph, and may gain less, down to nothing",)
 
 
 def _timings(step: TimedStep, profile: Profile, speed: float) -> dict[str, Timing]:
@@ -211,6 +200,7 @@ def _modes(
     profile: Profile,
     images: int,
     flops: int,
+    is_divided: bool,
 ) -> dict[str, ModePrediction]:
     """Predictions by mode; a mode without intervals of inference is left out."""
     latency_widths, speedup_widths = profile.intervals("latency"), profile.intervals("speedup")
@@ -222,6 +212,8 @@ def _modes(
         passes = both[mode != EAGER]
         width = latency_widths[mode] + LATENCY_WIDTH + kernel_width(_estimates(passes))
         low, high = (us / 1e3 for us in latency_bounds(hosts, mode, width))
+        if is_divided and mode != EAGER:
+            high = max(high, modes[EAGER].high_ms * BREAKS_COST)
         lines = [roofline_us(roofline_parts(one.trace.kernels, profile.predictor.roofline)) for one in passes]
         achieved: dict[str, Any] = {
             "roofline_ms": sum(lines) / 1e3,
@@ -234,7 +226,8 @@ def _modes(
             continue
         speedup = hosts[0][EAGER].latency_us / timing.latency_us
         wide = speedup_widths[mode] + SPEEDUP_WIDTH + kernel_width(_estimates(passes)) / 2
-        speedups = speedup, *speedup_bounds(hosts, mode, wide)
+        least, most = speedup_bounds(hosts, mode, wide)
+        speedups = speedup, min(least, 1 / BREAKS_COST) if is_divided else least, most
         compiling = cold_fields(compile_seconds(captured, step, profile), modes[EAGER], speedups)
         modes[mode] = ModePrediction(*common, *speedups, **compiling | achieved)
     return modes

@@ -64,15 +64,16 @@ class Request:
         return torch.empty(self.batch_size or 1, channels, *clip, side, side, device="meta")
 
     def taken_by(self, function: Callable[..., Any]) -> dict[str, int]:
-        """Sizes for the parameters `batch_size` and `img_size` of a function: requested ones, else its own defaults."""
+        """Arguments `batch_size` and `img_size` for a function that has them: as requested, or usual where it must."""
         try:
             known = inspect.signature(function).parameters
         except (TypeError, ValueError):  # of compiled code
             return {}
-        given = {"batch_size": (self.batch_size, 1), "img_size": (self.img_size, DEFAULT_SIZE)}
-        found = {name: sizes for name, sizes in given.items() if name in known}
-        needed = {name: known[name].default is inspect.Parameter.empty for name in found}
-        return {name: size or usual for name, (size, usual) in found.items() if size is not None or needed[name]}
+        found: dict[str, int] = {}
+        for name, size, usual in (("batch_size", self.batch_size, 1), ("img_size", self.img_size, DEFAULT_SIZE)):
+            if name in known and (size is not None or known[name].default is inspect.Parameter.empty):
+                found[name] = usual if size is None else size
+        return found
 
     def fixed_inputs(self, what: str, taken: Iterable[str] = ()) -> None:
         """Check that no size is requested for a model that brings its own inputs, other than those that it has taken.

@@ -176,25 +176,24 @@ def test_sizes_among_results_and_arguments():
     assert choices(fast) == ["plan"] * 4 + ["inductor"]
 
 
-def test_a_number_that_is_no_size_is_bounded_too():
-    def function(x, n):
-        return torch.relu(x @ x.t() + n).softmax(-1) * n
+def scaled(x, n):
+    """Function of a tensor and a number."""
+    return torch.relu(x @ x.t() + n).softmax(-1) * n
 
-    fast = compiled(function)
+
+def test_a_number_that_is_no_size_is_bounded_too():
+    fast = compiled(scaled)
     x = torch.randn(3, 4)
     for n in (2, 3, 4, 2, 7, 8, 9, 10, 3):
-        close(fast(x, n), function(x, n))
+        close(fast(x, n), scaled(x, n))
     assert choices(fast) == ["plan"] * 4 + ["inductor"]
 
 
 def test_values_that_change_are_left_to_inductor():
-    def function(x, n):
-        return torch.relu(x @ x.t() + n).softmax(-1) * n
-
-    fast = compiled(function)
+    fast = compiled(scaled)
     x = torch.randn(3, 4)
     for n in (0.5, 1.5, 2.5):
-        close(fast(x, n), function(x, n))
+        close(fast(x, n), scaled(x, n))
     assert choices(fast)[0] == "plan"
     assert set(choices(fast)[1:]) == {"inductor"}
 
@@ -239,7 +238,7 @@ def test_new_weights_count_in_every_size():
 
 
 def test_ways_are_measured_for_further_sizes_too(monkeypatch):
-    """Without a profile; what is measured is called with numbers, as Dynamo calls it."""
+    """Without a profile, candidates are timed with ints in place of symbolic sizes, as Dynamo calls them."""
     monkeypatch.setattr(compile_graph, "MEASURED_S", 1e-5)
     net, _ = net_and_input()
     fast = torch.compile(net, backend="costmodel")
