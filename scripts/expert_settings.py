@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 from costmodel.errors import own_words
@@ -22,7 +23,7 @@ class Setting:
     Attributes:
         mode: mode of torch.compile; empty for eager execution.
         tuned: whether with channels_last, cuDNN's search of algorithms, and TF32 in matmuls of float32.
-        options: options of Inductor instead of a mode, by name.
+        options: options of Inductor, by name, in force for the process: Dynamo itself reads that of freezing.
         ours: `plan` or `backend`; empty for a setting of torch.
     """
 
@@ -30,6 +31,11 @@ class Setting:
     tuned: bool = False
     options: Mapping[str, Any] | None = None
     ours: str = ""
+
+    @property
+    def compiles(self) -> bool:
+        """Whether anything is compiled, so that a cache on disk helps a later process."""
+        return bool(self.mode or self.options or self.ours)
 
 
 GRAPHS = {"triton.cudagraphs": True}
@@ -72,15 +78,30 @@ class ExpertCase:
 def in_force(setting: Setting) -> Iterator[None]:
     """Context with the flags of a setting."""
     import torch
+    from torch._inductor import config
 
     before = torch.backends.cudnn.benchmark, torch.get_float32_matmul_precision()
     torch.backends.cudnn.benchmark = setting.tuned
     torch.set_float32_matmul_precision("high" if setting.tuned else "highest")
     try:
-        yield
+        with config.patch(dict(setting.options or {})):
+            yield
     finally:
         torch.backends.cudnn.benchmark = before[0]
         torch.set_float32_matmul_precision(before[1])
+
+
+def caller_of(module: Callable[..., Any]) -> Callable[..., Any]:
+    """Function with code of its own that calls a module.
+
+    Dynamo keeps what it compiles by the code that was compiled, and a model in several settings has the same forward:
+    one setting would fill the cache of another.
+    """
+
+    def call(*inputs: Any) -> Any:
+        return module(*inputs)
+
+    return FunctionType(call.__code__.replace(), call.__globals__, "call", None, call.__closure__)
 
 
 def built(case: ExpertCase, setting: Setting) -> tuple[Callable[[], Any], Callable[[], list[Any]]]:
@@ -105,11 +126,9 @@ def built(case: ExpertCase, setting: Setting) -> tuple[Callable[[], Any], Callab
     if setting.ours == "plan":
         runner = apply(module, plan(module, inputs, model_name=case.model, keep=True, **chosen), inputs)
     elif setting.ours:
-        runner = torch.compile(module, backend=NAME, options=chosen)
-    elif setting.options is not None:
-        runner = torch.compile(module, options=dict(setting.options))
-    elif setting.mode:
-        runner = torch.compile(module, mode=setting.mode)
+        runner = torch.compile(caller_of(module), backend=NAME, options=chosen)
+    elif setting.compiles:
+        runner = torch.compile(caller_of(module), mode=setting.mode or None)
     return lambda: runner(*inputs), lambda: [output.clone() for output in tensors_in(runner(*inputs))]
 
 
@@ -144,7 +163,6 @@ def measure(case: ExpertCase, seconds: float, turn: Callable[[], None] = lambda:
     expected: list[Any] = []
     with torch.no_grad():
         for name in case.settings:
-            torch._dynamo.reset()
             torch.manual_seed(0)  # the same weights and inputs in every setting
             try:
                 with in_force(SETTINGS[name]):

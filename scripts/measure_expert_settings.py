@@ -18,6 +18,7 @@ import csv
 import json
 import math
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -47,7 +48,9 @@ def in_process(task: Mapping[str, Any], limit: float) -> dict[str, Any]:
     """Result of a task in a fresh process, or a note about its failure."""
     command = [sys.executable, __file__, "--task", json.dumps(task)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=limit, check=False, env=os.environ | ONE_THREAD
+        )
     except subprocess.TimeoutExpired:
         return {"note": f"not done within {limit:.0f} s"}
     if done.returncode:
@@ -59,13 +62,13 @@ def in_process(task: Mapping[str, Any], limit: float) -> dict[str, Any]:
 def measure_block(cases: Sequence[ExpertCase], args: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
     """Rows of each case of a block: compiled side by side, built side by side, then measured one after another."""
     with ThreadPoolExecutor(args.processes) as pool:
-        tasks = [(case, name) for case in cases for name in case.settings]
+        tasks = [(case, name) for case in cases for name in case.settings if SETTINGS[name].compiles]
         todo = [{"case": asdict(case), "prepare": name} for case, name in tasks]
         done = dict(zip(tasks, pool.map(lambda task: in_process(task, args.limit), todo), strict=True))
     with tempfile.TemporaryDirectory() as directory:
         held = []
         for number, case in enumerate(cases):
-            ready = tuple(name for name in case.settings if "note" not in done[case, name])
+            ready = tuple(name for name in case.settings if "note" not in done.get((case, name), {}))
             held.append(hold(replace(case, settings=ready), args, Path(directory) / f"{number}.log"))
         try:
             for process in held:
@@ -74,7 +77,7 @@ def measure_block(cases: Sequence[ExpertCase], args: argparse.Namespace) -> Iter
             for case, process in zip(cases, held, strict=True):
                 found = turn_of(process, len(case.settings) * ROUNDS * args.seconds * 4 + 30)
                 failed = {"note": found["error"]} if "status" in found else {}
-                prepared = {name: done[case, name] for name in case.settings}
+                prepared = {name: done.get((case, name), {}) for name in case.settings}
                 yield [{"setting": name} | prepared[name] | failed | found.get(name, {}) for name in case.settings]
         finally:
             for process in held:
@@ -159,6 +162,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--setting", action="append", choices=tuple(SETTINGS))
     parser.add_argument("--seconds", type=float, default=0.1, help="to measure a setting in each of seven rounds")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds to compile one setting of a case")
+    parser.add_argument("--shuffle", type=int, metavar="SEED", help="random order, so that a part is a fair sample")
     parser.add_argument("--budget", type=float, default=math.inf, help="seconds in all; no block is begun later")
     parser.add_argument("--processes", type=int, default=4, help="settings that are compiled at a time")
     parser.add_argument("--held", type=int, default=1, help="cases that are built side by side, and then measured")
@@ -169,13 +173,16 @@ def arguments() -> argparse.Namespace:
 
 
 def cases_of(args: argparse.Namespace) -> list[ExpertCase]:
-    """Every case of the command line."""
-    return [
+    """Every case of the command line, in the order in which they are measured."""
+    found = [
         ExpertCase(model, batch, precision, args.device, args.hardware, tuple(args.setting or SETTINGS), args.img_size)
         for precision in args.precision or ("float32", "float16")
         for batch in args.batch_size or (1, 32)
         for model in args.models
     ]
+    if args.shuffle is not None:
+        random.Random(args.shuffle).shuffle(found)  # noqa: S311 - no secret
+    return found
 
 
 def check_environment(directory: Path, device: str) -> None:

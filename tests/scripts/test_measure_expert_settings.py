@@ -9,7 +9,9 @@ import expert_settings
 import measure_expert_settings as script
 import pytest
 import torch
-from expert_settings import OURS, SETTINGS, ExpertCase, in_force
+from expert_settings import OURS, SETTINGS, ExpertCase, caller_of, in_force
+from torch import nn
+from torch._dynamo.testing import CompileCounter
 
 CASE = ExpertCase("resnet18", 1, "float32", "cpu", None, ("eager", "default", "plan"))
 
@@ -55,6 +57,44 @@ def test_plans_get_the_flags_that_an_expert_gets():
     assert all(SETTINGS[name].tuned and SETTINGS[name].ours == name for name in OURS)
 
 
+def test_a_setting_does_not_compile_again_what_another_one_compiled():
+    net, x, counts = nn.Linear(2, 2), torch.ones(1, 2), [CompileCounter() for _ in range(12)]  # Dynamo's limit is 8
+    torch._dynamo.reset()
+    calls = [torch.compile(caller_of(net), backend=count) for count in counts]
+    for _ in range(3):
+        for call in calls:
+            assert torch.equal(call(x), net(x))
+    assert [count.frame_count for count in counts] == [1] * 12
+
+
+def test_freezing_makes_parameters_constants_of_the_graph():
+    """Of three inputs, a weight, a bias and an image, the image is left."""
+    inputs = []
+
+    def backend(graph, given):
+        inputs.append(len(given))
+        return graph
+
+    net, x = nn.Linear(2, 2), torch.ones(1, 2)
+    torch._dynamo.reset()
+    for name in ("reduce-overhead, tuned", "freezing, tuned"):
+        with torch.no_grad(), in_force(SETTINGS[name]):
+            torch.compile(caller_of(net), backend=backend)(x)
+    assert inputs == [3, 1]
+    assert not torch._inductor.config.freezing
+
+
+def test_shuffled_cases_are_the_same_ones_in_an_order_of_the_seed(monkeypatch: pytest.MonkeyPatch):
+    def cases(*more: str) -> list[ExpertCase]:
+        monkeypatch.setattr("sys.argv", ["x", *"abcdef", *more])
+        return script.cases_of(script.arguments())
+
+    plain, shuffled = cases(), cases("--shuffle", "7")
+    assert shuffled != plain
+    assert shuffled == cases("--shuffle", "7") != cases("--shuffle", "8")
+    assert sorted(case.file_name for case in shuffled) == sorted(case.file_name for case in plain)
+
+
 class Held:
     """Stands for a process that is ready, or that has ended before."""
 
@@ -90,7 +130,7 @@ def test_a_setting_that_fails_or_is_not_done_in_time_is_a_row(monkeypatch: pytes
     monkeypatch.setattr(script, "hold", hold)
     assert list(script.measure_block([CASE], ARGS)) == [
         [
-            {"setting": "eager", "compile_s": 1.5, "median_ms": 2.0},
+            {"setting": "eager", "median_ms": 2.0},
             {"setting": "default", "note": "not done within 300 s"},
             {"setting": "plan", "compile_s": 1.5, "note": "PlanError: no"},
         ]
