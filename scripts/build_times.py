@@ -3,6 +3,7 @@
 python scripts/build_times.py --device cuda -o build_times.csv          six models, float16, batch 32
 python scripts/build_times.py --device cpu --quick -o quick.csv         one small network on small images
 python scripts/build_times.py --device cuda --jobs 3 --budget 240 -o build_times.csv
+python scripts/build_times.py -o docs/data/build_times_h200.csv --no-measure --write docs/backend.md
 
 A cold process has an empty cache directory; the warm one that follows finds what it left. Seconds are those from a
 loaded model that has run eagerly once to the end of the first call. Rows in the file are not measured again; beside it
@@ -15,6 +16,7 @@ import argparse
 import csv
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,12 +28,16 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from markdown_tables import markdown_table, print_or_write
+
 from collectors.processes.environment import differences, environment
 from costmodel.errors import own_words
 
 MODELS = ("resnet50", "mobilenet_v3_large", "vit_b_16", "efficientnet_b0", "convnext_tiny", "densenet121")
 WAYS = {"default": ("cold",), "plan": ("cold", "warm"), "backend": ("cold", "warm")}
 """Ways to build, and their processes: torch.compile by default, `plan` and `apply`, torch.compile by the backend."""
+SHOWN = tuple((way, run) for way, runs in WAYS.items() for run in runs if way != "default")
+"""Ways and processes beside torch.compile's."""
 CASE = ("model", "batch_size", "img_size", "precision", "device", "way", "run")
 COLUMNS = (*CASE, "seconds", "latency_ms", "error", "note")
 TIMED_CALLS = 20
@@ -180,23 +186,49 @@ def measure_model(cases: Sequence[BuildCase], table: Table, end: float, kept: Pa
                 table.add(case.key(run), found)
 
 
-def summary(rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """Lines of a table: seconds of each way, and as a multiple of torch.compile's cold ones."""
-    shown = [(way, run) for way, runs in WAYS.items() for run in runs if way != "default"]
-    heads = "".join(f"{way + ' ' + run:>18}" for way, run in shown)
-    lines = [f"{'model':<22}{'default':>9}{heads}"]
+def cells_of(rows: Sequence[Mapping[str, str]]) -> list[list[str]]:
+    """Cells of a table: a model, and seconds of each way, also as a multiple of torch.compile's cold ones."""
     by_model: dict[str, dict[tuple[str, str], float]] = {}
     for row in rows:
         if row["seconds"]:
             by_model.setdefault(row["model"], {})[row["way"], row["run"]] = float(row["seconds"])
+    lines = []
     for model, found in by_model.items():
         base = found.get(("default", "cold"))
-        cells = []
-        for key in shown:
+        cells = [model, f"{base:.1f} s" if base else ""]
+        for key in SHOWN:
             ratio = f" ({found[key] / base:.2f}x)" if key in found and base else ""
             cells.append(f"{found[key]:.1f} s{ratio}" if key in found else "")
-        lines.append(f"{model:<22}{f'{base:.1f} s' if base else '':>9}" + "".join(f"{cell:>18}" for cell in cells))
+        lines.append(cells)
     return lines
+
+
+def summary(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Lines of the table in columns."""
+    heads = ["model", "default", *(" ".join(key) for key in SHOWN)]
+    widths = [-22, 9, *[18] * len(SHOWN)]
+    return [
+        "".join(
+            cell.ljust(-width) if width < 0 else cell.rjust(width) for cell, width in zip(cells, widths, strict=True)
+        )
+        for cells in (heads, *cells_of(rows))
+    ]
+
+
+def document_table(rows: Sequence[Mapping[str, str]]) -> str:
+    """The table for a document, with the geometric means of the multiples."""
+    times = {(row["model"], row["way"], row["run"]): float(row["seconds"]) for row in rows if row["seconds"]}
+    means = []
+    for way, run in SHOWN:
+        ratios = [
+            seconds / times[model, "default", "cold"]
+            for (model, *key), seconds in times.items()
+            if key == [way, run] and (model, "default", "cold") in times
+        ]
+        means.append(f"{statistics.geometric_mean(ratios):.2f}x of {len(ratios)}" if ratios else "-")
+    heads = ("model", "`default`, cold", *(f"{way}, {run}" for way, run in SHOWN))
+    body = [[cell or "-" for cell in cells] for cells in cells_of(rows)]
+    return markdown_table(heads, [*body, ["*geometric mean*", "1", *means]])
 
 
 def arguments() -> argparse.Namespace:
@@ -213,6 +245,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="models at a time; they then share the cores")
     parser.add_argument("--budget", type=float, default=7200.0, help="seconds in all")
     parser.add_argument("-o", "--output", type=Path, default=Path("build_times.csv"))
+    parser.add_argument("--no-measure", action="store_true", help="only print the table of the file")
+    parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="write the table into a document; implies --no-measure"
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -237,6 +273,11 @@ def main() -> None:
             print(json.dumps(build(BuildCase(**json.loads(args.one)))))
         except Exception as error:  # noqa: BLE001 - whatever fails is a row of the table
             sys.exit(own_words(error))
+        return
+    if args.no_measure or args.write:
+        with args.output.open(newline="", encoding="utf-8") as file:
+            table_text = document_table(list(csv.DictReader(file)))
+        print_or_write({"build times": table_text}, "scripts/build_times.py", args.write)
         return
     table = Table(args.output, args.device)
     end = time.monotonic() + args.budget

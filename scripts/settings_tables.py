@@ -26,7 +26,7 @@ QUANTITIES = {"speedup": "speedup", "latency_ms": "latency", "peak_bytes": "peak
 
 
 def settings_table(judged: pd.DataFrame) -> str:
-    """A row a setting and mode: errors of speedup by host, of a constant, and of eager latency.
+    """A row a setting, batch size and mode: errors of speedup by host, of a constant, and of latencies.
 
     Args:
         judged: a row a case, mode and host, made by scripts/judge_device.py.
@@ -37,13 +37,13 @@ def settings_table(judged: pd.DataFrame) -> str:
         compiled=(judged["predicted_us"] / judged["measured_us"] - 1).abs(),
     )
     rows = []
-    for (setting, mode), part in judged.groupby(["arithmetic", "mode"]):
+    for (setting, batch, mode), part in judged.groupby(["arithmetic", "batch_size", "mode"]):
         by_host = {host: part[part["host"] == host] for host in HOSTS}
         errors = [f"{percent(one['error'].mean())}, {percent(one['error'].median())}" for one in by_host.values()]
         known = by_host["calibrated"]
         latencies = [percent(known[name].mean()) for name in ("eager", "compiled")]
         constant = percent(constant_error(known["measured_speedup"]))
-        rows.append([str(setting), f"`{mode}`", str(len(known)), *errors, constant, *latencies])
+        rows.append([f"{setting}, batch {batch}", f"`{mode}`", str(len(known)), *errors, constant, *latencies])
     hosts = (f"speedup, {host} host" for host in HOSTS)
     return markdown_table(("setting", "mode", "cases", *hosts, "constant", "eager latency", "compiled latency"), rows)
 

@@ -14,10 +14,8 @@ from costmodel.zoo import Loaded, load_real
 
 pytestmark = [
     pytest.mark.gpu,
-    # torch's own, when Inductor is imported and when it compiles float32 products
-    pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores for float32:UserWarning"),
-]
+    pytest.mark.filterwarnings("ignore"),
+]  # those of torch's compiler, which differ by version
 GPU = "nvidia-h200"
 
 

@@ -36,6 +36,20 @@ def test_ratios_are_to_the_cold_compilation():
     assert len(lines) == 2
 
 
+def test_means_of_a_document_are_geometric_and_of_models_that_have_both():
+    """0.5 and 2 make 1; of a model without torch.compile's time nothing counts."""
+    times = {"a": (20, 10), "b": (5, 10), "c": (None, 7)}
+    rows = [
+        {"model": model, "way": way, "run": "cold", "seconds": "" if seconds is None else str(seconds)}
+        for model, both in times.items()
+        for way, seconds in zip(("default", "plan"), both, strict=True)
+    ]
+    lines = script.document_table(rows).splitlines()
+    assert lines[2] == "| a | 20.0 s | 10.0 s (0.50x) | - | - | - |"
+    assert lines[4] == "| c | - | 7.0 s | - | - | - |"
+    assert lines[5] == "| *geometric mean* | 1 | 1.00x of 2 | - | - | - |"
+
+
 def test_rows_are_kept_and_a_failure_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     asked = []
 

@@ -17,14 +17,14 @@ def test_a_constant_is_the_geometric_mean_of_the_others() -> None:
 
 
 def test_errors_by_setting_mode_and_host() -> None:
-    measured = {"measured_speedup": 2.0, "measured_eager_us": 10.0, "measured_us": 5.0}
+    measured = {"batch_size": 32, "measured_speedup": 2.0, "measured_eager_us": 10.0, "measured_us": 5.0}
     cases = [
         {"host": "uncalibrated", "predicted_speedup": 3.0, "predicted_eager_us": 12.0, "predicted_us": 4.0},
         {"host": "calibrated", "predicted_speedup": 2.2, "predicted_eager_us": 11.0, "predicted_us": 5.0},
     ]
     rows = [{"arithmetic": "amp float16", "mode": "default", **measured, **case} for case in cases for _ in range(2)]
     line = settings_table(pd.DataFrame(rows)).splitlines()[2]
-    cells = ("amp float16", "`default`", "2", "50.0 %, 50.0 %", "10.0 %, 10.0 %", "0.0 %", "10.0 %", "0.0 %")
+    cells = ("amp float16, batch 32", "`default`", "2", "50.0 %, 50.0 %", "10.0 %, 10.0 %", "0.0 %", "10.0 %", "0.0 %")
     assert line == f"| {' | '.join(cells)} |"
 
 
