@@ -19,6 +19,7 @@ import pandas as pd
 
 import costmodel
 from collectors.whole_models.built_model import build
+from costmodel.calibration.measured_model import PROBES
 from costmodel.errors import CostmodelError
 from costmodel.profiles.profile import load_profile
 
@@ -36,7 +37,7 @@ def rows_of(record: Mapping[str, Any], hardware: str) -> Iterator[dict[str, Any]
     built = build(case, "cpu")
     inputs = built.arguments or dict(built.keywords)
     probe_us = load_profile(hardware).summary.host.probe_us or record["probe_us"]
-    hosts = {"uncalibrated": None, "calibrated": min(1.5, probe_us / record["probe_us"])}
+    hosts = {"uncalibrated": None, "calibrated": min(1.5, probe_us / quiet_probe_us(record))}
     for name, host in hosts.items():
         report = costmodel.predict(built.module, inputs, hardware=hardware, host=host, **settings)
         whole = report.graphs is not None and report.graphs.count == 1
@@ -58,6 +59,11 @@ def rows_of(record: Mapping[str, Any], hardware: str) -> Iterator[dict[str, Any]
                 "measured_speedup": eager_us / compiled_us,
                 "predicted_speedup": found.speedup,
             }
+
+
+def quiet_probe_us(record: Mapping[str, Any]) -> float:
+    """Host probe of the quieter round: the fastest one, where each round has its own."""
+    return float(min(record.get(PROBES) or [record["probe_us"]]))
 
 
 def quiet_us(rounds: list[list[float]]) -> float:

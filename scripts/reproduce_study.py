@@ -28,6 +28,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from markdown_tables import markdown_table
 from study.catalog import EXPERIMENTS
@@ -124,7 +125,7 @@ def fill_cache(args: argparse.Namespace, experiments: Sequence[Experiment], devi
         [sys.executable, str(Path(__file__).resolve()), *names, *options, "--share", f"{share}/{args.fill_cache}"]
         for share in range(args.fill_cache)
     ]
-    processes = [subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL) for command in commands]
+    processes = [_started(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for command in commands]
     try:
         for number, process in enumerate(processes, 1):
             with suppress(subprocess.TimeoutExpired):
@@ -206,10 +207,20 @@ _ENDS = (DONE, FAILED)
 """Exit statuses of a process that has recorded how its experiment ended."""
 
 
+def _started(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Process in a session of its own, that ends when this one does, however it ends."""
+    parent = os.getpid()
+    return subprocess.Popen(
+        command,
+        start_new_session=True,
+        preexec_fn=lambda: die_with_parent(parent),  # noqa: PLW1509 - no threads run here
+        **options,
+    )
+
+
 def _waited(command: Sequence[str], begun: Path, longest_s: float) -> int | None:
     """Exit status of a process; None if it was killed because one point took longer than `longest_s`."""
-    parent = os.getpid()
-    process = subprocess.Popen(command, start_new_session=True, preexec_fn=lambda: die_with_parent(parent))  # noqa: PLW1509 - no threads run here
+    process = _started(command)
     try:
         while True:
             with suppress(subprocess.TimeoutExpired):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -191,6 +194,33 @@ def test_the_cache_is_filled_by_processes_with_a_share_each(script, tmp_path, mo
     assert script.run(script.parsed(request)) == script.DONE
     lines = [f"one --device cpu -o out --quick --share {share}/2" for share in (0, 1)]
     assert sorted(log.read_text().splitlines()) == lines
+
+
+def test_processes_that_fill_the_cache_end_with_the_command(tmp_path):
+    """Killed, it leaves none that would disturb the next run, or keep a pipe open that something waits on."""
+    (tmp_path / "child.py").write_text("import time\nprint('begun', flush=True)\ntime.sleep(600)\n")
+    command = """
+import os, sys
+from tests.support.scripts import load_script
+child = load_script("reproduce_study")._started([sys.executable, sys.argv[1]], stdout=-1)
+child.stdout.readline()
+print(child.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", command, str(tmp_path / "child.py")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == -9, done.stderr
+    child = Path(f"/proc/{int(done.stdout)}/cmdline")
+    for _ in range(100):
+        if not child.exists() or not child.read_bytes():  # gone, or dead and not yet waited for
+            return
+        time.sleep(0.1)
+    pytest.fail("the child goes on")
 
 
 def test_tables_without_values_have_no_figure(script, tmp_path):
