@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -133,15 +134,23 @@ def built(case: ExpertCase, setting: Setting) -> tuple[Callable[[], Any], Callab
 
 
 def prepare(case: ExpertCase, name: str) -> dict[str, Any]:
-    """Compile one setting in this process; seconds to its first result."""
+    """Compile one setting in this process; seconds to its first result, or a note about its failure."""
     import torch
 
     setting = SETTINGS[name]
-    with torch.no_grad(), in_force(setting):
-        begin = time.perf_counter()
-        call, _ = built(case, setting)
-        call()
+    begin = time.perf_counter()
+    try:
+        with torch.no_grad(), in_force(setting):
+            call, _ = built(case, setting)
+            call()
         return {"compile_s": round(time.perf_counter() - begin, 2)}
+    except Exception as error:  # noqa: BLE001 - a compiler may raise anything; the other settings go on
+        return {"note": own_words(error)[:200]}
+    finally:
+        torch._dynamo.reset()
+        gc.collect()
+        if case.device.startswith("cuda"):
+            torch.cuda.empty_cache()
 
 
 def measure(case: ExpertCase, seconds: float, turn: Callable[[], None] = lambda: None) -> dict[str, dict[str, Any]]:

@@ -4,10 +4,11 @@ python scripts/measure_expert_settings.py resnet50 vit_b_16 -b 1 -b 32 -o expert
 python scripts/measure_expert_settings.py resnet50 --setting eager --setting plan -o expert/
 python scripts/measure_expert_settings.py -o expert/ --no-measure                    only the summary
 
-Every setting is first compiled in a process of its own, which ends after `--limit` seconds: it fills Inductor's cache,
-and shows the time to compile. A process for each case then builds all of them from the cache, waits until no other one
-works, and measures them in turn, round after round. `--held` cases are built side by side: as many as the GPU's memory
-holds. A case with a CSV is not measured again; the environment stands beside, in environment.json.
+The settings of a case are first compiled in a process that ends after `--limit` seconds, `--processes` cases side by
+side: it fills Inductor's cache, and shows the time to compile, with what earlier settings left in the cache. A second
+process then builds all of them from the cache, waits until no other one works, and measures them in turn, round after
+round. `--held` cases are built side by side: as many as the GPU's memory holds. A case with a CSV is not measured
+again; the environment stands beside, in environment.json.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from expert_settings import OURS, ROUNDS, SETTINGS, ExpertCase, measure, prepare
 from plan_tables import MODELS
 
 from collectors.processes.environment import differences, environment
-from collectors.processes.process import die_with_parent
+from collectors.processes.process import describe_exit, die_with_parent
 from collectors.processes.process_pool import ONE_THREAD
 from collectors.whole_models.case_process import READY, Job
 from collectors.whole_models.held_process import HeldProcess
@@ -44,41 +45,55 @@ PAUSE_SECONDS = 0.2
 COLUMNS = ("setting", "median_ms", "low_ms", "high_ms", "compile_s", "error", "note")
 
 
-def in_process(task: Mapping[str, Any], limit: float) -> dict[str, Any]:
-    """Result of a task in a fresh process, or a note about its failure."""
-    command = [sys.executable, __file__, "--task", json.dumps(task)]
+def compile_case(case: ExpertCase, limit: float) -> dict[str, dict[str, Any]]:
+    """Compile the settings of a case, one after another, in a fresh process that ends at a limit.
+
+    Returns:
+        Seconds of each setting that compiles anything, or a note about its failure.
+    """
+    command = [sys.executable, __file__, "--task", json.dumps({"case": asdict(case), "prepare": True})]
+    wanted = [name for name in case.settings if SETTINGS[name].compiles]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=limit, check=False, env=os.environ | ONE_THREAD
-        )
-    except subprocess.TimeoutExpired:
-        return {"note": f"not done within {limit:.0f} s"}
-    if done.returncode:
-        return {"note": (done.stderr.strip().splitlines() or ["no message"])[-1][:200]}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        done = subprocess.run(command, capture_output=True, timeout=limit, check=False, env=os.environ | ONE_THREAD)
+        words = done.stderr.decode(errors="replace").strip().splitlines()
+        output, note = done.stdout, (words or [describe_exit(done.returncode)])[-1]
+    except subprocess.TimeoutExpired as late:
+        output, note = late.stdout or b"", f"the case was not compiled within {limit:.0f} s"
+    found: dict[str, dict[str, Any]] = {name: {"note": note[:200]} for name in wanted}
+    for line in output.decode(errors="replace").split("\n")[:-1]:  # the last one may be cut
+        found.update(json.loads(line))
     return found
 
 
 def measure_block(cases: Sequence[ExpertCase], args: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
-    """Rows of each case of a block: compiled side by side, built side by side, then measured one after another."""
+    """Rows of each case of a block: all are compiled side by side; then some at a time are built and measured."""
     with ThreadPoolExecutor(args.processes) as pool:
-        tasks = [(case, name) for case in cases for name in case.settings if SETTINGS[name].compiles]
-        todo = [{"case": asdict(case), "prepare": name} for case, name in tasks]
-        done = dict(zip(tasks, pool.map(lambda task: in_process(task, args.limit), todo), strict=True))
+        compiled = list(pool.map(lambda case: compile_case(case, args.limit), cases))
+    for first in range(0, len(cases), args.held):
+        part = slice(first, first + args.held)
+        yield from measure_held(cases[part], compiled[part], args)
+
+
+def measure_held(
+    cases: Sequence[ExpertCase], compiled: Sequence[Mapping[str, Mapping[str, Any]]], args: argparse.Namespace
+) -> Iterator[list[dict[str, Any]]]:
+    """Rows of each case: all built side by side from the cache, then measured one after another."""
     with tempfile.TemporaryDirectory() as directory:
         held = []
-        for number, case in enumerate(cases):
-            ready = tuple(name for name in case.settings if "note" not in done.get((case, name), {}))
+        for number, (case, done) in enumerate(zip(cases, compiled, strict=True)):
+            ready = tuple(name for name in case.settings if "note" not in done.get(name, {}))
             held.append(hold(replace(case, settings=ready), args, Path(directory) / f"{number}.log"))
         try:
             for process in held:
                 while not process.settled(math.inf):
                     time.sleep(PAUSE_SECONDS)
-            for case, process in zip(cases, held, strict=True):
+            for case, done, process in zip(cases, compiled, held, strict=True):
                 found = turn_of(process, len(case.settings) * ROUNDS * args.seconds * 4 + 30)
                 failed = {"note": found["error"]} if "status" in found else {}
-                prepared = {name: done.get((case, name), {}) for name in case.settings}
-                yield [{"setting": name} | prepared[name] | failed | found.get(name, {}) for name in case.settings]
+                yield [
+                    {"setting": name} | dict(done.get(name, {})) | failed | found.get(name, {})
+                    for name in case.settings
+                ]
         finally:
             for process in held:
                 process.stop()
@@ -161,10 +176,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--hardware", help="profile that plans; default: the device's own")
     parser.add_argument("--setting", action="append", choices=tuple(SETTINGS))
     parser.add_argument("--seconds", type=float, default=0.1, help="to measure a setting in each of seven rounds")
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds to compile one setting of a case")
+    parser.add_argument("--limit", type=float, default=900.0, help="seconds to compile the settings of a case")
     parser.add_argument("--shuffle", type=int, metavar="SEED", help="random order, so that a part is a fair sample")
     parser.add_argument("--budget", type=float, default=math.inf, help="seconds in all; no block is begun later")
-    parser.add_argument("--processes", type=int, default=4, help="settings that are compiled at a time")
+    parser.add_argument("--processes", type=int, default=4, help="cases that are compiled at a time")
     parser.add_argument("--held", type=int, default=1, help="cases that are built side by side, and then measured")
     parser.add_argument("-o", "--output", type=Path, default=Path("expert"))
     parser.add_argument("--no-measure", action="store_true", help="only print the summary of the files")
@@ -193,20 +208,27 @@ def check_environment(directory: Path, device: str) -> None:
     facts.write_text(json.dumps(here, indent=1) + "\n")
 
 
-def run_task(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Run one task in this process."""
+def run_task(task: Mapping[str, Any]) -> None:
+    """Run one task in this process, and print its results as JSON: a line a setting that is compiled, or one line."""
     case = ExpertCase(**task["case"] | {"settings": tuple(task["case"]["settings"])})
-    if "prepare" in task:
-        return prepare(case, task["prepare"])
-    die_with_parent(task["parent"])
     out = sys.stdout
-
-    def turn() -> None:
-        print(READY, end="", file=out, flush=True)
-        sys.stdin.readline()
-
     with contextlib.redirect_stdout(sys.stderr):  # models may print
-        return measure(case, task["seconds"], turn)
+        if "prepare" in task:
+            for name in sorted(filter(lambda name: SETTINGS[name].compiles, case.settings), key=searches):
+                print(json.dumps({name: prepare(case, name)}), file=out, flush=True)
+            return
+        die_with_parent(task["parent"])
+
+        def turn() -> None:
+            print(READY, end="", file=out, flush=True)
+            sys.stdin.readline()
+
+        print(json.dumps(measure(case, task["seconds"], turn)), file=out)
+
+
+def searches(name: str) -> bool:
+    """Whether a setting times many kernels before it chooses, so that it is compiled last."""
+    return "max_autotune_gemm" in (SETTINGS[name].options or {})
 
 
 def main() -> None:
@@ -214,7 +236,7 @@ def main() -> None:
     args = arguments()
     if args.task:
         try:
-            print(json.dumps(run_task(json.loads(args.task))))
+            run_task(json.loads(args.task))
         except Exception as error:  # noqa: BLE001 - whatever fails is a row of the table
             sys.exit(own_words(error))
         return
@@ -224,8 +246,8 @@ def main() -> None:
         check_environment(args.output, args.device)
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(args.output.resolve() / "cache"))
         missing = [case for case in cases_of(args) if not (args.output / case.file_name).exists()]
-        for first in range(0, len(missing), args.held):
-            block = missing[first : first + args.held]
+        for first in range(0, len(missing), args.processes):
+            block = missing[first : first + args.processes]
             if time.monotonic() > begin + args.budget:
                 break
             for case, rows in zip(block, measure_block(block, args), strict=True):

@@ -153,13 +153,16 @@ def scored(steps: Sequence[MeasuredStep], hardware: str, units: Path | None, fit
     timed: list[TimedStep] = []
     profiles: dict[str, Profile] = {}
     for step in steps:
-        if step.family not in profiles:
+        if units is None:
+            profiles[step.family] = profile
+        elif step.family not in profiles:
             mine = [one for one in steps if one.family == step.family]
             plain = [time_step(one.captured.step, one.record["optimizer"], profile) for one in mine]
             own = frozenset(kernel.key for one in plain for kernel in kernels_in(one))
             profiles[step.family], count = without(profile, units, step.family, own)
             print(f"{step.family}: {count} measured kernels of other families", flush=True)
         timed.append(time_step(step.captured.step, step.record["optimizer"], profiles[step.family]))
+        print(f"{len(timed)} of {len(steps)}: {case_key(dict(step.record))}", flush=True)
     speeds = [speed_of(step.record["probe_us"], profile) for step in steps]
     rows = [
         step_rows(*some, profile, speed) for some, speed in zip(zip(steps, timed, strict=True), speeds, strict=True)
@@ -174,6 +177,8 @@ def scored(steps: Sequence[MeasuredStep], hardware: str, units: Path | None, fit
         held = matmul_workspace_bytes(step.captured.step.eager, profile.capability, training=False)
         peaks = step_peaks(step.captured, one, step.record["optimizer"], profile)
         for mode, (latency, host, device) in found.items():
+            if mode not in measured:
+                continue
             host_us, device_us = (step.record.get(f"{mode}_{kind}_us") for kind in ("host", "device"))
             yield {
                 "case": case_key(dict(step.record)),

@@ -12,6 +12,7 @@ from costmodel.ir.op_table_training import TRAINING_NAMES
 from costmodel.ir.operators import ATTENTION, is_view
 from costmodel.kernels.eager_layout import Order, inverse, permuted, shows_memory_order
 
+CAST = "_to_copy"
 TIMES_ONE = ("mul.Tensor", 1.0)
 """Operator that copies a part of a computed value: Inductor would remove a clone that changes no strides."""
 
@@ -20,9 +21,9 @@ class Extractor:
     """Extractor of groups of operators of one graph as graphs of their own, with canonical names.
 
     Views between a group and the values that it reads are included, so that inputs keep their strides. The viewed
-    values become inputs (`a0`, `a1`, ...) or parameters (`p0`, ...). Everything that attention reads is an input: the
-    kernel is the same for a computed and a constant mask. A value whose memory order differs from the order of its
-    dimensions is an input in its memory order, read through a `permute`.
+    values become inputs (`a0`, `a1`, ...) or parameters (`p0`, ...). Everything that attention or a cast reads is an
+    input: the kernel is the same for a computed and a constant mask, and for weights under autocast. A value whose
+    memory order differs from the order of its dimensions is an input in its memory order, read through a `permute`.
     """
 
     def __init__(self, graph: Graph, orders: Mapping[str, Order] | None = None) -> None:
@@ -53,12 +54,13 @@ class Extractor:
         values: list[Value] = []
         new_ops: list[Op] = []
         counts = {"input": 0, "param": 0}
-        attends = any(self._ops[name].base == ATTENTION for name in computed)
+        bases = {self._ops[name].base for name in computed}
+        reads_inputs = ATTENTION in bases or bases == {CAST}
         for name in order:
             op = self._ops[name]
             outside = [ref for ref in op.refs() if ref.name not in group]
             for ref in outside:
-                self._add_value(ref, "input" if attends else self._role(ref), renamed, values, counts)
+                self._add_value(ref, "input" if reads_inputs else self._role(ref), renamed, values, counts)
             if outside and self._shows_memory(op):
                 renamed[name] = renamed[_key(outside[0])]
                 continue

@@ -51,6 +51,17 @@ class TestEagerKernels:
         assert first == second
         assert first.ops != second.ops
 
+    def test_a_cast_of_a_weight_is_one_of_any_tensor(self) -> None:
+        """As autocast makes it at each call: it reads the same bytes, whoever made them. A product is none."""
+        half = TensorType("float16", (2, 6))
+        weight, computed = eager_kernels(
+            chain(op("a", "_to_copy", "w", kind=half), op("b", "_to_copy", "x", kind=half))
+        )
+        assert weight == computed
+        assert [value.role for value in weight.graph.values] == ["input"]
+        (product,) = eager_kernels(chain(op("c", "mul.Tensor", "x", "w")))
+        assert [value.role for value in product.graph.values] == ["input", "param"]
+
     def test_attention_is_one_kernel_whether_its_mask_is_computed_or_held(self) -> None:
         class Biased(nn.Module):
             def __init__(self, held: bool) -> None:

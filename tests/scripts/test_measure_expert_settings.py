@@ -119,14 +119,14 @@ ARGS = argparse.Namespace(processes=2, limit=300.0, seconds=0.1, held=2)
 
 
 def test_a_setting_that_fails_or_is_not_done_in_time_is_a_row(monkeypatch: pytest.MonkeyPatch):
-    def in_process(task, limit):
-        return {"note": "not done within 300 s"} if task["prepare"] == "default" else {"compile_s": 1.5}
+    def compile_case(case, limit):
+        return {"default": {"note": "not done within 300 s"}, "plan": {"compile_s": 1.5}}
 
     def hold(case, args, log):
         assert case.settings == ("eager", "plan")
         return Held({"eager": {"median_ms": 2.0}, "plan": {"note": "PlanError: no"}})
 
-    monkeypatch.setattr(script, "in_process", in_process)
+    monkeypatch.setattr(script, "compile_case", compile_case)
     monkeypatch.setattr(script, "hold", hold)
     assert list(script.measure_block([CASE], ARGS)) == [
         [
@@ -145,7 +145,7 @@ def test_of_a_block_all_are_built_before_one_is_measured(monkeypatch: pytest.Mon
         held.append(Held({name: {"median_ms": float(len(held))} for name in case.settings}))
         return held[-1]
 
-    monkeypatch.setattr(script, "in_process", lambda task, limit: {"compile_s": 1.0})
+    monkeypatch.setattr(script, "compile_case", lambda case, limit: {"default": {"compile_s": 1.0}})
     monkeypatch.setattr(script, "hold", hold)
     blocks = list(script.measure_block([CASE, CASE], ARGS))
     assert [rows[0]["median_ms"] for rows in blocks] == [0.0, 1.0]
@@ -153,7 +153,7 @@ def test_of_a_block_all_are_built_before_one_is_measured(monkeypatch: pytest.Mon
 
 def test_a_case_whose_process_ends_has_its_reason_in_every_row(monkeypatch: pytest.MonkeyPatch):
     ended = {"status": "killed by SIGSEGV", "error": "its process ended while preparing: killed by SIGSEGV"}
-    monkeypatch.setattr(script, "in_process", lambda task, limit: {"compile_s": 1.0})
+    monkeypatch.setattr(script, "compile_case", lambda case, limit: {"default": {"compile_s": 1.0}})
     monkeypatch.setattr(script, "hold", lambda case, args, log: Held(ended, ready=False))
     (rows,) = script.measure_block([CASE], ARGS)
     assert {row["note"] for row in rows} == {ended["error"]}
@@ -172,9 +172,48 @@ def test_a_real_process_waits_for_its_turn(tmp_path: Path):
         process.stop()
 
 
-def test_a_process_that_crashes_leaves_its_last_line(monkeypatch: pytest.MonkeyPatch):
+CHILD = """#!/bin/sh
+echo '{"default": {"compile_s": 2.5}}'
+printf '{"plan": {"comp'
+"""
+
+
+def test_settings_compiled_before_a_crash_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Of a line that is cut, and of what comes after it, there is the reason: the last line of standard error."""
+    child = tmp_path / "python"
+    child.write_text(CHILD + "echo no memory left >&2\nexit 1\n")
+    child.chmod(0o755)
+    monkeypatch.setattr(script.sys, "executable", str(child))
+    assert script.compile_case(CASE, 10) == {"default": {"compile_s": 2.5}, "plan": {"note": "no memory left"}}
+
+
+def test_settings_compiled_before_the_limit_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    child = tmp_path / "python"
+    child.write_text(CHILD + "exec sleep 60\n")
+    child.chmod(0o755)
+    monkeypatch.setattr(script.sys, "executable", str(child))
+    found = script.compile_case(CASE, 1)
+    assert found == {"default": {"compile_s": 2.5}, "plan": {"note": "the case was not compiled within 1 s"}}
+
+
+def test_a_process_that_crashes_without_a_word_has_its_exit_status(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(script.sys, "executable", "/bin/false")
-    assert script.in_process({"case": {}}, 10) == {"note": "no message"}
+    assert script.compile_case(CASE, 10)["plan"] == {"note": "exit status 1"}
+
+
+def test_settings_that_search_are_compiled_last(monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.setattr(script, "prepare", lambda case, name: {"compile_s": 1.0})
+    script.run_task(
+        {"case": script.asdict(ExpertCase("x", 1, "float32", "cpu", None, tuple(SETTINGS))), "prepare": True}
+    )
+    names = [name for line in capsys.readouterr().out.splitlines() for name in script.json.loads(line)]
+    assert names[-1] == "autotuned matmuls, tuned"
+    assert set(names) == set(SETTINGS) - {"eager", "eager, tuned"}
+
+
+def test_a_setting_that_cannot_be_compiled_has_its_reason():
+    case = ExpertCase("no_such_model", 1, "float32", "cpu", None, ("default",))
+    assert "no_such_model" in expert_settings.prepare(case, "default")["note"]
 
 
 def test_a_case_with_a_file_is_not_measured_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys):
