@@ -88,19 +88,17 @@ def captured(record: Mapping[str, Any]) -> CapturedStep:
     return capture_step(loaded.module, loaded.inputs, record["model"], amp=record.get("amp"))
 
 
-def without(profile: Profile, units: Path | None, family: str, own: frozenset[Any]) -> tuple[Profile, int]:
+def without(profile: Profile, units: Path, family: str, own: frozenset[Any]) -> tuple[Profile, int]:
     """The profile with models of the training groups from units of other families, and the number of these units.
 
     Fused kernels become measured neighbours of the group that has a model already.
 
     Args:
         profile: profile of the hardware.
-        units: dataset of units; None for the profile as it is.
+        units: dataset of units.
         family: family whose units are left out.
         own: keys of the kernels of its measured models, which are left out too.
     """
-    if units is None:
-        return profile, 0
     frame = trusted(read_frame(units)[0])
     kernels = [kernel_of(graph, runner) for graph, runner in zip(frame["graph"], frame["runner"], strict=True)]
     sources = [family_of(str(source).partition("@")[0]) for source in frame["source"]]

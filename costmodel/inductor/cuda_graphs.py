@@ -65,7 +65,7 @@ def unsafe_ops(graph: Graph) -> dict[str, str]:
 
 def copied_each_call(graph: Graph) -> tuple[str, ...]:
     """Modules that copy a tensor from the CPU to the GPU in every call, each once."""
-    copies = [op for op in graph.ops if op.base == "_to_copy" and _MADE_OUTSIDE.fullmatch(op.refs()[0].name)]
+    copies = [op for op in graph.ops if op.base == operators.CAST and _MADE_OUTSIDE.fullmatch(op.refs()[0].name)]
     return tuple(dict.fromkeys(op.module for op in copies))
 
 

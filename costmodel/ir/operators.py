@@ -17,6 +17,8 @@ from costmodel.ir.op_table import ROWS, Role, Row, View
 
 ATTENTION = "scaled_dot_product_attention"
 """Inductor copies views for it, because it requires fixed strides (`constrain_to_fx_strides`)."""
+CAST = "_to_copy"
+"""Copy of a tensor in another type, or on another device."""
 CONVOLUTION_INPUT_COPY = "contiguous"
 """Copy that a convolution makes of its input at each call, where the layout of the input is unknown to Inductor."""
 CHANNELS_LAST = "torch.channels_last"

@@ -9,10 +9,9 @@ from functools import partial
 from costmodel.ir import Graph, Op, Ref, TensorType, Value, operators
 from costmodel.ir.op_table import View
 from costmodel.ir.op_table_training import TRAINING_NAMES
-from costmodel.ir.operators import ATTENTION, is_view
+from costmodel.ir.operators import ATTENTION, CAST, is_view
 from costmodel.kernels.eager_layout import Order, inverse, permuted, shows_memory_order
 
-CAST = "_to_copy"
 TIMES_ONE = ("mul.Tensor", 1.0)
 """Operator that copies a part of a computed value: Inductor would remove a clone that changes no strides."""
 

@@ -229,8 +229,8 @@ def calls_of(graph: Graph, amp: str | None = None) -> dict[str, Call]:
     """
     launching = [op for op in graph.ops if operators.lookup(op).role is not Role.VIEW]
     if amp is not None:
-        runs = (list(run) for _, run in groupby(launching, key=lambda op: (op.base == "_to_copy", op.module)))
-        launching = [op for run in runs for op in (run[::-1] if run[0].base == "_to_copy" else run)]
+        runs = (list(run) for _, run in groupby(launching, key=lambda op: (op.base == operators.CAST, op.module)))
+        launching = [op for run in runs for op in (run[::-1] if run[0].base == operators.CAST else run)]
     return {op.name: (op.module, op.type.shape) for op in launching}
 
 

@@ -85,7 +85,7 @@ def _with_casts(groups: Sequence[_Group], given: Set[str]) -> list[_Group]:
     """Groups in which casts of given values have joined the group after them, if it is of the same module."""
     found: list[_Group] = []
     for group in reversed(groups):
-        casts = all(op.base == "_to_copy" and op.refs()[0].name in given for op in group.ops)
+        casts = all(op.base == operators.CAST and op.refs()[0].name in given for op in group.ops)
         if casts and found and group.modules <= found[-1].modules:
             found[-1].ops[:0] = group.ops
         else:
