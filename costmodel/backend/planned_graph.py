@@ -10,7 +10,7 @@ import functools
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from operator import methodcaller
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,7 +31,22 @@ MOST_BINDINGS = 64
 """Most sets of parameters of one graph with programs; calls with further ones run eagerly."""
 Key = tuple[int, ...]
 """Addresses of parameters and buffers."""
-_pointer = methodcaller("data_ptr")
+_pointer = torch.Tensor.data_ptr
+
+
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """Parameters of the last call that ran by the plan.
+
+    Attributes:
+        objects: their identities.
+        key: their addresses.
+        planned: the module that is bound to them.
+    """
+
+    objects: list[int]
+    key: Key
+    planned: Planned
 
 
 class PlannedGraph:
@@ -65,6 +80,7 @@ class PlannedGraph:
         self._around = without_autocast if under_autocast else nullcontext
         self._calls: dict[str, Call] = {}
         self._deaths: dict[Key, weakref.ref[torch.Tensor]] = {}
+        self._latest: _Latest | None = None
         self.bound: dict[Key, Planned | None] = {}
 
     def bind(self, arguments: Sequence[Any]) -> Planned:
@@ -91,24 +107,44 @@ class PlannedGraph:
         return planned
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run the graph; eagerly if its plan cannot run for these parameters."""
+        """Run the graph; eagerly if its plan cannot run for these parameters.
+
+        The parameters' addresses are compared while a GPU is busy with those of the last call, if these are the same
+        objects; outputs for other addresses are dropped.
+        """
+        latest = self._latest
+        if latest is not None and list(map(id, self._static(arguments))) == latest.objects:
+            outputs = self._run(latest.key, latest.planned, arguments)
+            if self._key(arguments) == latest.key:
+                return outputs
         key = self._key(arguments)
         if key not in self.bound and not is_capturing():
             self._bind_later(arguments)
         planned = self.bound.get(key)
         if planned is None:
             return self._gm.forward(*arguments)
+        outputs = self._run(key, planned, arguments)
+        if self.bound.get(key) is planned:
+            self._latest = _Latest(list(map(id, self._static(arguments))), key, planned)
+        return outputs
+
+    def _run(self, key: Key, planned: Planned, arguments: Sequence[Any]) -> Any:
+        """Run the module of some parameters; from the first failure on the graph runs eagerly for them."""
         inputs = [arguments[index] for index in self._slots.inputs]
         try:
             with self._around():
                 return planned(*inputs)
         except Exception as error:  # noqa: BLE001 - a compiler may raise anything when new weights are prepared
             self.bound[key] = None
+            self._latest = None
             self._note(f"runs eagerly since a call failed: {own_words(error)}")
             return self._gm.forward(*arguments)
 
     def _key(self, arguments: Sequence[Any]) -> Key:
-        return tuple(map(_pointer, [arguments[index] for index in self._slots.static]))
+        return tuple(map(_pointer, self._static(arguments)))
+
+    def _static(self, arguments: Sequence[Any]) -> list[torch.Tensor]:
+        return [arguments[index] for index in self._slots.static]
 
     def _bind_later(self, arguments: Sequence[Any]) -> None:
         """Bind further parameters in a call."""
@@ -135,4 +171,6 @@ def _forget(owner: weakref.ref[PlannedGraph], key: Key, _dead: weakref.ref[torch
     found = owner()
     if found is not None:
         found.bound.pop(key, None)
+        if found._latest is not None and found._latest.key == key:
+            found._latest = None
         found._deaths.pop(key, None)

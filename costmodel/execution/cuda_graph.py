@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -10,6 +12,9 @@ from contextlib import contextmanager, suppress
 import torch
 
 from costmodel.execution.regions import PlannedProgram
+
+TURNS = 15
+"""Calls of each of two captures of a program, to choose between them."""
 
 
 @contextmanager
@@ -26,6 +31,12 @@ def searching(wanted: bool) -> Iterator[None]:
 def is_capturing() -> bool:
     """Whether the caller captures a CUDA graph, in which nothing may be compiled, measured or captured."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+def _free_workspaces() -> None:
+    """Let cuBLAS forget the workspaces that it keeps for streams, as torch.compile does around its captures."""
+    with suppress(AttributeError):  # private to torch
+        torch._C._cuda_clearCublasWorkspaces()
 
 
 class Pool:
@@ -58,10 +69,16 @@ class Pool:
 
     @contextmanager
     def capturing(self, graph: torch.cuda.CUDAGraph) -> Iterator[None]:
-        """Context that captures a graph in this memory; other threads may use the device meanwhile."""
+        """Context that captures a graph in this memory; other threads may use the device meanwhile.
+
+        cuBLAS keeps the workspace of a stream. One that was allocated before would not be the graph's: torch.compile's
+        CUDA graphs free it, and replays would write into memory of others. So it is allocated within the capture.
+        """
         try:
+            _free_workspaces()
             with torch.cuda.graph(graph, self._first.pool(), self.stream, capture_error_mode="thread_local"):
                 yield
+            _free_workspaces()  # no other call may use the graph's
         except BaseException:
             self._leave_failed_capture()
             raise
@@ -109,6 +126,18 @@ def pool_of(device: torch.device) -> Pool:
         if found is None:
             found = _pools[device] = Pool(device)
         return found
+
+
+def quicker(first: Replay, second: Replay, inputs: Sequence[torch.Tensor]) -> Replay:
+    """Of two captures of one program, the one with the shorter median time of a call, host and device, by turns."""
+    seconds: dict[Replay, list[float]] = {first: [], second: []}
+    for _ in range(TURNS):
+        for replay, times in seconds.items():
+            begin = time.perf_counter()
+            replay.run(inputs)
+            torch.cuda.synchronize()
+            times.append(time.perf_counter() - begin)
+    return min(seconds, key=lambda replay: statistics.median(seconds[replay]))
 
 
 class Replay:

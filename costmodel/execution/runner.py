@@ -16,7 +16,7 @@ from costmodel.capture.executable import Exact, capture_exactly
 from costmodel.capture.inputs import Arguments
 from costmodel.capture.shared_module import Specialized, plain
 from costmodel.errors import CostmodelError, PlanError, first_line, text_of
-from costmodel.execution.cuda_graph import Replay, is_capturing, searching
+from costmodel.execution.cuda_graph import Replay, is_capturing, quicker, searching
 from costmodel.execution.numerics import random_like
 from costmodel.execution.out_of_memory import forget_locals, say, shortage_behind
 from costmodel.execution.preconditions import device_of, has_substitutes, named_tensors, refuse_hooks
@@ -248,7 +248,9 @@ class Runner:
     def _captured(
         self, program: PlannedProgram, source: ProgramSource, trial: Trial | None, device: torch.device
     ) -> Replay:
-        """Capture the program in one CUDA graph; on one stream if several streams fail or give wrong outputs.
+        """Capture the program in one CUDA graph; on one stream if several fail, give wrong outputs or take longer.
+
+        A host that is busy, or slow to launch, may take longer to launch a graph with branches than they gain.
 
         Raises:
             OutOfMemoryError: there is not enough memory for the graph.
@@ -257,7 +259,7 @@ class Runner:
         try:
             replay = Replay(program, source.tensors, device)
             if trial is None or trial.is_passed_by(replay, source.tensors):
-                return replay
+                return self._on_fewer_streams(replay, source, device) if program.streams > 1 else replay
             fault = f"computes other outputs than {self.plan.model}"
         except RuntimeError as error:
             if shortage := shortage_behind(error):
@@ -267,6 +269,18 @@ class Runner:
             self.plan = self.plan.on_one_stream()
             return self._captured(source.program(self.plan.regions), source, trial, device)
         raise PlanError(f"the CUDA graph {fault}; make the plan again, and report this")
+
+    def _on_fewer_streams(self, forked: Replay, source: ProgramSource, device: torch.device) -> Replay:
+        """The capture of a program on several streams, or one on one stream if that is quicker on this machine."""
+        plan = self.plan.on_one_stream()
+        try:
+            single = Replay(source.program(plan.regions), source.tensors, device)
+        except RuntimeError:  # such as memory too short for a second graph
+            return forked
+        if quicker(forked, single, source.tensors) is forked:
+            return forked
+        self.plan = plan
+        return single
 
     def _checked(self, program: PlannedProgram, source: ProgramSource, trial: Trial) -> PlannedProgram:
         """Replace faulty regions of a program by eager ones.

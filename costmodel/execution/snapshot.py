@@ -15,7 +15,7 @@ _MEMBERS = ("_parameters", "_buffers", "_modules")
 _PLAIN = (torch.Tensor, nn.Parameter)
 _values = methodcaller("values")
 _version = attrgetter("_version")
-_pointer = methodcaller("data_ptr")
+_pointer = torch.Tensor.data_ptr
 
 
 class Snapshot:

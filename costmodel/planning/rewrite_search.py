@@ -12,7 +12,7 @@ from costmodel.ir import Graph
 from costmodel.rewrites.registry import REWRITES
 
 Rewrites = tuple[str, ...]
-PLACED = ("merge_sibling_convs", "sink_epilogues_into_cat", "conv1x1_to_matmul")
+PLACED = ("merge_sibling_convs", "sink_epilogues_into_cat", "conv1x1_to_matmul", "scale_batch_norm")
 """Rewrites that may be applied at single places, in the order in which they are applied."""
 MOST_PLACES = 16
 """A rewrite with more places is applied at all of them or at none, for each trial costs a decision."""

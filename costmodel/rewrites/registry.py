@@ -16,6 +16,7 @@ from costmodel.ir.strides import is_strided
 from costmodel.rewrites.conv1x1_to_matmul import conv1x1_to_matmul, find_conv1x1
 from costmodel.rewrites.fold_batch_norm import fold_batch_norm
 from costmodel.rewrites.merge_sibling_convs import find_sibling_convs, merge_sibling_convs
+from costmodel.rewrites.scale_batch_norm import find_batch_norms, scale_batch_norm
 from costmodel.rewrites.sink_epilogues_into_cat import find_epilogues, sink_epilogues_into_cat
 
 
@@ -75,6 +76,12 @@ REWRITES: Mapping[str, Rewrite] = {
         costs="cuBLAS's matmul instead of cuDNN's convolution; a ReLU that cuDNN could fuse becomes its own kernel",
         apply=conv1x1_to_matmul,
         places=lambda graph: tuple(find_conv1x1(graph)),
+    ),
+    "scale_batch_norm": Rewrite(
+        matches="a batch norm in evaluation with constant parameters",
+        costs="further kernels where it runs eagerly; saves Inductor's fused kernels a root and a division an element",
+        apply=scale_batch_norm,
+        places=find_batch_norms,
     ),
 }
 """Graph rewrites by name."""
