@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import gc
+import math
+import signal
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
 from costmodel.errors import own_words
+from costmodel.execution.cuda_graph import is_capturing
 
 ROUNDS = 7
+LONGEST_ALARM = 1e6
+"""Seconds; a timer of the system takes no infinite time."""
 OURS = ("plan", "backend")
 
 
@@ -26,30 +31,34 @@ class Setting:
         tuned: whether with channels_last, cuDNN's search of algorithms, and TF32 in matmuls of float32.
         options: options of Inductor, by name, in force for the process: Dynamo itself reads that of freezing.
         ours: `plan` or `backend`; empty for a setting of torch.
+        late: whether it is built after the others, for it is seldom the fastest.
+        searches: whether many kernels are timed for each matmul before one is chosen.
     """
 
     mode: str = ""
     tuned: bool = False
     options: Mapping[str, Any] | None = None
     ours: str = ""
+    late: bool = False
+    searches: bool = False
 
     @property
     def compiles(self) -> bool:
-        """Whether anything is compiled, so that a cache on disk helps a later process."""
+        """Whether anything is compiled, rather than run eagerly."""
         return bool(self.mode or self.options or self.ours)
 
 
 GRAPHS = {"triton.cudagraphs": True}
 SETTINGS: Mapping[str, Setting] = {
     "eager": Setting(),
-    "default": Setting("default"),
-    "reduce-overhead": Setting("reduce-overhead"),
+    "default": Setting("default", late=True),
+    "reduce-overhead": Setting("reduce-overhead", late=True),
     "eager, tuned": Setting(tuned=True),
-    "default, tuned": Setting("default", tuned=True),
+    "default, tuned": Setting("default", tuned=True, late=True),
     "reduce-overhead, tuned": Setting("reduce-overhead", tuned=True),
     "freezing, tuned": Setting(tuned=True, options={**GRAPHS, "freezing": True}),
     "autotuned matmuls, tuned": Setting(
-        tuned=True, options={**GRAPHS, "max_autotune_gemm": True, "max_autotune_conv_backends": "ATEN"}
+        tuned=True, options={**GRAPHS, "max_autotune_gemm": True, "max_autotune_conv_backends": "ATEN"}, searches=True
     ),
     "plan": Setting(tuned=True, ours="plan"),
     "backend": Setting(tuned=True, ours="backend"),
@@ -125,7 +134,9 @@ def built(case: ExpertCase, setting: Setting) -> tuple[Callable[[], Any], Callab
     chosen = {} if case.hardware is None else {"hardware": case.hardware}
     runner: Callable[..., Any] = module
     if setting.ours == "plan":
-        runner = apply(module, plan(module, inputs, model_name=case.model, keep=True, **chosen), inputs)
+        allowed = {"matmul_precision": "high", "cudnn_benchmark": True} if case.device.startswith("cuda") else {}
+        made = plan(module, inputs, model_name=case.model, keep=True, **chosen, **allowed)
+        runner = apply(module, made, inputs)
     elif setting.ours:
         runner = torch.compile(caller_of(module), backend=NAME, options=chosen)
     elif setting.compiles:
@@ -133,32 +144,48 @@ def built(case: ExpertCase, setting: Setting) -> tuple[Callable[[], Any], Callab
     return lambda: runner(*inputs), lambda: [output.clone() for output in tensors_in(runner(*inputs))]
 
 
-def prepare(case: ExpertCase, name: str) -> dict[str, Any]:
-    """Compile one setting in this process; seconds to its first result, or a note about its failure."""
-    import torch
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Context that raises `TimeoutError` in the main thread after a time; again each second, if that is caught within.
 
-    setting = SETTINGS[name]
-    begin = time.perf_counter()
+    It does not in the midst of a capture of a CUDA graph, which could not be left in order.
+
+    Raises:
+        TimeoutError: the time is up.
+    """
+
+    def late(*_: object) -> None:
+        if not is_capturing():
+            raise TimeoutError("not built within the limit")
+
+    if seconds <= 0:
+        late()
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
-        with torch.no_grad(), in_force(setting):
-            call, _ = built(case, setting)
-            call()
-        return {"compile_s": round(time.perf_counter() - begin, 2)}
-    except Exception as error:  # noqa: BLE001 - a compiler may raise anything; the other settings go on
-        return {"note": own_words(error)[:200]}
+        yield
     finally:
-        torch._dynamo.reset()
-        gc.collect()
-        if case.device.startswith("cuda"):
-            torch.cuda.empty_cache()
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
 
 
-def measure(case: ExpertCase, seconds: float, turn: Callable[[], None] = lambda: None) -> dict[str, dict[str, Any]]:
-    """Measure every setting of a case in this process, round after round.
+def in_order(names: Sequence[str]) -> list[str]:
+    """Names of settings, as they are built: what a time limit should reach last comes last.
+
+    First eager execution, whose outputs are the reference.
+    """
+    return sorted(names, key=lambda name: (SETTINGS[name].compiles, SETTINGS[name].late))
+
+
+def measure(
+    case: ExpertCase, seconds: float, limit: float = math.inf, turn: Callable[[], None] = lambda: None
+) -> dict[str, dict[str, Any]]:
+    """Build every setting of a case in this process, then measure all of them, round after round.
 
     Args:
         case: the case.
         seconds: to measure a setting in a round.
+        limit: seconds to build all settings; those that are not built by then have a note.
         turn: called when all settings are built; returns when the machine is this process's alone.
     """
     import torch
@@ -170,24 +197,36 @@ def measure(case: ExpertCase, seconds: float, turn: Callable[[], None] = lambda:
     calls: dict[str, Callable[[], Any]] = {}
     found: dict[str, dict[str, Any]] = {}
     expected: list[Any] = []
+    end = time.monotonic() + limit
     with torch.no_grad():
-        for name in case.settings:
+        for name in in_order(case.settings):
             torch.manual_seed(0)  # the same weights and inputs in every setting
+            begin = time.monotonic()
             try:
-                with in_force(SETTINGS[name]):
+                with in_force(SETTINGS[name]), within(min(end - begin, LONGEST_ALARM)):
                     calls[name], outputs = built(case, SETTINGS[name])
                     expected, got = expected or outputs(), outputs()
                 found[name] = {"error": f"{worst_error(got, expected):.2g}"}
+                if SETTINGS[name].compiles:
+                    found[name]["compile_s"] = round(time.monotonic() - begin, 2)
             except Exception as error:  # noqa: BLE001 - a compiler may raise anything; the other settings go on
                 calls.pop(name, None)
                 found[name] = {"note": own_words(error)[:200]}
+            gc.collect()
+            if case.device.startswith("cuda"):
+                torch.cuda.empty_cache()  # other cases are built on this GPU
         turn()
         rounds: dict[str, list[float]] = {name: [] for name in calls}
         for _ in range(ROUNDS):
-            for name, call in calls.items():
-                with in_force(SETTINGS[name]):
-                    rounds[name].append(latency(call, seconds, device=case.device).median_us / 1e3)
+            for name in list(rounds):
+                try:
+                    with in_force(SETTINGS[name]):
+                        rounds[name].append(latency(calls[name], seconds, device=case.device).median_us / 1e3)
+                except Exception as error:  # noqa: BLE001 - as above; some models fail in their second call
+                    found[name] = {"note": own_words(error)[:200]}
+                    del rounds[name]
     for name, times in rounds.items():
         low, high = bootstrap(times)
         found[name] |= {"median_ms": statistics.median(times), "low_ms": low, "high_ms": high}
-    return found
+        found[name]["rounds_ms"] = " ".join(f"{ms:.6g}" for ms in times)
+    return {name: found[name] for name in case.settings}

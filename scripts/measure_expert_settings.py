@@ -4,11 +4,10 @@ python scripts/measure_expert_settings.py resnet50 vit_b_16 -b 1 -b 32 -o expert
 python scripts/measure_expert_settings.py resnet50 --setting eager --setting plan -o expert/
 python scripts/measure_expert_settings.py -o expert/ --no-measure                    only the summary
 
-The settings of a case are first compiled in a process that ends after `--limit` seconds, `--processes` cases side by
-side: it fills Inductor's cache, and shows the time to compile, with what earlier settings left in the cache. A second
-process then builds all of them from the cache, waits until no other one works, and measures them in turn, round after
-round. `--held` cases are built side by side: as many as the GPU's memory holds. A case with a CSV is not measured
-again; the environment stands beside, in environment.json.
+A process a case builds its settings in turn for at most `--limit` seconds, on one thread, `--processes` cases side by
+side; those that search among kernels have a second process, which yields to the others. When all are ready, each in its
+turn measures its settings, round after round, while no other one works. The GPU's memory must hold them all. A case
+with a CSV is not measured again; the environment stands beside, in environment.json.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import itertools
 import json
 import math
 import os
@@ -26,82 +26,64 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from expert_settings import OURS, ROUNDS, SETTINGS, ExpertCase, measure, prepare
+from expert_settings import OURS, ROUNDS, SETTINGS, ExpertCase, measure
 from plan_tables import MODELS
 
 from collectors.processes.environment import differences, environment
-from collectors.processes.process import describe_exit, die_with_parent
+from collectors.processes.process import die_with_parent
 from collectors.processes.process_pool import ONE_THREAD
 from collectors.whole_models.case_process import READY, Job
 from collectors.whole_models.held_process import HeldProcess
 from costmodel.errors import own_words
 
 PAUSE_SECONDS = 0.2
-COLUMNS = ("setting", "median_ms", "low_ms", "high_ms", "compile_s", "error", "note")
-
-
-def compile_case(case: ExpertCase, limit: float) -> dict[str, dict[str, Any]]:
-    """Compile the settings of a case, one after another, in a fresh process that ends at a limit.
-
-    Returns:
-        Seconds of each setting that compiles anything, or a note about its failure.
-    """
-    command = [sys.executable, __file__, "--task", json.dumps({"case": asdict(case), "prepare": True})]
-    wanted = [name for name in case.settings if SETTINGS[name].compiles]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=limit, check=False, env=os.environ | ONE_THREAD)
-        words = done.stderr.decode(errors="replace").strip().splitlines()
-        output, note = done.stdout, (words or [describe_exit(done.returncode)])[-1]
-    except subprocess.TimeoutExpired as late:
-        output, note = late.stdout or b"", f"the case was not compiled within {limit:.0f} s"
-    found: dict[str, dict[str, Any]] = {name: {"note": note[:200]} for name in wanted}
-    for line in output.decode(errors="replace").split("\n")[:-1]:  # the last one may be cut
-        found.update(json.loads(line))
-    return found
+GRACE_SECONDS = 60.0
+"""Beyond the limit, to import torch and to leave a step that cannot be interrupted."""
+NICENESS = 10
+"""Of a process that searches: its settings are seldom the fastest, and take longest to build."""
+COLUMNS = ("setting", "median_ms", "low_ms", "high_ms", "compile_s", "error", "note", "rounds_ms")
 
 
 def measure_block(cases: Sequence[ExpertCase], args: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
-    """Rows of each case of a block: all are compiled side by side; then some at a time are built and measured."""
-    with ThreadPoolExecutor(args.processes) as pool:
-        compiled = list(pool.map(lambda case: compile_case(case, args.limit), cases))
-    for first in range(0, len(cases), args.held):
-        part = slice(first, first + args.held)
-        yield from measure_held(cases[part], compiled[part], args)
-
-
-def measure_held(
-    cases: Sequence[ExpertCase], compiled: Sequence[Mapping[str, Mapping[str, Any]]], args: argparse.Namespace
-) -> Iterator[list[dict[str, Any]]]:
-    """Rows of each case: all built side by side from the cache, then measured one after another."""
+    """Rows of each case of a block: all are built side by side, then measured one after another."""
     with tempfile.TemporaryDirectory() as directory:
-        held = []
-        for number, (case, done) in enumerate(zip(cases, compiled, strict=True)):
-            ready = tuple(name for name in case.settings if "note" not in done.get(name, {}))
-            held.append(hold(replace(case, settings=ready), args, Path(directory) / f"{number}.log"))
+        parts = [parts_of(case) for case in cases]
+        logs = (Path(directory) / f"{number}.log" for number in itertools.count())
+        held = [[hold(part, args, next(logs)) for part in of_case] for of_case in parts]
         try:
-            for process in held:
+            for process in itertools.chain.from_iterable(held):
                 while not process.settled(math.inf):
                     time.sleep(PAUSE_SECONDS)
-            for case, done, process in zip(cases, compiled, held, strict=True):
-                found = turn_of(process, len(case.settings) * ROUNDS * args.seconds * 4 + 30)
-                failed = {"note": found["error"]} if "status" in found else {}
-                yield [
-                    {"setting": name} | dict(done.get(name, {})) | failed | found.get(name, {})
-                    for name in case.settings
-                ]
+            for case, of_case, processes in zip(cases, parts, held, strict=True):
+                found: dict[str, dict[str, Any]] = {}
+                for part, process in zip(of_case, processes, strict=True):
+                    results = turn_of(process, len(part.settings) * ROUNDS * args.seconds * 4 + 30)
+                    failed = {"note": results["error"]} if "status" in results else {}
+                    found = {name: failed | results.get(name, {}) for name in part.settings} | found
+                yield [{"setting": name} | found[name] for name in case.settings]
         finally:
-            for process in held:
+            for process in itertools.chain.from_iterable(held):
                 process.stop()
+
+
+def parts_of(case: ExpertCase) -> list[ExpertCase]:
+    """What the processes of a case measure: one its settings but those that search, one these beside eager execution.
+
+    Of the kernels that a search times, some may fail so that nothing else runs in the process any more.
+    """
+    searching = [name for name in case.settings if SETTINGS[name].searches]
+    others = [name for name in case.settings if name not in searching]
+    parts = [others, ["eager", *searching] if searching else []]
+    return [replace(case, settings=tuple(names)) for names in parts if names]
 
 
 def hold(case: ExpertCase, args: argparse.Namespace, log: Path) -> HeldProcess:
     """Start a process that builds the settings of a case and waits for its turn."""
-    task = {"case": asdict(case), "seconds": args.seconds, "parent": os.getpid()}
+    task = {"case": asdict(case), "seconds": args.seconds, "limit": args.limit, "parent": os.getpid()}
     with log.open("wb") as errors:
         process = subprocess.Popen(
             [sys.executable, __file__, "--task", json.dumps(task)],
@@ -111,7 +93,9 @@ def hold(case: ExpertCase, args: argparse.Namespace, log: Path) -> HeldProcess:
             stderr=errors,
             start_new_session=True,
         )
-    return HeldProcess(Job({"model": case.model}, case.device), process, log, time.monotonic() + args.limit)
+    return HeldProcess(
+        Job({"model": case.model}, case.device), process, log, time.monotonic() + args.limit + GRACE_SECONDS
+    )
 
 
 def turn_of(process: HeldProcess, seconds: float) -> dict[str, Any]:
@@ -176,11 +160,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--hardware", help="profile that plans; default: the device's own")
     parser.add_argument("--setting", action="append", choices=tuple(SETTINGS))
     parser.add_argument("--seconds", type=float, default=0.1, help="to measure a setting in each of seven rounds")
-    parser.add_argument("--limit", type=float, default=900.0, help="seconds to compile the settings of a case")
+    parser.add_argument("--limit", type=float, default=900.0, help="seconds to build the settings of a case")
     parser.add_argument("--shuffle", type=int, metavar="SEED", help="random order, so that a part is a fair sample")
     parser.add_argument("--budget", type=float, default=math.inf, help="seconds in all; no block is begun later")
-    parser.add_argument("--processes", type=int, default=4, help="cases that are compiled at a time")
-    parser.add_argument("--held", type=int, default=1, help="cases that are built side by side, and then measured")
+    parser.add_argument("--processes", type=int, default=4, help="cases that are built side by side")
     parser.add_argument("-o", "--output", type=Path, default=Path("expert"))
     parser.add_argument("--no-measure", action="store_true", help="only print the summary of the files")
     parser.add_argument("--task", help=argparse.SUPPRESS)
@@ -209,26 +192,19 @@ def check_environment(directory: Path, device: str) -> None:
 
 
 def run_task(task: Mapping[str, Any]) -> None:
-    """Run one task in this process, and print its results as JSON: a line a setting that is compiled, or one line."""
+    """Build and measure one case in this process, and print its results by setting as JSON."""
     case = ExpertCase(**task["case"] | {"settings": tuple(task["case"]["settings"])})
     out = sys.stdout
     with contextlib.redirect_stdout(sys.stderr):  # models may print
-        if "prepare" in task:
-            for name in sorted(filter(lambda name: SETTINGS[name].compiles, case.settings), key=searches):
-                print(json.dumps({name: prepare(case, name)}), file=out, flush=True)
-            return
         die_with_parent(task["parent"])
+        if any(SETTINGS[name].searches for name in case.settings):
+            os.nice(NICENESS)
 
         def turn() -> None:
             print(READY, end="", file=out, flush=True)
             sys.stdin.readline()
 
-        print(json.dumps(measure(case, task["seconds"], turn)), file=out)
-
-
-def searches(name: str) -> bool:
-    """Whether a setting times many kernels before it chooses, so that it is compiled last."""
-    return "max_autotune_gemm" in (SETTINGS[name].options or {})
+        print(json.dumps(measure(case, task["seconds"], task["limit"], turn)), file=out)
 
 
 def main() -> None:
