@@ -131,10 +131,11 @@ def built(case: ExpertCase, setting: Setting) -> tuple[Callable[[], Any], Callab
     if setting.tuned and not setting.ours:
         module = module.to(memory_format=torch.channels_last)
         inputs = tuple(x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x for x in inputs)
-    chosen = {} if case.hardware is None else {"hardware": case.hardware}
+    chosen: dict[str, Any] = {} if case.hardware is None else {"hardware": case.hardware}
     runner: Callable[..., Any] = module
     if setting.ours == "plan":
-        allowed = {"matmul_precision": "high", "cudnn_benchmark": True} if case.device.startswith("cuda") else {}
+        on_gpu = case.device.startswith("cuda")
+        allowed: dict[str, Any] = {"matmul_precision": "high", "cudnn_benchmark": True} if on_gpu else {}
         made = plan(module, inputs, model_name=case.model, keep=True, **chosen, **allowed)
         runner = apply(module, made, inputs)
     elif setting.ours:

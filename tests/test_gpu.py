@@ -229,6 +229,26 @@ def test_a_plan_is_replayed_as_one_graph_and_its_results_stay(forked):
     assert all(isinstance(program, Replay) for _, program in fast._runner().ready.values())
 
 
+def test_a_replay_does_not_write_into_memory_that_cublas_gave_back():
+    """torch.compile's CUDA graphs free the workspaces; a matmul this deep needs one."""
+    import torch
+    from torch import nn
+
+    from tests.execution.test_planned_module import plan_for
+
+    net, x = nn.Linear(1 << 15, 64, bias=False).eval().cuda().half(), torch.randn(32, 1 << 15, device="cuda").half()
+    fast = costmodel.apply(net, plan_for(net, (x,)), (x,))
+    with torch.no_grad():
+        expected = fast(x)
+        torch.cuda.synchronize()
+        torch._C._cuda_clearCublasWorkspaces()
+        torch.cuda.empty_cache()
+        others = [torch.zeros(1 << 20, dtype=torch.int32, device="cuda") for _ in range(64)]
+        torch.testing.assert_close(fast(x), expected, rtol=0, atol=0)
+        torch.cuda.synchronize()
+    assert not any(map(torch.Tensor.any, others))
+
+
 def _steps(main, regions):
     from costmodel.execution.regions import PlannedProgram
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
 
 import expert_settings
 import measure_expert_settings as script
 import pytest
 import torch
-from expert_settings import OURS, SETTINGS, ExpertCase, caller_of, in_force
+from expert_settings import OURS, SETTINGS, ExpertCase, caller_of, in_force, in_order, within
 from torch import nn
 from torch._dynamo.testing import CompileCounter
 
@@ -115,24 +116,17 @@ class Held:
         self.begun = False
 
 
-ARGS = argparse.Namespace(processes=2, limit=300.0, seconds=0.1, held=2)
+ARGS = argparse.Namespace(processes=2, limit=300.0, seconds=0.1)
 
 
-def test_a_setting_that_fails_or_is_not_done_in_time_is_a_row(monkeypatch: pytest.MonkeyPatch):
-    def compile_case(case, limit):
-        return {"default": {"note": "not done within 300 s"}, "plan": {"compile_s": 1.5}}
-
-    def hold(case, args, log):
-        assert case.settings == ("eager", "plan")
-        return Held({"eager": {"median_ms": 2.0}, "plan": {"note": "PlanError: no"}})
-
-    monkeypatch.setattr(script, "compile_case", compile_case)
-    monkeypatch.setattr(script, "hold", hold)
+def test_a_setting_that_fails_is_a_row(monkeypatch: pytest.MonkeyPatch):
+    found = {"eager": {"median_ms": 2.0}, "default": {"note": "late"}, "plan": {"note": "PlanError: no"}}
+    monkeypatch.setattr(script, "hold", lambda case, args, log: Held(found))
     assert list(script.measure_block([CASE], ARGS)) == [
         [
             {"setting": "eager", "median_ms": 2.0},
-            {"setting": "default", "note": "not done within 300 s"},
-            {"setting": "plan", "compile_s": 1.5, "note": "PlanError: no"},
+            {"setting": "default", "note": "late"},
+            {"setting": "plan", "note": "PlanError: no"},
         ]
     ]
 
@@ -145,15 +139,35 @@ def test_of_a_block_all_are_built_before_one_is_measured(monkeypatch: pytest.Mon
         held.append(Held({name: {"median_ms": float(len(held))} for name in case.settings}))
         return held[-1]
 
-    monkeypatch.setattr(script, "compile_case", lambda case, limit: {"default": {"compile_s": 1.0}})
     monkeypatch.setattr(script, "hold", hold)
     blocks = list(script.measure_block([CASE, CASE], ARGS))
     assert [rows[0]["median_ms"] for rows in blocks] == [0.0, 1.0]
 
 
+def test_settings_that_search_have_a_process_of_their_own(monkeypatch: pytest.MonkeyPatch):
+    """Eager execution is measured in both; the row is of the first, as are all rows if the second crashes."""
+    held = []
+
+    def hold(case, args, log):
+        held.append(case.settings)
+        if len(held) == 2:
+            return Held({"status": "killed by SIGSEGV", "error": "killed"}, ready=False)
+        return Held({name: {"median_ms": float(len(held))} for name in case.settings})
+
+    monkeypatch.setattr(script, "hold", hold)
+    case = ExpertCase("x", 1, "float32", "cpu", None, ("eager", "autotuned matmuls, tuned", "plan"))
+    assert list(script.measure_block([case], ARGS)) == [
+        [
+            {"setting": "eager", "median_ms": 1.0},
+            {"setting": "autotuned matmuls, tuned", "note": "killed"},
+            {"setting": "plan", "median_ms": 1.0},
+        ]
+    ]
+    assert held == [("eager", "plan"), ("eager", "autotuned matmuls, tuned")]
+
+
 def test_a_case_whose_process_ends_has_its_reason_in_every_row(monkeypatch: pytest.MonkeyPatch):
     ended = {"status": "killed by SIGSEGV", "error": "its process ended while preparing: killed by SIGSEGV"}
-    monkeypatch.setattr(script, "compile_case", lambda case, limit: {"default": {"compile_s": 1.0}})
     monkeypatch.setattr(script, "hold", lambda case, args, log: Held(ended, ready=False))
     (rows,) = script.measure_block([CASE], ARGS)
     assert {row["note"] for row in rows} == {ended["error"]}
@@ -172,48 +186,42 @@ def test_a_real_process_waits_for_its_turn(tmp_path: Path):
         process.stop()
 
 
-CHILD = """#!/bin/sh
-echo '{"default": {"compile_s": 2.5}}'
-printf '{"plan": {"comp'
-"""
+def test_settings_are_built_from_eager_execution_to_those_that_are_seldom_the_fastest():
+    names = in_order(tuple(SETTINGS))
+    assert names[:2] == ["eager", "eager, tuned"]
+    assert set(names[-3:]) == {"default", "reduce-overhead", "default, tuned"}
+    assert sorted(names) == sorted(SETTINGS)
 
 
-def test_settings_compiled_before_a_crash_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Of a line that is cut, and of what comes after it, there is the reason: the last line of standard error."""
-    child = tmp_path / "python"
-    child.write_text(CHILD + "echo no memory left >&2\nexit 1\n")
-    child.chmod(0o755)
-    monkeypatch.setattr(script.sys, "executable", str(child))
-    assert script.compile_case(CASE, 10) == {"default": {"compile_s": 2.5}, "plan": {"note": "no memory left"}}
+def wait_through_one_interruption(end: float) -> None:
+    for last in (False, True):
+        try:
+            while time.monotonic() < end:
+                pass
+        except TimeoutError:
+            if last:
+                raise
 
 
-def test_settings_compiled_before_the_limit_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    child = tmp_path / "python"
-    child.write_text(CHILD + "exec sleep 60\n")
-    child.chmod(0o755)
-    monkeypatch.setattr(script.sys, "executable", str(child))
-    found = script.compile_case(CASE, 1)
-    assert found == {"default": {"compile_s": 2.5}, "plan": {"note": "the case was not compiled within 1 s"}}
+def test_a_limit_interrupts_code_that_catches_it_once():
+    begin = time.monotonic()
+    with pytest.raises(TimeoutError, match="limit"), within(0.05):
+        wait_through_one_interruption(begin + 20)
+    assert time.monotonic() < begin + 10
+    with within(0.2):
+        pass
+    time.sleep(0.3)  # no alarm is left
 
 
-def test_a_process_that_crashes_without_a_word_has_its_exit_status(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(script.sys, "executable", "/bin/false")
-    assert script.compile_case(CASE, 10)["plan"] == {"note": "exit status 1"}
+def test_no_time_is_left_after_the_limit():
+    with pytest.raises(TimeoutError), within(-1.0):
+        pytest.fail("was not interrupted")
 
 
-def test_settings_that_search_are_compiled_last(monkeypatch: pytest.MonkeyPatch, capsys):
-    monkeypatch.setattr(script, "prepare", lambda case, name: {"compile_s": 1.0})
-    script.run_task(
-        {"case": script.asdict(ExpertCase("x", 1, "float32", "cpu", None, tuple(SETTINGS))), "prepare": True}
-    )
-    names = [name for line in capsys.readouterr().out.splitlines() for name in script.json.loads(line)]
-    assert names[-1] == "autotuned matmuls, tuned"
-    assert set(names) == set(SETTINGS) - {"eager", "eager, tuned"}
-
-
-def test_a_setting_that_cannot_be_compiled_has_its_reason():
-    case = ExpertCase("no_such_model", 1, "float32", "cpu", None, ("default",))
-    assert "no_such_model" in expert_settings.prepare(case, "default")["note"]
+def test_a_capture_is_not_interrupted(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(expert_settings, "is_capturing", lambda: True)
+    with within(0.01):
+        time.sleep(0.1)
 
 
 def test_a_case_with_a_file_is_not_measured_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys):
@@ -246,6 +254,24 @@ def test_settings_are_measured_together_and_failures_noted(monkeypatch: pytest.M
 
     monkeypatch.setattr(expert_settings, "built", built)
     found = expert_settings.measure(CASE, 0.0)
+    assert list(found) == list(CASE.settings)
     assert found["plan"] == {"note": "ValueError: no plan today"}
-    assert found["eager"].keys() == found["default"].keys() == {"error", "median_ms", "low_ms", "high_ms"}
+    measured = {"error", "median_ms", "low_ms", "high_ms", "rounds_ms"}
+    assert found["eager"].keys() == measured
+    assert found["default"].keys() == measured | {"compile_s"}
     assert float(found["default"]["error"]) == 0.0
+    assert len(found["eager"]["rounds_ms"].split()) == expert_settings.ROUNDS
+
+
+def test_a_setting_that_fails_in_a_later_call_leaves_the_others(monkeypatch: pytest.MonkeyPatch):
+    def built(case, setting):
+        def second() -> None:
+            if setting.compiles:
+                raise RuntimeError("overwritten by a subsequent run")
+
+        return second, lambda: [torch.ones(2)]
+
+    monkeypatch.setattr(expert_settings, "built", built)
+    found = expert_settings.measure(CASE, 0.0)
+    assert found["default"] == {"note": "RuntimeError: overwritten by a subsequent run"}
+    assert "median_ms" in found["eager"]
