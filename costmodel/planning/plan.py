@@ -83,6 +83,8 @@ class Plan:
         amp: precision of the autocast region whose casts the plan makes itself; None for none.
         matmul_precision: precision of float32 matmuls that the plan was made for, and runs them in at least.
         cudnn_benchmark: whether the modes were predicted with cuDNN's search; a plan on a GPU searches in any case.
+        roofline_ms: least device time of the plan's kernels one after another: of each, the larger of arithmetic at
+            peak and traffic at bandwidth; None in a plan of an earlier version.
     """
 
     model: str
@@ -102,6 +104,12 @@ class Plan:
     amp: str | None = None
     matmul_precision: str = HIGHEST
     cudnn_benchmark: bool = False
+    roofline_ms: float | None = None
+
+    @property
+    def roofline_distance(self) -> float | None:
+        """Predicted latency over the roofline; None if that is unknown or 0."""
+        return self.latency_ms["plan"] / self.roofline_ms if self.roofline_ms else None
 
     @property
     def arithmetic(self) -> Arithmetic:
@@ -223,6 +231,7 @@ class PlanRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     amp: Literal[AMP] | None = None  # type: ignore[valid-type]  # its members are listed once, in AMP
     matmul_precision: Literal[MATMUL_PRECISIONS] = "highest"  # type: ignore[valid-type]
     cudnn_benchmark: bool = False
+    roofline_ms: Time | None = None
 
 
 FORMAT = Format(PlanRecord, "a plan", PlanError, "make the plan again", (SCHEMA,))

@@ -77,6 +77,9 @@ def _notes(plan: Plan) -> list[str]:
     notes.append(f"torch.compile: {breaks}")
     if plan.amp is not None:
         notes.append(f"weights are cast to {plan.amp} once; the applied module is called with or without autocast")
+    if plan.roofline_ms is not None and plan.roofline_distance is not None:
+        bound = milliseconds(plan.roofline_ms)
+        notes.append(f"{times(plan.roofline_distance)} the roofline of its kernels, which is {bound} ms")
     if plan.memory_bytes is not None:
         notes.append(f"a call needs about {math.ceil(plan.memory_bytes / MEBIBYTE)} MiB")
     return notes

@@ -18,6 +18,7 @@ from costmodel.planning.region_costs import BlockCosts, RegionCosts
 from costmodel.planning.rewrite_search import PLACED, Rewrites, least, try_rewrites
 from costmodel.planning.series_parallel import block_tree
 from costmodel.planning.stream_assignment import Task, assign_streams, makespan_us, merge_runs
+from costmodel.prediction.roofline_parts import roofline_parts, roofline_us
 from costmodel.profiles.profile import Profile
 from costmodel.rewrites.hoist_constants import hoist_constants
 from costmodel.rewrites.registry import apply_rewrites
@@ -61,6 +62,7 @@ def make_plan(
         raise RequestError(f"unknown strategy {strategy!r}; choose one of {', '.join(STRATEGIES)}")
     wanted = wanted or Objective()
     rewrites, found = _choose(_candidates(graph, profile, strategy, wanted), wanted, graph.name)
+    main = hoist_constants(apply_rewrites(graph, rewrites)).main
     return Plan(
         model=graph.name,
         graph=fingerprint(graph),
@@ -73,8 +75,15 @@ def make_plan(
         latency_ms={**modes_ms, "plan": _latency_ms(found.us, profile)},
         build_s=found.build_us / 1e6,
         torch=torch_version,
-        memory_bytes=_nbytes(graph, hoist_constants(apply_rewrites(graph, rewrites)).main, found.regions, profile),
+        memory_bytes=_nbytes(graph, main, found.regions, profile),
+        roofline_ms=_roofline_ms(RegionCosts(main, profile), found.regions, profile),
     )
+
+
+def _roofline_ms(region_costs: RegionCosts, regions: Sequence[Region], profile: Profile) -> float:
+    """Least device time of the kernels of regions, one after another."""
+    kernels = [kernel for region in regions for kernel in region_costs.kernels(region.backend, region.ops)]
+    return roofline_us(roofline_parts(kernels, profile.predictor.roofline)) / 1e3
 
 
 def _candidates(graph: Graph, profile: Profile, strategy: str, wanted: Objective) -> list[tuple[Rewrites, Candidate]]:

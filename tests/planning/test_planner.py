@@ -55,6 +55,17 @@ def test_a_plan_fits_its_model_and_beats_every_mode(squeezenet, plan):
     assert "features.3.expand3x3" in {layer for region in plan.regions for layer in region.layers}
 
 
+@pytest.mark.parametrize("rows", [1, 8192])
+def test_the_roofline_of_a_matmul_by_hand(h200, rows):
+    """Of one row the traffic bounds: 4 (1024 + 1024 * 512 + 512) bytes; of many 2 * 1024 * 512 operations a row."""
+    graph = capture_exactly(nn.Linear(1024, 512, bias=False).eval(), (torch.empty(rows, 1024),), "net").graph
+    roofline = h200.predictor.roofline
+    traffic_us = 4 * (rows * (1024 + 512) + 1024 * 512) / roofline.bytes_per_us
+    compute_us = 2 * rows * 1024 * 512 / roofline.peak["matmul.float32"]
+    assert (compute_us > traffic_us) == (rows > 1)
+    assert make_plan(graph, h200, {}, "2").roofline_ms == pytest.approx(max(traffic_us, compute_us) / 1e3)
+
+
 def test_the_same_plan_is_made_again(squeezenet, plan):
     assert costmodel.plan(*squeezenet, hardware="nvidia-h200", model_name="squeezenet1_1") == plan
 

@@ -101,6 +101,7 @@ def plan(name: Name = as_it_is) -> Plan:
         search=True,
         memory_bytes=3 * 2**20,
         graphs=1,
+        roofline_ms=0.4,
     )
 
 
