@@ -260,3 +260,16 @@ def test_a_cpu_has_the_profile_of_a_like_one(cpu: str, profile: str, tmp_path: P
 )
 def test_each_model_of_the_study_is_a_sequence_of_blocks(model: str, blocks: int):
     assert len(Layers(zoo.load(model).module, "block").names) == blocks
+
+
+def test_layer_times_measure_modes_that_search_last_and_without_templates_of_convolutions(tmp_path: Path):
+    from torch._inductor import config
+
+    names = [point.name for point in layer_times.run(Setup("cuda", False, tmp_path))]
+    searching = ["max-autotune" in name for name in names]
+    assert searching == sorted(searching)
+    assert sum(searching) == 2
+    assert len(names) == 20
+    with layer_times._library_convolutions():
+        assert config.max_autotune_conv_backends == "ATEN"
+    assert config.max_autotune_conv_backends != "ATEN"
