@@ -35,6 +35,23 @@ class Block(nn.Module):
 
 
 class TestWeights:
+    def test_memory_that_is_exchanged_under_the_same_parameters_counts_from_the_next_call(self):
+        """The call after next runs by the new binding, and going back to the first memory by the first one."""
+        net, x = net_and_input()
+        parameters = list(net.parameters())
+        first = [parameter.data for parameter in parameters]
+        second = [parameter.data * 1.5 for parameter in parameters]
+        with uncompiled(), torch.no_grad():
+            fast = compiled(net)
+            for _ in range(2):
+                close(fast(x), net(x))
+            for memory in (second, first, second):
+                for parameter, data in zip(parameters, memory, strict=True):
+                    parameter.data = data
+                for _ in range(2):
+                    close(fast(x), net(x))
+            assert [graph.choice for graph in explained(fast).graphs] == ["plan"]
+
     @pytest.mark.parametrize("assign", [False, True])
     def test_new_ones_count_from_the_next_call(self, assign):
         net, x = net_and_input()
