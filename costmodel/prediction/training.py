@@ -40,8 +40,8 @@ LATENCY_WIDTH = 0.05
 SPEEDUP_WIDTHS = {"default": 0.0, "reduce-overhead": 0.1}
 """Half-widths of the intervals of logarithms beyond those of inference and of extrapolated kernels.
 
-Of 44 steps on H200s whose hosts drifted, host calibrated, the intervals of latency hold 93 %, and so do those of speedup
-in `default` and, of 15 steps, in `reduce-overhead`."""
+Of 44 steps on H200s whose hosts drifted, host calibrated, the intervals of latency hold 93 %, and so do those of
+speedup in `default` and, of 15 steps, in `reduce-overhead`."""
 BREAKS_COST = 1.2
 """Most that a step of several graphs, or in part outside of graphs, takes over an eager one. It is predicted as one
 graph, so its intervals reach to there: a graph costs the host about ten launches."""
