@@ -71,7 +71,7 @@ def measure_block(cases: Sequence[ExpertCase], args: argparse.Namespace) -> Iter
 
 
 def parts_of(case: ExpertCase) -> list[ExpertCase]:
-    """What the processes of a case measure: one its settings but those that search, one these beside eager execution.
+    """Settings of each process of a case: those that do not search, and those that do beside eager execution.
 
     Of the kernels that a search times, some may fail so that nothing else runs in the process any more.
     """
