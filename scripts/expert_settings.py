@@ -32,7 +32,6 @@ class Setting:
         options: options of Inductor, by name, in force for the process: Dynamo itself reads that of freezing.
         ours: `plan` or `backend`; empty for a setting of torch.
         late: whether it is built after the others, for it is seldom the fastest.
-        searches: whether many kernels are timed for each matmul before one is chosen.
     """
 
     mode: str = ""
@@ -40,12 +39,16 @@ class Setting:
     options: Mapping[str, Any] | None = None
     ours: str = ""
     late: bool = False
-    searches: bool = False
 
     @property
     def compiles(self) -> bool:
         """Whether anything is compiled, rather than run eagerly."""
         return bool(self.mode or self.options or self.ours)
+
+    @property
+    def searches(self) -> bool:
+        """Whether many kernels are timed for each matmul before one is chosen."""
+        return "max_autotune_gemm" in (self.options or {})
 
 
 GRAPHS = {"triton.cudagraphs": True}
@@ -58,7 +61,7 @@ SETTINGS: Mapping[str, Setting] = {
     "reduce-overhead, tuned": Setting("reduce-overhead", tuned=True),
     "freezing, tuned": Setting(tuned=True, options={**GRAPHS, "freezing": True}),
     "autotuned matmuls, tuned": Setting(
-        tuned=True, options={**GRAPHS, "max_autotune_gemm": True, "max_autotune_conv_backends": "ATEN"}, searches=True
+        tuned=True, options={**GRAPHS, "max_autotune_gemm": True, "max_autotune_conv_backends": "ATEN"}
     ),
     "plan": Setting(tuned=True, ours="plan"),
     "backend": Setting(tuned=True, ours="backend"),

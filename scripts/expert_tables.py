@@ -9,13 +9,12 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import math
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 
-from expert_settings import OURS, SETTINGS
+from expert_settings import OURS
 from markdown_tables import markdown_table, print_or_write
 
 from costmodel.files import replacing
@@ -36,6 +35,11 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def case_of(row: Mapping[str, str]) -> Case:
+    """Model, batch size and precision of a row."""
+    return row["model"], row["batch_size"], row["precision"]
+
+
 def read_directory(directory: Path, plans: str = "") -> list[dict[str, str]]:
     """Rows of the files of single cases; those without any time are left out."""
     found: list[dict[str, str]] = []
@@ -50,8 +54,8 @@ def read_directory(directory: Path, plans: str = "") -> list[dict[str, str]]:
 
 def add(rows: Iterable[dict[str, str]], more: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     """Rows with those of further cases; of a case that both have, the further ones count."""
-    new = {tuple(row[key] for key in CASE) for row in more}
-    return [row for row in rows if tuple(row[key] for key in CASE) not in new] + list(more)
+    new = set(map(case_of, more))
+    return [row for row in rows if case_of(row) not in new] + list(more)
 
 
 def write_rows(path: Path, rows: Sequence[dict[str, str]]) -> None:
@@ -67,8 +71,7 @@ def times_of(rows: Iterable[Mapping[str, str]]) -> dict[Case, dict[str, float]]:
     found: dict[Case, dict[str, float]] = {}
     for row in rows:
         if row["median_ms"]:
-            case = row["model"], row["batch_size"], row["precision"]
-            found.setdefault(case, {})[row["setting"]] = float(row["median_ms"])
+            found.setdefault(case_of(row), {})[row["setting"]] = float(row["median_ms"])
     return {case: times for case, times in found.items() if "plan" in times and times.keys() - set(OURS)}
 
 
@@ -82,11 +85,6 @@ def gains(cases: Times, name: str) -> dict[Case, float]:
     return {case: times[best_of(times)] / times[name] for case, times in cases.items() if name in times}
 
 
-def mean(values: Iterable[float]) -> float:
-    """Geometric mean."""
-    return math.exp(statistics.fmean(map(math.log, values)))
-
-
 def markdown(rows: Sequence[Mapping[str, str]], device: str) -> str:
     """The text and the table."""
     cases = times_of(rows)
@@ -94,22 +92,21 @@ def markdown(rows: Sequence[Mapping[str, str]], device: str) -> str:
     least = min(plans, key=plans.__getitem__)
     bests = Counter(best_of(times) for times in cases.values())
     fastest = ", ".join(f"*{name}* {count}" for name, count in bests.most_common())
-    missing = Counter(
-        row["setting"]
-        for row in rows
-        if row["note"] and (row["model"], row["batch_size"], row["precision"]) in cases and row["setting"] in SETTINGS
-    )
+    missing = Counter(row["setting"] for row in rows if row["note"] and case_of(row) in cases)
     left_out = ", ".join(f"*{name}* {count}" for name, count in missing.most_common())
-    backend = f",\nthe backend {mean(backends.values()):.2f} times ({len(backends)} cases)" if backends else ""
-    earlier = {tuple(row[key] for key in CASE) for row in rows if row["plans"] == EARLIER} & cases.keys()
+    backend = (
+        f",\nthe backend {geometric_mean(backends.values()):.2f} times ({len(backends)} cases)" if backends else ""
+    )
+    ours = geometric_mean(plans.values())
+    earlier = {case_of(row) for row in rows if row["plans"] == EARLIER} & cases.keys()
     text = (
-        f"{len(cases)} cases on an {device}: plans {mean(plans.values()):.2f} times as fast as the best setting\n"
+        f"{len(cases)} cases on an {device}: plans {ours:.2f} times as fast as the best setting\n"
         f"of each (geometric mean; least {plans[least]:.2f}, {least[0]} in {least[2]} at batch {least[1]}){backend}.\n"
         f"The best setting, and in how many cases: {fastest}.\n"
         f"Not built within the limit, or failed: {left_out or 'none'}.\n"
     )
     if earlier:
-        now = mean(value for case, value in plans.items() if case not in earlier)
+        now = geometric_mean(value for case, value in plans.items() if case not in earlier)
         text += (
             f"In {len(earlier)} cases, marked *, the plan is that of an earlier version; without them the mean is\n"
             f"{now:.2f}.\n"
@@ -117,9 +114,7 @@ def markdown(rows: Sequence[Mapping[str, str]], device: str) -> str:
     return f"{text}\n{_table(cases, plans, backends, earlier)}"
 
 
-def _table(
-    cases: Times, plans: Mapping[Case, float], backends: Mapping[Case, float], earlier: set[tuple[str, ...]]
-) -> str:
+def _table(cases: Times, plans: Mapping[Case, float], backends: Mapping[Case, float], earlier: set[Case]) -> str:
     def cell(case: Case) -> str:
         if case not in cases:
             return "-"
@@ -132,7 +127,7 @@ def _table(
     means = []
     for kind in KINDS:
         here = [value for case, value in plans.items() if case[1:] == kind]
-        means.append(f"{mean(here):.2f}" if here else "-")
+        means.append(f"{geometric_mean(here):.2f}" if here else "-")
     return markdown_table(head, [*lines, ("*geometric mean*", *means)])
 
 

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from expert_settings import OURS, ROUNDS, SETTINGS, ExpertCase, measure
+from expert_tables import best_of
 from plan_tables import MODELS
 
 from collectors.processes.environment import differences, environment
@@ -134,7 +135,7 @@ def summary(cases: Mapping[str, Mapping[str, float]]) -> list[str]:
         theirs = {name: ms for name, ms in times.items() if name not in OURS}
         if not theirs:
             continue
-        best = min(theirs, key=theirs.__getitem__)
+        best = best_of(times)
         cells = []
         for name in (name for name in OURS if name in times):
             gains[name].append(theirs[best] / times[name])
@@ -142,7 +143,7 @@ def summary(cases: Mapping[str, Mapping[str, float]]) -> list[str]:
         lines.append(f"{case:<40} {best} {theirs[best]:.3f} ms; {', '.join(cells) or 'no plan'}")
     for name, found in gains.items():
         if found:
-            mean = math.exp(statistics.fmean(map(math.log, found)))
+            mean = statistics.geometric_mean(found)
             lines.append(
                 f"{name}: {mean:.2f}x the best setting (geometric mean of {len(found)}), from {min(found):.2f}x"
             )

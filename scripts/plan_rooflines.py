@@ -12,8 +12,9 @@ import argparse
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 
-from expert_tables import Case, mean, read_rows, times_of
+from expert_tables import Case, read_rows, times_of
 from markdown_tables import markdown_table, print_or_write
 from plan_tables import MODELS
 
@@ -59,7 +60,9 @@ def markdown(rows: Sequence[Mapping[str, str]], measured: Mapping[Case, Mapping[
     means = []
     for kind in KINDS:
         known = [one for cells in found.values() if (one := cells[kind][1]) is not None]
-        means.append(cell(mean(cells[kind][0] for cells in found.values()), mean(known) if known else None))
+        means.append(
+            cell(geometric_mean(cells[kind][0] for cells in found.values()), geometric_mean(known) if known else None)
+        )
     head = ("model", *(f"batch {batch_size}, {precision}" for batch_size, precision in KINDS))
     return markdown_table(head, [*lines, ("*geometric mean*", *means)])
 

@@ -10,7 +10,6 @@ import functools
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -32,21 +31,6 @@ MOST_BINDINGS = 64
 Key = tuple[int, ...]
 """Addresses of parameters and buffers."""
 _pointer = torch.Tensor.data_ptr
-
-
-@dataclass(frozen=True, slots=True)
-class _Latest:
-    """Parameters of the last call that ran by the plan.
-
-    Attributes:
-        objects: their identities.
-        key: their addresses.
-        planned: the module that is bound to them.
-    """
-
-    objects: list[int]
-    key: Key
-    planned: Planned
 
 
 class PlannedGraph:
@@ -80,7 +64,7 @@ class PlannedGraph:
         self._around = without_autocast if under_autocast else nullcontext
         self._calls: dict[str, Call] = {}
         self._deaths: dict[Key, weakref.ref[torch.Tensor]] = {}
-        self._latest: _Latest | None = None
+        self._latest: tuple[list[int], Key] = ([], ())  # identities and addresses of the parameters of the last call
         self.bound: dict[Key, Planned | None] = {}
 
     def bind(self, arguments: Sequence[Any]) -> Planned:
@@ -112,10 +96,11 @@ class PlannedGraph:
         The parameters' addresses are compared while a GPU is busy with those of the last call, if these are the same
         objects; outputs for other addresses are dropped.
         """
-        latest = self._latest
-        if latest is not None and list(map(id, self._static(arguments))) == latest.objects:
-            outputs = self._run(latest.key, latest.planned, arguments)
-            if self._key(arguments) == latest.key:
+        objects = list(map(id, self._static(arguments)))
+        known, latest = self._latest
+        if objects == known and (planned := self.bound.get(latest)) is not None:
+            outputs = self._run(latest, planned, arguments)
+            if self._key(arguments) == latest:
                 return outputs
         key = self._key(arguments)
         if key not in self.bound and not is_capturing():
@@ -123,10 +108,8 @@ class PlannedGraph:
         planned = self.bound.get(key)
         if planned is None:
             return self._gm.forward(*arguments)
-        outputs = self._run(key, planned, arguments)
-        if self.bound.get(key) is planned:
-            self._latest = _Latest(list(map(id, self._static(arguments))), key, planned)
-        return outputs
+        self._latest = objects, key
+        return self._run(key, planned, arguments)
 
     def _run(self, key: Key, planned: Planned, arguments: Sequence[Any]) -> Any:
         """Run the module of some parameters; from the first failure on the graph runs eagerly for them."""
@@ -136,7 +119,6 @@ class PlannedGraph:
                 return planned(*inputs)
         except Exception as error:  # noqa: BLE001 - a compiler may raise anything when new weights are prepared
             self.bound[key] = None
-            self._latest = None
             self._note(f"runs eagerly since a call failed: {own_words(error)}")
             return self._gm.forward(*arguments)
 
@@ -171,6 +153,4 @@ def _forget(owner: weakref.ref[PlannedGraph], key: Key, _dead: weakref.ref[torch
     found = owner()
     if found is not None:
         found.bound.pop(key, None)
-        if found._latest is not None and found._latest.key == key:
-            found._latest = None
         found._deaths.pop(key, None)

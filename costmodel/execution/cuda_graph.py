@@ -135,7 +135,7 @@ def quicker(first: Replay, second: Replay, inputs: Sequence[torch.Tensor]) -> Re
         for replay, times in seconds.items():
             begin = time.perf_counter()
             replay.run(inputs)
-            torch.cuda.synchronize()
+            torch.cuda.synchronize(replay.device)
             times.append(time.perf_counter() - begin)
     return min(seconds, key=lambda replay: statistics.median(seconds[replay]))
 
@@ -145,6 +145,7 @@ class Replay:
 
     Attributes:
         program: captured program; kept alive, for the graph reads its parameters in place.
+        device: GPU of the graph.
 
     Args:
         program: program to capture.
@@ -154,7 +155,7 @@ class Replay:
 
     def __init__(self, program: PlannedProgram, inputs: Sequence[torch.Tensor], device: torch.device) -> None:
         self.program = program
-        self._device = device
+        self.device = device
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(device):
             self._pool = pool_of(device)
@@ -180,7 +181,7 @@ class Replay:
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Replay the graph, and return copies of its outputs; inside another capture, run the program itself."""
-        with torch.cuda.device(self._device):
+        with torch.cuda.device(self.device):
             if torch.cuda.is_current_stream_capturing():
                 return self.program.run(inputs)
             with self._pool.turn():

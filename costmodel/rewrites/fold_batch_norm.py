@@ -6,6 +6,13 @@ from dataclasses import replace
 
 from costmodel.ir import Arg, Graph, Op, Ref, TensorType
 from costmodel.ir.builder import Emitter
+from costmodel.rewrites.batch_norm_constants import (
+    accumulator,
+    is_scaling,
+    param_names,
+    scale_and_shift,
+    with_statistics_read,
+)
 from costmodel.rewrites.hoist_constants import constant_names
 
 
@@ -19,10 +26,9 @@ def fold_batch_norm(graph: Graph) -> Graph:
     """
     users = graph.users()
     returned = {ref.name for ref in graph.outputs}
-    readers = (*(ref for op in graph.ops for ref in op.refs()), *graph.outputs)
-    statistics_read = {ref.name for ref in readers if ref.index > 0}
+    statistics_read = with_statistics_read(graph)
     made = {op.name: op for op in graph.ops}
-    params = {value.name for value in graph.values if value.role == "param"}
+    params = param_names(graph)
     constant = constant_names(graph)
     folded: dict[str, Op] = {}
     for op in graph.ops:
@@ -43,13 +49,10 @@ def fold_batch_norm(graph: Graph) -> Graph:
 
 
 def _foldable(norm: Op, convolution: Op, params: set[str], constant: set[str]) -> bool:
-    if norm.base != "native_batch_norm" or norm.arg("training") is not False or convolution.base != "convolution":
-        return False
-    if convolution.arg("transposed") is not False:
+    if not is_scaling(norm, params) or convolution.base != "convolution" or convolution.arg("transposed") is not False:
         return False
     own = [ref for key in ("weight", "bias") for ref in _maybe(convolution.arg(key))]  # made before the convolution
-    complete = all(isinstance(norm.arg(key), Ref) for key in ("running_mean", "running_var"))
-    return complete and all(ref.name in params for ref in norm.refs()[1:]) and all(ref.name in constant for ref in own)
+    return all(ref.name in constant for ref in own)
 
 
 def _maybe(arg: Arg) -> list[Ref]:
@@ -60,26 +63,10 @@ def _folded(graph: Graph, convolution: Op, norm: Op) -> list[Op]:
     """Operators that compute the new weight and bias, then the convolution that uses them."""
     emit = Emitter(graph, norm.name)
     weight, bias = convolution.arg("weight"), convolution.arg("bias")
-    mean, variance = norm.arg("running_mean"), norm.arg("running_var")
-    gamma, beta = norm.arg("weight"), norm.arg("bias")
-    assert isinstance(weight, Ref)
-    assert isinstance(mean, Ref)
-    assert isinstance(variance, Ref)  # as checked by _foldable
+    assert isinstance(weight, Ref)  # as checked by _foldable
     kind = graph.type_of(weight)
-    exact = "float64" if kind.dtype == "float64" else "float32"
-    channel = TensorType(exact, (kind.shape[0],))
-    variance = emit.cast(variance, exact)
-    scale = emit.add("add.Scalar", channel, ("self", variance), ("other", norm.arg("eps")))
-    scale = emit.add("rsqrt", channel, ("self", scale))
-    if isinstance(gamma, Ref):
-        scale = emit.add("mul.Tensor", channel, ("self", scale), ("other", emit.cast(gamma, exact)))
-    shift = emit.cast(mean, exact)
-    if isinstance(bias, Ref):
-        shift = emit.add("sub.Tensor", channel, ("self", shift), ("other", emit.cast(bias, exact)))
-    shift = emit.add("mul.Tensor", channel, ("self", shift), ("other", scale))
-    shift = emit.add("neg", channel, ("self", shift))
-    if isinstance(beta, Ref):
-        shift = emit.add("add.Tensor", channel, ("self", shift), ("other", emit.cast(beta, exact)))
+    exact = accumulator(kind.dtype)
+    scale, shift = scale_and_shift(emit, norm, TensorType(exact, (kind.shape[0],)), bias)
     shape = (kind.shape[0], *(1,) * (len(kind.shape) - 1))
     factor = emit.add("view", TensorType(exact, shape), ("self", scale), ("size", shape))
     wide = replace(kind, dtype=exact)

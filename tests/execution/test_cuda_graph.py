@@ -14,6 +14,8 @@ from costmodel.execution.cuda_graph import TURNS, quicker
 class Timed:
     """Stands for a replay that takes given seconds, one after another."""
 
+    device = torch.device("cuda", 1)
+
     def __init__(self, clock: list[float], seconds: tuple[float, ...]) -> None:
         self._clock, self._seconds, self.calls = clock, itertools.cycle(seconds), 0
 
@@ -36,7 +38,9 @@ def test_the_shorter_median_wins_and_the_first_of_equal_ones(
 ):
     clock = [0.0]
     monkeypatch.setattr(cuda_graph.time, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    waited = set()
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.add)
     replays = [Timed(clock, first), Timed(clock, second)]
     assert quicker(*replays, []) is replays[expected]
     assert [replay.calls for replay in replays] == [TURNS, TURNS]
+    assert waited == {Timed.device}
