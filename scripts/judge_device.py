@@ -4,7 +4,7 @@ python scripts/judge_device.py docs/data/user_models_h100.jsonl --hardware nvidi
 
 The measurements are those of collectors.whole_models.collect. Each case is predicted for the profile's host and for the
 one that measured it, as its probe calibrated it. Models that are not one graph are left out. Where cases ran under
-autocast or with matmuls in TF32, those are apart.
+autocast, with matmuls in TF32 or with `cudnn.benchmark`, those are apart.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from costmodel.profiles.profile import load_profile
 
 MODES = ("default", "reduce-overhead")
 PER_BATCH = ["arithmetic", "mode", "one", "host"]
-SETTINGS = ("amp", "matmul_precision")
+SETTINGS = ("amp", "matmul_precision", "cudnn_benchmark")
 """Fields of a case that are options of `predict`."""
 
 

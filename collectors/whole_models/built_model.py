@@ -80,7 +80,7 @@ class BuiltModel:
 def build(case: WholeModelCase, device: str) -> BuiltModel:
     """Build a model of torchvision or timm with random weights, or of FILE.py:CALLABLE as the file builds it.
 
-    The precision of float32 matmuls, which torch keeps for the process, becomes that of the case.
+    The precision of float32 matmuls and `cudnn.benchmark`, which torch keeps for the process, become those of the case.
 
     Raises:
         RequestError: the model is unknown, of another source, or takes several inputs; or a precision is impossible.
@@ -94,6 +94,7 @@ def build(case: WholeModelCase, device: str) -> BuiltModel:
             f"matmul_precision one of {', '.join(MATMUL_PRECISIONS)}"
         )
     torch.set_float32_matmul_precision(matmuls)
+    torch.backends.cudnn.benchmark = bool(case.get("cudnn_benchmark"))
     built = _user_model(case, device) if ".py:" in case["model"] else _library_model(case, device)
     return replace(built, autocast=(device.partition(":")[0], getattr(torch, amp)) if amp else None)
 

@@ -1,8 +1,8 @@
 """Whole-model cases: model, batch size, precision and layout as a dict, and its key.
 
-Cases of 20 models under autocast and with float32 matmuls in TF32 are written by
-
-    python -m collectors.workloads.model_cases cases.json
+    python -m collectors.workloads.model_cases cases.json                       autocast, and float32 matmuls in TF32
+    python -m collectors.workloads.model_cases cases.json --cudnn-benchmark     cudnn.benchmark on, and off
+    python -m collectors.workloads.model_cases cases.json --training            training steps
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 WholeModelCase = dict[str, Any]
 """`model` (a spec of costmodel.zoo), `batch_size`, `precision`, `layout`; where they are no defaults, `img_size`, `amp`
-(`float16` or `bfloat16`: each call runs under autocast), `matmul_precision` (`high` or `medium`), and `pass`
-(`training`: each call is a training step) with `optimizer`."""
+(`float16` or `bfloat16`: each call runs under autocast), `matmul_precision` (`high` or `medium`), `cudnn_benchmark`
+(true: cuDNN times its algorithms), and `pass` (`training`: each call is a training step) with `optimizer`."""
 AMP_MODELS = (
     "resnet50", "vit_b_16", "efficientnet_b0", "convnext_tiny", "mobilenet_v3_large", "swin_t", "densenet121",
     "regnet_y_800mf", "resnet18", "vgg16", "mobilenet_v2", "resnext50_32x4d", "inception_v3", "efficientnet_v2_s",
@@ -25,6 +25,12 @@ AMP_MODELS = (
 )  # fmt: skip
 """Models of the cases of `in_other_precisions`, the most used first."""
 AMP_BATCHES = (32, 1)
+BENCHMARK_BATCHES = (32,)
+BENCHMARK_MODELS = (
+    "timm:hrnet_w18_small", "timm:ghostnetv2_100", "timm:mobilenetv3_small_100", "efficientnet_b0", "resnet50",
+    "densenet121", "resnext50_32x4d", "inception_v3",
+)  # fmt: skip
+"""Models whose convolutions are timed by cuDNN: those that fit no tensor core, depth-wise, grouped, and plain ones."""
 TRAINING_MODELS = (
     "resnet50", "vit_b_16", "efficientnet_b0", "convnext_tiny", "mobilenet_v3_large", "swin_t", "densenet121",
     "regnet_y_800mf", "resnet18", "vgg16", "mobilenet_v2", "resnext50_32x4d", "inception_v3", "efficientnet_v2_s",
@@ -49,7 +55,9 @@ def case_key(case: WholeModelCase) -> str:
     amp = f" amp={case['amp']}" if case.get("amp") else ""
     matmuls = f" matmuls={case['matmul_precision']}" if case.get("matmul_precision", "highest") != "highest" else ""
     step = f" training {case['optimizer']}" if case.get("pass", INFERENCE) == TRAINING else ""
-    return f"{case['model']}@{case['batch_size']} {case['precision']} {case['layout']}{size}{amp}{matmuls}{step}"
+    benchmark = " cudnn.benchmark" if case.get("cudnn_benchmark") else ""
+    one = f"{case['model']}@{case['batch_size']} {case['precision']} {case['layout']}"
+    return f"{one}{size}{amp}{matmuls}{benchmark}{step}"
 
 
 def training_cases(models: Sequence[str] = TRAINING_MODELS) -> list[WholeModelCase]:
@@ -60,6 +68,19 @@ def training_cases(models: Sequence[str] = TRAINING_MODELS) -> list[WholeModelCa
         {"model": model, **same, **TRAINING_VARIANTS[(index + turn) % count]}
         for turn in range(count)
         for index, model in enumerate(models)
+    ]
+
+
+def with_cudnn_benchmark(
+    models: Sequence[str] = BENCHMARK_MODELS, batches: Sequence[int] = BENCHMARK_BATCHES
+) -> list[WholeModelCase]:
+    """Models under autocast with cuDNN's own choice of algorithms, each followed by itself with `cudnn.benchmark`."""
+    plain = {"precision": "float32", "layout": "nchw", "amp": "float16"}
+    return [
+        {"model": model, "batch_size": batch, **plain, **fields}
+        for batch in batches
+        for model in models
+        for fields in ({}, {"cudnn_benchmark": True})
     ]
 
 
@@ -80,14 +101,21 @@ def in_other_precisions(
 
 
 def main() -> None:
-    """Write the cases of `in_other_precisions` to a file."""
+    """Write cases to a file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", type=Path, help="file to write, JSON")
-    parser.add_argument("--models", nargs="+", default=AMP_MODELS)
-    parser.add_argument("--batches", nargs="+", type=int, default=AMP_BATCHES)
-    parser.add_argument("--training", action="store_true", help="training steps of TRAINING_MODELS instead")
+    parser.add_argument("--models", nargs="+", help="default: those of the kind of cases")
+    parser.add_argument("--batches", nargs="+", type=int, help="of inference")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--training", action="store_true", help="training steps instead")
+    kinds.add_argument("--cudnn-benchmark", action="store_true", help="torch.backends.cudnn.benchmark instead")
     args = parser.parse_args()
-    found = training_cases() if args.training else in_other_precisions(args.models, args.batches)
+    if args.training:
+        found = training_cases(args.models or TRAINING_MODELS)
+    elif args.cudnn_benchmark:
+        found = with_cudnn_benchmark(args.models or BENCHMARK_MODELS, args.batches or BENCHMARK_BATCHES)
+    else:
+        found = in_other_precisions(args.models or AMP_MODELS, args.batches or AMP_BATCHES)
     args.cases.write_text(json.dumps(found, indent=1) + "\n")
 
 

@@ -76,16 +76,16 @@ def read_measured(path: Path, slow: bool = False) -> tuple[list[MeasuredModel], 
     try:
         rows = _rows(read_regular(path, MOST_BYTES))
         about = rows.pop(0) if "schema" in rows[0] else {}
-        cases = [_measured(row) for row in rows if "error" not in row and not _in_other_precision(row)]
+        cases = [_measured(row) for row in rows if "error" not in row and not _under_other_settings(row)]
         return _with_speeds(cases) if slow else without_slow(_with_speeds(without_disturbed(cases))), about
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or one_line(str(error))
         raise DatasetError(f"{path}: not a file of whole-model measurements: {reason}") from error
 
 
-def _in_other_precision(row: Mapping[str, Any]) -> bool:
-    """Whether a model ran under autocast or with matmuls in TF32: its dtype does not say how it computed."""
-    return bool(row.get("amp")) or row.get("matmul_precision", "highest") != "highest"
+def _under_other_settings(row: Mapping[str, Any]) -> bool:
+    """Whether a model ran under autocast, with matmuls in TF32 or with `cudnn.benchmark`: its dtype does not say so."""
+    return bool(row.get("amp") or row.get("cudnn_benchmark")) or row.get("matmul_precision", "highest") != "highest"
 
 
 def _rows(content: bytes) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from collectors.whole_models.built_model import build
 from collectors.workloads import other_precisions
 from collectors.workloads.cases import UnitCase
 from collectors.workloads.matmuls import linear_graph
-from collectors.workloads.model_cases import case_key, in_other_precisions
+from collectors.workloads.model_cases import case_key, in_other_precisions, with_cudnn_benchmark
 from costmodel.calibration.models_file import read_measured
 from costmodel.errors import RequestError
 from costmodel.execution.torch_settings import matmul_precision
@@ -67,6 +67,7 @@ def test_keys_of_whole_models() -> None:
     assert case_key({**case, "matmul_precision": "highest"}) == case_key(case)
     assert case_key({**case, "amp": "float16"}) == "resnet50@32 float32 nchw amp=float16"
     assert case_key({**case, "matmul_precision": "high"}) == "resnet50@32 float32 nchw matmuls=high"
+    assert case_key({**case, "cudnn_benchmark": True}) == "resnet50@32 float32 nchw cudnn.benchmark"
 
 
 def test_cases_of_whole_models_come_with_their_plain_ones() -> None:
@@ -78,6 +79,24 @@ def test_cases_of_whole_models_come_with_their_plain_ones() -> None:
         "a@32 float32 nchw matmuls=high",
         "a@32 float32 nchw amp=bfloat16",
     ]
+
+
+def test_cases_with_cudnn_benchmark_follow_those_without() -> None:
+    assert [case_key(case) for case in with_cudnn_benchmark(["a", "b"], [8])] == [
+        "a@8 float32 nchw amp=float16",
+        "a@8 float32 nchw amp=float16 cudnn.benchmark",
+        "b@8 float32 nchw amp=float16",
+        "b@8 float32 nchw amp=float16 cudnn.benchmark",
+    ]
+
+
+def test_cudnn_benchmark_is_as_the_case_says() -> None:
+    case = {"model": "resnet18", "batch_size": 1, "precision": "float32", "layout": "nchw", "img_size": 64}
+    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=False, allow_tf32=True):
+        build({**case, "cudnn_benchmark": True}, "cpu")
+        assert torch.backends.cudnn.benchmark
+        build(case, "cpu")
+        assert not torch.backends.cudnn.benchmark
 
 
 def test_a_model_built_for_autocast_runs_under_it() -> None:
@@ -105,7 +124,7 @@ def test_impossible_precisions_are_refused(field: dict[str, str]) -> None:
 def test_records_in_other_precisions_do_not_calibrate(tmp_path: Path) -> None:
     record = '{"model": "a", "batch_size": 1, "precision": "float32", "layout": "nchw", "eager_us": [1, 1, 1, 1, 1]'
     path = tmp_path / "models.jsonl"
-    others = ("", ', "amp": "float16"', ', "matmul_precision": "high"')
+    others = ("", ', "amp": "float16"', ', "matmul_precision": "high"', ', "cudnn_benchmark": true')
     path.write_text("".join(f"{record}{more}}}\n" for more in others))
     cases, _ = read_measured(path, slow=True)
     assert len(cases) == 1
