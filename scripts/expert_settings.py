@@ -152,14 +152,18 @@ def built(case: ExpertCase, setting: Setting) -> tuple[Callable[[], Any], Callab
 def within(seconds: float) -> Iterator[None]:
     """Context that raises `TimeoutError` in the main thread after a time; again each second, if that is caught within.
 
-    It does not in the midst of a capture of a CUDA graph, which could not be left in order.
+    It does not in the midst of a capture of a CUDA graph, which could not be left in order. What goes on without the
+    part that was interrupted, as a plan does eagerly, ends in the same error.
 
     Raises:
         TimeoutError: the time is up.
     """
+    is_over = False
 
     def late(*_: object) -> None:
+        nonlocal is_over
         if not is_capturing():
+            is_over = True
             raise TimeoutError("not built within the limit")
 
     if seconds <= 0:
@@ -171,6 +175,8 @@ def within(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
+    if is_over:
+        late()
 
 
 def in_order(names: Sequence[str]) -> list[str]:

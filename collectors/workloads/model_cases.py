@@ -1,8 +1,8 @@
 """Whole-model cases: model, batch size, precision and layout as a dict, and its key.
 
-    python -m collectors.workloads.model_cases cases.json                       autocast, and float32 matmuls in TF32
-    python -m collectors.workloads.model_cases cases.json --cudnn-benchmark     cudnn.benchmark on, and off
-    python -m collectors.workloads.model_cases cases.json --training            training steps
+python -m collectors.workloads.model_cases cases.json                       autocast, and float32 matmuls in TF32
+python -m collectors.workloads.model_cases cases.json --cudnn-benchmark     cudnn.benchmark on, and off
+python -m collectors.workloads.model_cases cases.json --training            training steps
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ def unmeasured_settings(kernels: Sequence[Kernel], profile: Profile) -> tuple[st
         )
     if profile.device.cudnn_benchmark and any(kernel.anchor.base in CONVOLUTIONS for kernel in kernels):
         found.append(
-            "cudnn.benchmark was never measured: convolutions count with cuDNN's own choice of algorithm, and may take "
-            "down to half of that; the first call of each shape takes longer, as cuDNN times its algorithms"
+            "cudnn.benchmark: convolutions count with cuDNN's own choice of algorithm, and may take down to two thirds "
+            "of that; the first call of each shape takes longer, as cuDNN times its algorithms"
         )
     return tuple(found)
 

@@ -26,9 +26,11 @@ ROWS = [
     row("a", "default", "", note="TimeoutError: not built within the limit"),
     row("a", "plan", "2"),
     row("a", "backend", "8"),
-    row("b", "eager", "1", plans="earlier"),
+    row("b", "freezing, tuned", "1", plans="earlier"),
     row("b", "plan", "2", plans="earlier"),
     row("c", "plan", "2"),  # nothing to compare with
+    row("e", "default", "9"),  # no CUDA graph but the plan's
+    row("e", "plan", "2"),
     row("d", "eager", "2", note="TimeoutError"),  # no plan
 ]
 
@@ -39,7 +41,7 @@ def test_the_text_by_hand():
     assert "2 cases on an NVIDIA H200: plans 1.00 times as fast" in text
     assert "least 0.50, b in float32 at batch 1" in text
     assert "the backend 0.50 times (1 cases)" in text
-    assert "*freezing, tuned* 1, *eager* 1." in text
+    assert "*freezing, tuned* 2." in text
     assert "Not built within the limit, or failed: *default* 1." in text
     assert "In 1 cases, marked *, the plan is that of an earlier version; without them the mean is\n2.00." in text
     lines = text.splitlines()
@@ -59,18 +61,20 @@ def test_files_of_cases_are_gathered_and_later_ones_count(tmp_path: Path):
         ("timm:resnet-d", "32", "float16", "eager"),
         ("timm:resnet-d", "32", "float16", "plan"),
     ]
-    case.write_text("setting,median_ms,note\neager,3.0,\nplan,1.0,\n")
+    case.write_text('setting,median_ms,note\n"freezing, tuned",3.0,\nplan,1.0,\n')
     both = script.add(found, script.read_directory(tmp_path))
     assert [(one["median_ms"], one["plans"]) for one in both] == [("3.0", ""), ("1.0", "")]
     table = tmp_path / "all.table"
     script.write_rows(table, both)
-    assert script.times_of(script.read_rows(table)) == {("timm:resnet-d", "32", "float16"): {"eager": 3.0, "plan": 1.0}}
+    assert script.times_of(script.read_rows(table)) == {
+        ("timm:resnet-d", "32", "float16"): {"freezing, tuned": 3.0, "plan": 1.0}
+    }
 
 
 def test_the_command_adds_and_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
     directory = tmp_path / "expert"
     directory.mkdir()
-    (directory / "a-1-float32.csv").write_text("setting,median_ms,note\neager,3.0,\nplan,1.0,\n")
+    (directory / "a-1-float32.csv").write_text('setting,median_ms,note\n"freezing, tuned",3.0,\nplan,1.0,\n')
     (directory / "environment.json").write_text('{"device": "NVIDIA H200"}')
     table = str(tmp_path / "all.csv")
     for more in (["--add", str(directory)], []):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import expert_settings
@@ -211,6 +212,13 @@ def test_a_limit_interrupts_code_that_catches_it_once():
     with within(0.2):
         pass
     time.sleep(0.3)  # no alarm is left
+
+
+def test_what_goes_on_without_the_interrupted_part_was_not_built():
+    with pytest.raises(TimeoutError, match="limit"), within(0.05):  # noqa: PT012 - the block is what ends in the error
+        with suppress(TimeoutError):
+            time.sleep(20)
+        time.sleep(0.01)
 
 
 def test_no_time_is_left_after_the_limit():
