@@ -50,6 +50,11 @@ class Setting:
         """Whether many kernels are timed for each matmul before one is chosen."""
         return "max_autotune_gemm" in (self.options or {})
 
+    @property
+    def replays_graphs(self) -> bool:
+        """Whether torch replays CUDA graphs."""
+        return self.mode == "reduce-overhead" or GRAPHS.items() <= (self.options or {}).items()
+
 
 GRAPHS = {"triton.cudagraphs": True}
 SETTINGS: Mapping[str, Setting] = {

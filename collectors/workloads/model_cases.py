@@ -74,7 +74,10 @@ def training_cases(models: Sequence[str] = TRAINING_MODELS) -> list[WholeModelCa
 def with_cudnn_benchmark(
     models: Sequence[str] = BENCHMARK_MODELS, batches: Sequence[int] = BENCHMARK_BATCHES
 ) -> list[WholeModelCase]:
-    """Models under autocast with cuDNN's own choice of algorithms, each followed by itself with `cudnn.benchmark`."""
+    """Models under autocast with cuDNN's own choice of algorithms, each followed by itself with `cudnn.benchmark`.
+
+    Each is to be measured in a process of its own (`--times`): torch keeps the algorithm of a convolution's first call.
+    """
     plain = {"precision": "float32", "layout": "nchw", "amp": "float16"}
     return [
         {"model": model, "batch_size": batch, **plain, **fields}

@@ -30,6 +30,8 @@ def test_figures_by_hand(script: ModuleType, tmp_path: Path):
     records.append({"case": ["b", 1, "float16"], "modes": {**modes, "plan": {"measured_ms": 0.25}}})
     for name in ("compared", "others"):
         (tmp_path / f"{name}_h200.jsonl").write_text("\n".join(map(json.dumps, records)))
+    expert = ["model,batch_size,precision,setting,median_ms", *(f"a,1,{line}" for line in EXPERT)]
+    (tmp_path / "expert_h200.csv").write_text("\n".join(expert))
     memory = [memory_row("inference", 90), memory_row("inference", 103), memory_row("training", 108)]
     (tmp_path / "memory_h200.json").write_text(json.dumps({"rows": memory}))
     cost = {"runs": 3, "predict densenet121": {"ratio": 1.25, "peak_ratio": 1.126}}
@@ -74,6 +76,7 @@ def test_figures_by_hand(script: ModuleType, tmp_path: Path):
     assert figures[10:] == [
         ["4.00 times as fast (geometric mean), at least 2.00", FASTEST, "2 |"],  # 2 / 1 and 2 / 0.25
         ["4.00 times as fast (geometric mean), at least 2.00", FASTEST, "2 |"],
+        ["2.00 times as fast (geometric mean), at least 1.00", FROM_EXPERT, "2 |"],  # 4 / 1 and 3 / 3
         ["20.0 % median error", "40.0 %", "3 of 2 models |"],
         ["10.0 % median error", "100.0 %", "1 of 1 models |"],
         ["largest errors 10.0 % and 8.0 %", "-", "3 |"],
@@ -83,6 +86,11 @@ def test_figures_by_hand(script: ModuleType, tmp_path: Path):
 
 
 FASTEST = "fastest of eager, `default`, `reduce-overhead`"
+FROM_EXPERT = "fastest of an expert's settings, freezing with CUDA graphs among them"
+EXPERT = (
+    "float32,eager,9", 'float32,"freezing, tuned",4', "float32,plan,1",
+    "float16,reduce-overhead,3", "float16,plan,3",
+)  # fmt: skip
 
 
 def memory_row(kind: str, predicted: int) -> dict[str, object]:
