@@ -27,9 +27,10 @@ from costmodel.capture.autocast import AMP
 from costmodel.capture.executable import Exact, capture_exactly
 from costmodel.errors import own_words
 from costmodel.execution.cuda_graph import is_capturing
-from costmodel.execution.torch_settings import active_autocasts
+from costmodel.execution.torch_settings import active_autocasts, present_matmul_precision
 from costmodel.measurement.timers import latency
 from costmodel.planning.plan import Plan
+from costmodel.prediction.arithmetic import HIGHEST, Arithmetic
 
 FEW_CALLS = 1
 """Most calls of a graph that is not planned and runs eagerly: there is nothing to fuse."""
@@ -117,7 +118,13 @@ class GraphCompiler:
         device = self._device()
         found = profile_for(device, self.wanted.hardware)
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-        return plan_graph(exact.graph, found.profile, self.wanted, name, self._amp()), found
+        return plan_graph(exact.graph, found.profile, self.wanted, name, self._arithmetic()), found
+
+    def _arithmetic(self) -> Arithmetic:
+        """Settings of the process around the call that Dynamo traced."""
+        on_gpu = self._device().type == "cuda"
+        precision = present_matmul_precision() if on_gpu else HIGHEST
+        return Arithmetic(self._amp(), precision, on_gpu and torch.backends.cudnn.benchmark)
 
     def _device(self) -> torch.device:
         """Device of the graph's tensors, which are on one."""

@@ -13,6 +13,7 @@ from costmodel.ir import Graph
 from costmodel.planning.kept_plans import KeptPlan, is_keeping, keep_plan, key_of, load_kept
 from costmodel.planning.plan import Plan, fingerprint
 from costmodel.planning.planner import Objective, make_plan
+from costmodel.prediction.arithmetic import DEFAULT, Arithmetic
 from costmodel.prediction.predict_graph import predict_graph
 from costmodel.profiles.profile import Profile
 
@@ -59,7 +60,9 @@ def fastest_first(times_ms: Mapping[str, float], build_s: Mapping[str, float], c
     return tuple(sorted(times_ms, key=lambda way: times_ms[way] + 1e3 * build_s.get(way, 0.0) / calls))
 
 
-def plan_graph(graph: Graph, profile: Profile, wanted: BackendOptions, device: str, amp: str | None = None) -> Planning:
+def plan_graph(
+    graph: Graph, profile: Profile, wanted: BackendOptions, device: str, arithmetic: Arithmetic = DEFAULT
+) -> Planning:
     """Plan a captured graph, or find the plan that an earlier process made.
 
     Args:
@@ -67,18 +70,20 @@ def plan_graph(graph: Graph, profile: Profile, wanted: BackendOptions, device: s
         profile: profile that predicts.
         wanted: options.
         device: name of the device that runs.
-        amp: precision of autocast around the graph's calls, whose casts it has; None for none.
+        arithmetic: settings of torch around the graph's calls, which has autocast's casts.
 
     Raises:
         RequestError: no plan fits the memory limit.
         CaptureError: the graph has nothing to run.
     """
-    key = key_of(fingerprint(graph), profile, device, asdict(wanted) | {"amp": amp}) if is_keeping() else ""
+    profile = profile if profile.on_cpu else arithmetic.on(profile)
+    request = asdict(wanted) | asdict(arithmetic)
+    key = key_of(fingerprint(graph), profile, device, request) if is_keeping() else ""
     if key and (found := load_kept(key)):
         plan = replace(found.plan, model=graph.name)
         return Planning(plan, found.times_ms, found.build_s, found.measured_ms, key, is_kept=True)
     made = _planned(graph, profile, wanted)
-    return replace(made, plan=replace(made.plan, amp=amp), key=key)
+    return replace(made, plan=replace(made.plan, **asdict(arithmetic)), key=key)
 
 
 def _planned(graph: Graph, profile: Profile, wanted: BackendOptions) -> Planning:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map, tree_map_only
 
 from costmodel.capture.inputs import Arguments
 from costmodel.capture.trace import tensors_in
@@ -72,16 +75,31 @@ def strictly_allowed_error(outputs: Sequence[torch.Tensor], eager_error: float) 
 
 
 def reference(module: nn.Module, inputs: Arguments) -> list[torch.Tensor] | None:
-    """Outputs of the module in float64; None if it cannot run in float64, as code that names a dtype may not."""
+    """Outputs of the module in float64, also of operators that name a type; None if it cannot run in float64."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = False  # algorithms in float64 are used once, and not worth a search
     try:
         wide = copy.deepcopy(module).double()
-        return list(tensors_in(inputs.like(_widened).passed_to(wide)))
+        with torch.no_grad(), _InFloat64():  # type: ignore[no-untyped-call]
+            return list(tensors_in(inputs.like(_widened).passed_to(wide)))
     except (RuntimeError, TypeError, NotImplementedError):
         return None
     finally:
         torch.backends.cudnn.benchmark = before
+
+
+class _InFloat64(TorchDispatchMode):
+    """Context in which operators that would make tensors of another floating-point type make them in float64."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.view.dtype:
+            raise NotImplementedError("the bits of a number are read as another type")
+        args, kwargs = tree_map(_widened_type, (args, kwargs or {}))
+        return tree_map_only(torch.Tensor, _widened, func(*args, **kwargs))
+
+
+def _widened_type(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value.is_floating_point else value
 
 
 def _widened(tensor: torch.Tensor) -> torch.Tensor:

@@ -20,8 +20,12 @@ import costmodel
 from costmodel import backend
 from costmodel.backend import compile_graph, planning_step
 from costmodel.backend.dynamo_backend import costmodel_backend
-from costmodel.backend.options import RULES
+from costmodel.backend.options import RULES, BackendOptions
+from costmodel.backend.planning_step import plan_graph
+from costmodel.capture.executable import capture_exactly
 from costmodel.errors import RequestError
+from costmodel.prediction.arithmetic import Arithmetic
+from costmodel.profiles.profile import load_profile
 from tests.support.uncompiled import CPU, compiled, explained, uncompiled
 
 ROOT = Path(__file__).parents[2]
@@ -392,3 +396,15 @@ class TestLaterProcesses:
             for _ in range(2):
                 self.run(net, x, **CPU)
         assert len(planned) == 2
+
+
+def test_a_graph_is_planned_for_the_matmul_precision_of_the_process():
+    """A float32 product of 2048 x 2048 on a GPU is over three times as fast with its operands rounded to TF32."""
+    graph = capture_exactly(nn.Linear(2048, 2048).eval(), (torch.randn(2048, 2048),), "linear").graph
+    profile, wanted = load_profile("nvidia-h200"), BackendOptions()
+    exact, rounded = (
+        plan_graph(graph, profile, wanted, "a GPU", Arithmetic(matmul_precision=precision))
+        for precision in ("highest", "high")
+    )
+    assert rounded.times_ms["plan"] < exact.times_ms["plan"] / 3
+    assert (rounded.plan.matmul_precision, exact.plan.matmul_precision) == ("high", "highest")

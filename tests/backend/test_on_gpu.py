@@ -23,6 +23,7 @@ from costmodel.execution import cuda_graph
 from costmodel.execution.cuda_graph import Pool, Replay
 from costmodel.execution.numerics import allowed_error, worst_error
 from costmodel.execution.runner import Runner
+from costmodel.execution.torch_settings import matmul_precision
 from tests.backend.test_dynamo_backend import Net
 from tests.backend.test_odd_graphs import ODD, assert_same
 from tests.execution.test_planned_module import plan_for
@@ -536,3 +537,13 @@ def test_after_a_capture_that_failed_the_process_goes_on():
     """In a process of its own, which it would spoil."""
     done = subprocess.run([sys.executable, "-c", FAILED_CAPTURE], capture_output=True, text=True, check=False)
     assert done.stdout.split("\n")[:2] == ["refused", "goes on"], done.stderr
+
+
+def test_a_plan_is_for_the_matmul_precision_of_the_call(plans_first):
+    linear, x = nn.Linear(512, 512).eval().cuda(), torch.randn(512, 512, device="cuda")
+    with torch.no_grad(), matmul_precision("high"):
+        run = compiled(linear)
+        close(run(x), linear(x))
+        (graph,) = costmodel.explain_backend(run).graphs
+    assert graph.choice == "plan"
+    assert graph.plan.matmul_precision == "high"

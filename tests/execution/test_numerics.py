@@ -79,12 +79,29 @@ def test_a_reference_is_computed_in_float64_and_the_module_kept():
     assert module.weight.dtype is torch.float32
 
 
-def test_code_that_names_a_dtype_has_no_reference():
-    class Named(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x @ torch.ones(4, 2, dtype=torch.float32)
+class NamesFloat32(nn.Module):
+    """Adds a third of a float32 tensor and a third of a tensor of the default type."""
 
-    assert reference(Named(), Arguments.of((torch.ones(3, 4),))) is None
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        third = torch.ones(4, 2, dtype=torch.float32) / 3
+        return (x.float() @ third + torch.ones(2) / 3).to(torch.float16)
+
+
+def test_code_that_names_a_dtype_has_a_reference_in_float64():
+    """4 times a third and one more, exactly where nothing was rounded to float32 or to float16."""
+    x = torch.ones(3, 4)
+    (found,) = reference(NamesFloat32(), Arguments.of((x,)))
+    assert found.dtype is torch.float64
+    assert (found - 5 / 3).abs().max() < 1e-15
+    assert (NamesFloat32()(x).double() - 5 / 3).abs().max() > 1e-4
+
+
+def test_code_that_reads_the_bits_of_numbers_has_no_reference():
+    class Bits(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.view(torch.int32)
+
+    assert reference(Bits(), Arguments.of((torch.ones(3, 4),))) is None
 
 
 def test_outputs_near_eager_ones_pass_whatever_the_truth_is():

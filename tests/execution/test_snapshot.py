@@ -45,6 +45,8 @@ def moved(module: Net) -> None:
         lambda module: setattr(module, "table", torch.ones(2)),
         lambda module: module.table.mul_(2),
         lambda module: module.layers.append(nn.ReLU()),
+        lambda module: module.layers.pop(1),
+        lambda module: delattr(module, "table"),
         lambda module: setattr(module.layers[0], "bias", None),
         lambda module: setattr(module.layers[0], "weight", nn.Parameter(torch.ones(2, 2))),
         lambda module: module.layers[1].running_mean.zero_(),
@@ -61,6 +63,16 @@ def test_a_change_is_noticed(change: Callable[[Net], object]):
     change(module)
     assert snapshot.has_changed()
     assert not Snapshot(module).has_changed()
+
+
+def test_a_hook_that_goes_is_noticed():
+    """The hook is the last member of the last module: nothing else moves when it goes."""
+    module = nn.ReLU()
+    hook = module.register_forward_pre_hook(lambda *_: None)
+    snapshot = Snapshot(module)
+    assert not snapshot.has_changed()
+    hook.remove()
+    assert snapshot.has_changed()
 
 
 def test_reading_is_no_change():
