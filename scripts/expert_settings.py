@@ -19,7 +19,7 @@ from costmodel.execution.cuda_graph import is_capturing
 ROUNDS = 7
 LONGEST_ALARM = 1e6
 """Seconds; a timer of the system takes no infinite time."""
-OURS = ("plan", "backend")
+OURS = ("plan", "backend", "backend, unguarded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class Setting:
         options: options of Inductor, by name, in force for the process: Dynamo itself reads that of freezing.
         ours: `plan` or `backend`; empty for a setting of torch.
         late: whether it is built after the others, for it is seldom the fastest.
+        guarded: whether Dynamo checks at each call that no module has changed.
     """
 
     mode: str = ""
@@ -39,6 +40,7 @@ class Setting:
     options: Mapping[str, Any] | None = None
     ours: str = ""
     late: bool = False
+    guarded: bool = True
 
     @property
     def compiles(self) -> bool:
@@ -70,8 +72,11 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "plan": Setting(tuned=True, ours="plan"),
     "backend": Setting(tuned=True, ours="backend"),
+    "backend, unguarded": Setting(tuned=True, ours="backend", guarded=False),
 }
 """Settings by name; templates of convolutions are left out, for they hardly ever finish within the limit."""
+GUARDED = tuple(name for name, setting in SETTINGS.items() if setting.guarded)
+"""Settings that notice every change of a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +152,8 @@ def built(case: ExpertCase, setting: Setting) -> tuple[Callable[[], Any], Callab
         made = plan(module, inputs, model_name=case.model, keep=True, **chosen, **allowed)
         runner = apply(module, made, inputs)
     elif setting.ours:
+        if not setting.guarded:
+            chosen["guard_filter_fn"] = torch.compiler.skip_guard_on_all_nn_modules_unsafe
         runner = torch.compile(caller_of(module), backend=NAME, options=chosen)
     elif setting.compiles:
         runner = torch.compile(caller_of(module), mode=setting.mode or None)

@@ -1,7 +1,8 @@
-"""Table of docs/plans.md: plans beside the settings that an expert of torch.compile would try.
+"""Plans beside the settings that an expert of torch.compile would try, and what Dynamo's guards of modules take.
 
 python scripts/expert_tables.py docs/data/expert_h200.csv --add expert/     files of scripts/measure_expert_settings.py
 python scripts/expert_tables.py docs/data/expert_h200.csv --write docs/plans.md
+python scripts/expert_tables.py docs/data/expert_h200.csv --guards --write docs/backend.md
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean
 
-from expert_settings import OURS, SETTINGS
+from expert_settings import GUARDED, OURS, SETTINGS
 from markdown_tables import markdown_table, print_or_write
 
 from costmodel.files import replacing
@@ -72,11 +73,17 @@ def times_of(rows: Iterable[Mapping[str, str]]) -> dict[Case, dict[str, float]]:
     Where none of these was built in time, the fastest setting is unknown: it would be one of them.
     """
     graphs = [name for name, setting in SETTINGS.items() if setting.replays_graphs]
+    found = _medians(rows).items()
+    return {case: times for case, times in found if "plan" in times and not times.keys().isdisjoint(graphs)}
+
+
+def _medians(rows: Iterable[Mapping[str, str]]) -> dict[Case, dict[str, float]]:
+    """Median latency in milliseconds by setting, of each case."""
     found: dict[Case, dict[str, float]] = {}
     for row in rows:
         if row["median_ms"]:
             found.setdefault(case_of(row), {})[row["setting"]] = float(row["median_ms"])
-    return {case: times for case, times in found.items() if "plan" in times and not times.keys().isdisjoint(graphs)}
+    return found
 
 
 def best_of(times: Mapping[str, float]) -> str:
@@ -96,7 +103,9 @@ def markdown(rows: Sequence[Mapping[str, str]], device: str) -> str:
     least = min(plans, key=plans.__getitem__)
     bests = Counter(best_of(times) for times in cases.values())
     fastest = ", ".join(f"*{name}* {count}" for name, count in bests.most_common())
-    missing = Counter(row["setting"] for row in rows if row["note"] and case_of(row) in cases)
+    missing = Counter(
+        row["setting"] for row in rows if row["note"] and row["setting"] in GUARDED and case_of(row) in cases
+    )
     left_out = ", ".join(f"*{name}* {count}" for name, count in missing.most_common())
     backend = (
         f",\nthe backend {geometric_mean(backends.values()):.2f} times ({len(backends)} cases)" if backends else ""
@@ -135,12 +144,24 @@ def _table(cases: Times, plans: Mapping[Case, float], backends: Mapping[Case, fl
     return markdown_table(head, [*lines, ("*geometric mean*", *means)])
 
 
+def guards_markdown(rows: Iterable[Mapping[str, str]]) -> str:
+    """Table of plans, and of the backend with and without guards of modules; milliseconds."""
+    ways = ("plan", "backend, unguarded", "backend")
+    lines = []
+    for (model, batch_size, precision), times in sorted(_medians(rows).items()):
+        if times.keys() >= set(ways):
+            lines.append((model, batch_size, precision, *(f"{times[way]:.2f}" for way in ways)))
+    head = ("model", "batch", "precision", "plan (ms)", "backend without guards of modules (ms)", "backend (ms)")
+    return markdown_table(head, lines)
+
+
 def main() -> None:
-    """Add files of cases, or write the table."""
+    """Add files of cases, or write a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", type=Path, help="CSV of all cases")
     parser.add_argument("--add", type=Path, metavar="DIRECTORY", help="of one CSV a case, and environment.json")
     parser.add_argument("--earlier", action="store_true", help="plans of the added cases are of an earlier version")
+    parser.add_argument("--guards", action="store_true", help="the table of guards")
     parser.add_argument("--write", type=Path, metavar="FILE", help="document with the table's marks")
     args = parser.parse_args()
     facts = args.table.with_suffix(".env.json")
@@ -149,9 +170,12 @@ def main() -> None:
         write_rows(args.table, add(known, read_directory(args.add, EARLIER if args.earlier else "")))
         facts.write_text((args.add / "environment.json").read_text())
         return
-    device = json.loads(facts.read_text())["device"]
-    text = markdown(read_rows(args.table), device)
-    print_or_write({"expert settings": text}, "scripts/expert_tables.py", args.write)
+    rows = read_rows(args.table)
+    if args.guards:
+        made = {"guards": guards_markdown(rows)}
+    else:
+        made = {"expert settings": markdown(rows, json.loads(facts.read_text())["device"])}
+    print_or_write(made, "scripts/expert_tables.py", args.write)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from expert_settings import OURS, ROUNDS, SETTINGS, ExpertCase, measure
+from expert_settings import GUARDED, OURS, ROUNDS, SETTINGS, ExpertCase, measure
 from expert_tables import best_of
 from plan_tables import MODELS
 
@@ -174,7 +174,7 @@ def arguments() -> argparse.Namespace:
 def cases_of(args: argparse.Namespace) -> list[ExpertCase]:
     """Every case of the command line, in the order in which they are measured."""
     found = [
-        ExpertCase(model, batch, precision, args.device, args.hardware, tuple(args.setting or SETTINGS), args.img_size)
+        ExpertCase(model, batch, precision, args.device, args.hardware, tuple(args.setting or GUARDED), args.img_size)
         for precision in args.precision or ("float32", "float16")
         for batch in args.batch_size or (1, 32)
         for model in args.models

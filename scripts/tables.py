@@ -42,6 +42,7 @@ COMMANDS = (
     "measure_and_compare.py -o docs/data/moves_h200.jsonl --no-measure --write-moves docs/plans.md",
     "measure_and_compare.py -o docs/data/others_h200.jsonl --no-measure --write-others docs/plans.md",
     "expert_tables.py docs/data/expert_h200.csv --write docs/plans.md",
+    "expert_tables.py docs/data/expert_h200.csv --guards --write docs/backend.md",
     "plan_rooflines.py -o docs/data/plan_rooflines_h200.csv --write docs/plans.md",
     "compared_intervals.py --write docs/comparing.md",
     "build_times.py -o docs/data/build_times_h200.csv --write docs/backend.md",

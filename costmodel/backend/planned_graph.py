@@ -7,6 +7,7 @@ by one, or copies of a model. Each set of parameters is bound once, to a module 
 from __future__ import annotations
 
 import functools
+import operator
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -64,7 +65,8 @@ class PlannedGraph:
         self._around = without_autocast if under_autocast else nullcontext
         self._calls: dict[str, Call] = {}
         self._deaths: dict[Key, weakref.ref[torch.Tensor]] = {}
-        self._latest: tuple[list[int], Key] = ([], ())  # identities and addresses of the parameters of the last call
+        self._static = _getter(slots.static)
+        self._latest: dict[Key, Key] = {}
         self.bound: dict[Key, Planned | None] = {}
 
     def bind(self, arguments: Sequence[Any]) -> Planned:
@@ -93,12 +95,12 @@ class PlannedGraph:
     def __call__(self, *arguments: Any) -> Any:
         """Run the graph; eagerly if its plan cannot run for these parameters.
 
-        The parameters' addresses are compared while a GPU is busy with those of the last call, if these are the same
-        objects; outputs for other addresses are dropped.
+        Two parameters tell which of the bindings was the latest with them. Addresses of all are compared while a GPU is
+        busy with it; outputs for other addresses are dropped.
         """
-        objects = list(map(id, self._static(arguments)))
-        known, latest = self._latest
-        if objects == known and (planned := self.bound.get(latest)) is not None:
+        ends = self._ends(arguments)
+        latest = self._latest.get(ends)
+        if latest is not None and (planned := self.bound.get(latest)) is not None:
             outputs = self._run(latest, planned, arguments)
             if self._key(arguments) == latest:
                 return outputs
@@ -108,7 +110,7 @@ class PlannedGraph:
         planned = self.bound.get(key)
         if planned is None:
             return self._gm.forward(*arguments)
-        self._latest = objects, key
+        self._latest[ends] = key
         return self._run(key, planned, arguments)
 
     def _run(self, key: Key, planned: Planned, arguments: Sequence[Any]) -> Any:
@@ -125,8 +127,10 @@ class PlannedGraph:
     def _key(self, arguments: Sequence[Any]) -> Key:
         return tuple(map(_pointer, self._static(arguments)))
 
-    def _static(self, arguments: Sequence[Any]) -> list[torch.Tensor]:
-        return [arguments[index] for index in self._slots.static]
+    def _ends(self, arguments: Sequence[Any]) -> Key:
+        """Identities of the first and the last parameter."""
+        static = self._slots.static
+        return (id(arguments[static[0]]), id(arguments[static[-1]])) if static else ()
 
     def _bind_later(self, arguments: Sequence[Any]) -> None:
         """Bind further parameters in a call."""
@@ -149,8 +153,17 @@ class PlannedGraph:
             self._deaths[key] = weakref.ref(arguments[self._slots.static[0]], forget)
 
 
+def _getter(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[torch.Tensor, ...]]:
+    """Function that takes the arguments at these positions."""
+    if len(positions) > 1:
+        return operator.itemgetter(*positions)
+    return lambda arguments: tuple(arguments[position] for position in positions)
+
+
 def _forget(owner: weakref.ref[PlannedGraph], key: Key, _dead: weakref.ref[torch.Tensor]) -> None:
     found = owner()
     if found is not None:
         found.bound.pop(key, None)
         found._deaths.pop(key, None)
+        for ends in [ends for ends, latest in found._latest.items() if latest == key]:
+            del found._latest[ends]

@@ -65,6 +65,19 @@ class TestWeights:
             assert [graph.choice for graph in explained(fast).graphs] == ["plan"]
             assert explained(fast).graphs[0].notes == ()
 
+    @pytest.mark.parametrize("options", [{}, {"guard_filter_fn": torch.compiler.skip_guard_on_all_nn_modules_unsafe}])
+    def test_one_in_the_middle_counts_from_the_next_call(self, options):
+        """The first and the last parameter, by which the latest program is found, stay the same."""
+        net, x = net_and_input()
+        with uncompiled(), torch.no_grad():
+            fast = compiled(net, **options)
+            close(fast(x), net(x))
+            before = net.norm.weight
+            for weight in (nn.Parameter(torch.full((8,), 3.0)), nn.Parameter(torch.full((8,), 0.5)), before):
+                net.norm.weight = weight
+                close(fast(x), net(x))
+                close(fast(x), net(x))
+
     def test_replaced_ones_are_freed(self):
         net, x = net_and_input()
         gc.collect()

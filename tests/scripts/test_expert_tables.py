@@ -81,3 +81,9 @@ def test_the_command_adds_and_prints(tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr("sys.argv", ["x", table, *more])
         script.main()
     assert "| a | 3.00 | - | - | - |" in capsys.readouterr().out
+
+
+def test_guards_are_shown_where_all_three_ways_were_measured():
+    rows = [*ROWS, row("a", "backend, unguarded", "3.14159"), row("b", "backend, unguarded", "1")]
+    assert script.guards_markdown(rows).splitlines()[2:] == ["| a | 1 | float32 | 2.00 | 3.14 | 8.00 |"]
+    assert "unguarded" not in script.markdown(rows, "NVIDIA H200")
