@@ -121,10 +121,19 @@ def _candidate(
             keeps.update(Ref(op.name, index) for index in range(len(op.types)))
         if op.inplace and outside and outside[0].name not in given:
             return None  # it overwrites its own input, which recomputation would read
-        if op.inplace and len(op.refs()) > 1 and version[op.refs()[0]].name in heavy:
+        if op.inplace and version[op.refs()[0]].name in heavy and not _is_of_activation_module(graph, op):
             return None  # `y += x` on a saved result; only modules with an `inplace` flag can be changed
     again = frozenset({ref for position in span for ref in saved_at.get(position, ())} - keeps)
     return _Candidate(name, span, frozenset(keeps), again) if again else None
+
+
+def _is_of_activation_module(graph: Graph, op: Op) -> bool:
+    """Whether an operator that writes in place is all of a module, such as `nn.ReLU(inplace=True)`.
+
+    `F.relu(self.linear(x), inplace=True)` is of a module with others inside or beside it.
+    """
+    around = [other for other in graph.ops if f"{other.module}.".startswith(f"{op.module}.")]
+    return len(op.refs()) == 1 and all(other.op == op.op for other in around)
 
 
 def _is_kept(op: Op) -> bool:

@@ -63,6 +63,27 @@ class TestApply:
         assert all(map(torch.equal, plain_buffers, lean_buffers))
         assert lean_bytes < plain_bytes
 
+    def test_a_module_whose_saved_product_a_function_overwrites_is_left_alone(self) -> None:
+        """`relu_` would write over the saved result of the first linear layer; of the head, only dropout can be taken."""
+
+        class Head(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.first, self.drop, self.second = nn.Linear(16, 256), nn.Dropout(0.5), nn.Linear(256, 16)
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                hidden = nn.functional.relu(self.first(x), inplace=True)
+                return self.second(self.drop(torch.sigmoid(hidden)))
+
+        torch.manual_seed(0)
+        original, x = nn.Sequential(Head(), Head()), (torch.empty(SHAPE),)
+        graph = capture(original, x, "m", training=True)
+        chosen = choose_modules(graph, saved_tensors(graph, state_of(original, x).trainable), lambda _: 1.0)
+        assert chosen.modules == ("0.drop", "1.drop")
+        other = copy.deepcopy(original)
+        plain, lean = step(original, original), step(checkpointed(other, make_plan("m", chosen)), other)
+        assert all(map(torch.equal, plain[0], lean[0]))
+
     @pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
     def test_gradients_of_recurrent_modules_are_equal(self, kind: type[nn.RNNBase]) -> None:
         """On a CPU their cells write over results of products, which must not be kept."""
