@@ -64,7 +64,7 @@ class TestApply:
         assert lean_bytes < plain_bytes
 
     def test_a_module_whose_saved_product_a_function_overwrites_is_left_alone(self) -> None:
-        """`relu_` would write over the saved result of the first linear layer; of the head only dropout can be taken."""
+        """`relu_` would write over the saved result of the first linear layer; only dropout can be taken."""
 
         class Head(nn.Module):
             def __init__(self) -> None:
