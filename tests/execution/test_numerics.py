@@ -39,6 +39,15 @@ def test_an_error_is_relative_unless_the_truth_is_zero():
     assert relative_error(torch.tensor([math.inf]), torch.ones(1)) == math.inf
 
 
+@pytest.mark.parametrize("mask", [math.inf, -math.inf, math.nan, torch.finfo(torch.float32).min])
+def test_masked_elements_must_be_the_same_and_the_error_is_that_of_the_others(mask):
+    expected = torch.tensor([3.0, mask, 4.0])
+    assert relative_error(expected, expected) == 0.0
+    assert relative_error(torch.tensor([3.0, mask, 4.5]), expected) == pytest.approx(0.1)  # 0.5 of 5
+    assert relative_error(torch.tensor([3.0, 1.0, 4.0]), expected) == math.inf
+    assert relative_error(torch.tensor([math.nan, mask, 4.0]), expected) == math.inf
+
+
 @pytest.mark.parametrize(
     ("dtypes", "floor"),
     [
@@ -114,6 +123,25 @@ def test_outputs_near_eager_ones_pass_whatever_the_truth_is():
     for error in (0.0, 1e-6, 3e-5, 5e-5, 8e-5, 1e-4, 1e-3, 0.1):
         for sign in (1, -1):
             assert passes(lambda: near, [ONE], [ONE.double() * (1 + sign * error)])
+
+
+@pytest.mark.parametrize("truth", [3.0, 1.2, -math.inf, math.nan])
+def test_a_truth_far_from_eager_outputs_allows_nothing_more_than_the_floor(truth):
+    """1 is off by 0.17 from 1.2, and four times that would allow zeros."""
+    far = [ONE.double() * truth]
+    assert not passes(lambda: [ONE * 0.0], [ONE], far)
+    assert not passes(lambda: [ONE * (1 + 2e-4)], [ONE], far)
+    assert passes(lambda: [ONE * (1 + 9e-5)], [ONE], far)
+    assert not passes(lambda: [ONE * (1 + 9e-5)], [ONE], far, strict=True)
+
+
+def test_masked_outputs_do_not_let_others_pass():
+    eager = [torch.tensor([1.0, -math.inf])]
+    truth = [torch.tensor([1.0, -math.inf], dtype=torch.float64)]
+    for exact in (truth, None):
+        assert not passes(lambda: [torch.tensor([0.0, -math.inf])], eager, exact)
+        assert not passes(lambda: [torch.tensor([1.0, 0.0])], eager, exact)
+        assert passes(lambda: [torch.tensor([1.00001, -math.inf])], eager, exact)
 
 
 def test_strictly_the_error_is_that_of_eager_execution_and_half_as_much_again():
