@@ -7,7 +7,6 @@ by one, or copies of a model. Each set of parameters is bound once, to a module 
 from __future__ import annotations
 
 import functools
-import operator
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -65,8 +64,7 @@ class PlannedGraph:
         self._around = without_autocast if under_autocast else nullcontext
         self._calls: dict[str, Call] = {}
         self._deaths: dict[Key, weakref.ref[torch.Tensor]] = {}
-        self._static = _getter(slots.static)
-        self._latest: dict[Key, Key] = {}
+        self._latest: dict[tuple[int, ...], Key] = {}  # by identities of the first and the last parameter
         self.bound: dict[Key, Planned | None] = {}
 
     def bind(self, arguments: Sequence[Any]) -> Planned:
@@ -95,8 +93,8 @@ class PlannedGraph:
     def __call__(self, *arguments: Any) -> Any:
         """Run the graph; eagerly if its plan cannot run for these parameters.
 
-        Two parameters tell which of the bindings was the latest with them. Addresses of all are compared while a GPU is
-        busy with it; outputs for other addresses are dropped.
+        The first and the last parameter select the binding of the latest call with both. The addresses of all are
+        compared while a GPU is busy with it; outputs for other addresses are dropped.
         """
         ends = self._ends(arguments)
         latest = self._latest.get(ends)
@@ -127,8 +125,11 @@ class PlannedGraph:
     def _key(self, arguments: Sequence[Any]) -> Key:
         return tuple(map(_pointer, self._static(arguments)))
 
-    def _ends(self, arguments: Sequence[Any]) -> Key:
-        """Identities of the first and the last parameter."""
+    def _static(self, arguments: Sequence[Any]) -> list[torch.Tensor]:
+        return [arguments[index] for index in self._slots.static]
+
+    def _ends(self, arguments: Sequence[Any]) -> tuple[int, ...]:
+        """Identities of the first and the last parameter; empty without parameters."""
         static = self._slots.static
         return (id(arguments[static[0]]), id(arguments[static[-1]])) if static else ()
 
@@ -151,13 +152,6 @@ class PlannedGraph:
         if self._slots.static:
             forget = functools.partial(_forget, weakref.ref(self), key)
             self._deaths[key] = weakref.ref(arguments[self._slots.static[0]], forget)
-
-
-def _getter(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[torch.Tensor, ...]]:
-    """Function that takes the arguments at these positions."""
-    if len(positions) > 1:
-        return operator.itemgetter(*positions)
-    return lambda arguments: tuple(arguments[position] for position in positions)
 
 
 def _forget(owner: weakref.ref[PlannedGraph], key: Key, _dead: weakref.ref[torch.Tensor]) -> None:

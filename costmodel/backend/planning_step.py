@@ -76,7 +76,7 @@ def plan_graph(
         RequestError: no plan fits the memory limit.
         CaptureError: the graph has nothing to run.
     """
-    profile = profile if profile.on_cpu else arithmetic.on(profile)
+    profile = arithmetic.on(profile)
     request = asdict(wanted) | asdict(arithmetic)
     key = key_of(fingerprint(graph), profile, device, request) if is_keeping() else ""
     if key and (found := load_kept(key)):

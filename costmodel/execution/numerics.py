@@ -24,8 +24,9 @@ FLOOR: Mapping[torch.dtype, float] = {torch.float16: 2e-3, torch.bfloat16: 1.6e-
 STRICT_FACTOR = 1.5
 """The same where nothing may reassociate beyond the error of eager execution: the spread of rounding alone."""
 FARTHEST = 0.1
-"""Error of eager execution from which float64 computes something else than the model: what overflows only in float64,
-such as a mask by the type's least number, or what rounds on purpose. FACTOR times it would allow almost any outputs."""
+"""Largest error of eager execution at which float64 counts as the truth. With a larger one the model computes something
+else in float64: it masks with the least number of the type, or rounds on purpose. FACTOR times that error would allow
+almost any outputs."""
 FLOOR_FLOAT32 = 1e-4
 FLOOR_TF32 = 2e-3
 """The same for float32. With TF32 allowed (torch's default on a GPU), cuDNN may round each operand to 2^-11."""

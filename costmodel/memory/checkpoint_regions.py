@@ -121,7 +121,7 @@ def _candidate(
             keeps.update(Ref(op.name, index) for index in range(len(op.types)))
         if op.inplace and outside and outside[0].name not in given:
             return None  # it overwrites its own input, which recomputation would read
-        if op.inplace and version[op.refs()[0]].name in heavy and not _is_of_activation_module(graph, op):
+        if op.inplace and op.refs() and version[op.refs()[0]].name in heavy and not _is_of_activation_module(graph, op):
             return None  # `y += x` on a saved result; only modules with an `inplace` flag can be changed
     again = frozenset({ref for position in span for ref in saved_at.get(position, ())} - keeps)
     return _Candidate(name, span, frozenset(keeps), again) if again else None
