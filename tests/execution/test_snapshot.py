@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,7 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from costmodel.errors import PlanError
+from costmodel.execution import snapshot as snapshots
 from costmodel.execution.cuda_graph import searching
 from costmodel.execution.preconditions import device_of, has_substitutes, named_tensors, refuse_hooks
 from costmodel.execution.snapshot import Snapshot
@@ -56,7 +58,11 @@ def moved(module: Net) -> None:
         lambda module: module.double(),
     ],
 )
-def test_a_change_is_noticed(change: Callable[[Net], object]):
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_change_is_noticed(monkeypatch: pytest.MonkeyPatch, change: Callable[[Net], object], counted: bool):
+    """Also without torch's count of writes to a dict."""
+    if not counted:
+        monkeypatch.setattr(snapshots, "_dict_version", None)
     module = Net()
     snapshot = Snapshot(module)
     assert not snapshot.has_changed()
@@ -81,6 +87,40 @@ def test_reading_is_no_change():
     module.layers(torch.ones(3, 2))
     module.scale = module.scale
     assert not snapshot.has_changed()
+
+
+def test_a_write_of_an_equal_value_is_no_change_and_a_later_one_is():
+    module = Net()
+    snapshot = Snapshot(module)
+    module.scale = float("2")
+    assert not snapshot.has_changed()
+    module.layers.add_module("0", module.layers[0])
+    assert not snapshot.has_changed()
+    module.scale = 3.0
+    assert snapshot.has_changed()
+    module.scale = 2.0
+    assert not snapshot.has_changed()
+
+
+def test_contents_are_compared_only_after_a_write(monkeypatch: pytest.MonkeyPatch):
+    compared: list[Snapshot] = []
+    monkeypatch.setattr(Snapshot, "_attributes_differ", lambda self: bool(compared.append(self)))
+    module = Net()
+    snapshot = Snapshot(module)
+    for _ in range(3):
+        assert not snapshot.has_changed()
+    assert len(compared) == 1
+    vars(module.layers[0]).update(note=1)
+    assert not snapshot.has_changed()
+    assert len(compared) == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "tells"), [(lambda _: 1, False), (len, False), (functools.partial(next, itertools.count()), True)]
+)
+def test_a_count_of_writes_is_used_if_it_tells_all(version: Callable[[dict[str, object]], object], tells: bool):
+    """A length misses a value that replaces another."""
+    assert snapshots._tells_every_write(version) is tells
 
 
 def test_a_device_is_that_of_the_parameters_else_of_the_inputs():
