@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from costmodel.ir import Graph
     from costmodel.profiles.profile import Profile
 
-# OpenMP and MKL read this as torch is imported, here and in processes that tests start. Tensors in tests are small:
-# threads that wait for each other cost more than they compute, most of all beside other workers of pytest-xdist.
+# One thread in each process. Tensors in tests are small: threads that wait for each other cost more than they compute,
+# most of all beside other work. OpenMP and MKL read the variable as torch is imported, in processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+torch.set_num_threads(1)
 
 # CI tries the same examples in every run, so that a failure is that of the change. No example has a deadline anywhere:
 # how long one takes depends on what else the machine does.
