@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -133,7 +134,7 @@ def _other_precision(precision: str, _device: str, quick: bool, _end: float) -> 
 
 
 def _casts(device: str, quick: bool, end: float) -> list[UnitCase]:
-    """Kernels of models under autocast that read or write float32 and half precision; none on a CPU."""
+    """Kernels that models run under autocast alone; none on a CPU."""
     if not device.startswith("cuda"):
         return []
     models = QUICK_MODELS[:1] if quick else _models()
@@ -152,15 +153,29 @@ def _casts(device: str, quick: bool, end: float) -> list[UnitCase]:
 
 
 def capture_casts(spec: AmpSpec) -> list[UnitCase]:
-    """Kernels of one model under autocast that mix precisions, captured on the meta device."""
+    """Kernels of one model that it runs under autocast alone, captured on the meta device.
+
+    They mix precisions, or read other memory orders: attention modules have a path of their own under autocast.
+    """
     from costmodel.capture.trace import capture
     from costmodel.zoo import load
 
     model, batch, amp, device = spec
     loaded = load(model, batch_size=batch)
     graph = capture(loaded.module, loaded.inputs, model, amp=amp)
-    cases = harvest(graph, f"{model}@{batch} amp={amp}", device)
-    return [case for case in cases if "float32[" in case.graph and f" {amp}[" in case.graph]
+    without = {
+        _without_names(case)
+        for precision in ("float32", amp)
+        for case in capture_cases((model, batch, precision, False, None, device))
+    }
+    found = harvest(graph, f"{model}@{batch} amp={amp}", device)
+    return [case for case in found if _without_names(case) not in without]
+
+
+def _without_names(case: UnitCase) -> tuple[str, ...]:
+    """Runner and lines of a kernel's graph, parameters like inputs: under autocast weights are results of casts."""
+    named = re.sub(r"%[ap]\d+", "%a", case.graph.replace("  param %", "  input %"))
+    return case.runner, *sorted(named.splitlines())
 
 
 def _layer(device: str, quick: bool, end: float) -> list[UnitCase]:

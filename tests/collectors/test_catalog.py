@@ -153,3 +153,15 @@ def test_a_request_that_was_made_before_is_remembered(tmp_path: Path):
     catalog.remember(path, {"quick": True}, cases)
     assert catalog.remembered(path, {"quick": True}) == cases
     assert catalog.remembered(path, {"quick": False}) is None
+
+
+@pytest.mark.slow
+def test_kernels_under_autocast_are_those_that_no_single_precision_runs():
+    """Attention modules have a path of their own under autocast, after which layer norms read another memory order."""
+    cases = distinct(catalog.capture_casts(("vit_b_32", 2, "float16", "cuda")))
+    mixed = {"float32[" in case.graph and " float16[" in case.graph for case in cases}
+    assert mixed == {True, False}
+    norms = [case.graph for case in cases if "native_layer_norm" in case.graph and case.runner == "aten"]
+    assert len(norms) == 1
+    assert "permute(self=%a0, dims=[1, 0, 2]) : float32[2,50,768] strided" in norms[0]
+    assert not [case for case in cases if "float16[3072,768]" in case.graph and "to_copy" not in case.graph]
