@@ -22,8 +22,8 @@ _version = attrgetter("_version")
 _pointer = torch.Tensor.data_ptr
 
 
-def _tells_every_write(version: Callable[[dict[str, Any]], int]) -> bool:
-    """Whether a function that counts versions of dicts notices each way of setting an attribute in this Python."""
+def _changes_with_every_write(version: Callable[[dict[str, Any]], int]) -> bool:
+    """Whether a function that gives versions of dicts gives another one after each way of setting an attribute."""
     module = nn.Identity()
     attributes = vars(module)
     changes: tuple[Callable[[], object], ...] = (
@@ -40,8 +40,8 @@ def _tells_every_write(version: Callable[[dict[str, Any]], int]) -> bool:
 
 
 _dict_version: Callable[[dict[str, Any]], int] | None = getattr(guards, "dict_version", None)
-"""Version of a dict, as Dynamo's guards read it: another one after each write. Private to torch; None without it."""
-if _dict_version is not None and not _tells_every_write(_dict_version):
+"""Version of a dict, as Dynamo's guards read it: each write changes it. Private to torch; None without it."""
+if _dict_version is not None and not _changes_with_every_write(_dict_version):
     _dict_version = None
 
 

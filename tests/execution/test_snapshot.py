@@ -58,10 +58,10 @@ def moved(module: Net) -> None:
         lambda module: module.double(),
     ],
 )
-@pytest.mark.parametrize("counted", [True, False])
-def test_a_change_is_noticed(monkeypatch: pytest.MonkeyPatch, change: Callable[[Net], object], counted: bool):
-    """Also without torch's count of writes to a dict."""
-    if not counted:
+@pytest.mark.parametrize("versions", [True, False])
+def test_a_change_is_noticed(monkeypatch: pytest.MonkeyPatch, change: Callable[[Net], object], versions: bool):
+    """Also without versions of dicts."""
+    if not versions:
         monkeypatch.setattr(snapshots, "_dict_version", None)
     module = Net()
     snapshot = Snapshot(module)
@@ -116,11 +116,13 @@ def test_contents_are_compared_only_after_a_write(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("version", "tells"), [(lambda _: 1, False), (len, False), (functools.partial(next, itertools.count()), True)]
+    ("version", "changes"), [(lambda _: 1, False), (len, False), (functools.partial(next, itertools.count()), True)]
 )
-def test_a_count_of_writes_is_used_if_it_tells_all(version: Callable[[dict[str, object]], object], tells: bool):
-    """A length misses a value that replaces another."""
-    assert snapshots._tells_every_write(version) is tells
+def test_a_version_of_dicts_is_used_if_every_write_changes_it(
+    version: Callable[[dict[str, object]], object], changes: bool
+):
+    """The number of items stays the same when one value replaces another."""
+    assert snapshots._changes_with_every_write(version) is changes
 
 
 def test_a_device_is_that_of_the_parameters_else_of_the_inputs():
