@@ -6,7 +6,6 @@ import importlib.util
 import itertools
 import json
 import random
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -164,18 +163,12 @@ def capture_casts(spec: AmpSpec) -> list[UnitCase]:
     loaded = load(model, batch_size=batch)
     graph = capture(loaded.module, loaded.inputs, model, amp=amp)
     without = {
-        _without_names(case)
+        case.key
         for precision in ("float32", amp)
         for case in capture_cases((model, batch, precision, False, None, device))
     }
     found = harvest(graph, f"{model}@{batch} amp={amp}", device)
-    return [case for case in found if _without_names(case) not in without]
-
-
-def _without_names(case: UnitCase) -> tuple[str, ...]:
-    """Runner and lines of a kernel's graph, parameters like inputs: under autocast weights are results of casts."""
-    named = re.sub(r"%[ap]\d+", "%a", case.graph.replace("  param %", "  input %"))
-    return case.runner, *sorted(named.splitlines())
+    return [case for case in found if case.key not in without]
 
 
 def _layer(device: str, quick: bool, end: float) -> list[UnitCase]:

@@ -62,6 +62,19 @@ class TestEagerKernels:
         (product,) = eager_kernels(chain(op("c", "mul.Tensor", "x", "w")))
         assert [value.role for value in product.graph.values] == ["input", "param"]
 
+    def test_what_reads_weights_under_autocast_is_the_kernel_of_a_model_in_that_precision(self) -> None:
+        """Its time was measured there: a convolution, and a matmul that reads its weight through a view."""
+        net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(288, 5)).eval()
+        x = torch.empty(1, 3, 8, 8, device="meta")
+        cast = [kernel for kernel in eager_kernels(capture(net, (x,), amp="float16")) if kernel.kind != "to"]
+        assert cast == list(eager_kernels(capture(net.half(), (x.half(),))))
+
+    def test_a_cast_of_an_input_or_of_a_result_is_no_parameter(self) -> None:
+        half = TensorType("float16", (2, 6))
+        graph = chain(op("a", "_to_copy", "x", kind=half), op("b", "add.Tensor", "a", "w"), op("c", "neg", "b"))
+        roles = [[value.role for value in kernel.graph.values] for kernel in eager_kernels(graph)]
+        assert roles == [["input"], ["input", "param"], ["input"]]
+
     def test_attention_is_one_kernel_whether_its_mask_is_computed_or_held(self) -> None:
         class Biased(nn.Module):
             def __init__(self, held: bool) -> None:
