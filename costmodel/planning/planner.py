@@ -132,8 +132,10 @@ def _choose(
     fitting = [(rewrites, one) for rewrites, one in candidates if one.nbytes <= wanted.memory_limit]
     if not fitting:
         needed = min(one.nbytes for _, one in candidates)
+        limit = wanted.memory_limit
+        given = f"{limit / 2**20:.0f} MiB" if limit >= 2**20 else f"{limit:.0f} bytes"
         raise RequestError(
-            f"{name} cannot be planned within {wanted.memory_limit / 2**20:.0f} MiB; "
+            f"{name} cannot be planned within {given}; "
             f"the least that a plan for it is predicted to need is {math.ceil(needed / 2**20)} MiB"
         )
     best = least(fitting, lambda pair: wanted.value(pair[1]))

@@ -230,7 +230,8 @@ def test_the_command_prints_and_saves(tmp_path, capsys):
     [
         (["plan", "alexnett"], "did you mean alexnet"),
         (["plan", "alexnet", "--hardware", "abacus"], "no hardware profile is called 'abacus'"),
-        (["plan", "alexnet", "--strategy", "luck"], "'luck' is not one of"),
+        (["plan", "alexnet", "--strategy", "luck"], "Invalid value for '--strategy': 'luck' is not one of"),
+        (["plan", "alexnet", "--memory-limit", "1K"], "alexnet cannot be planned within 1024 bytes; the least"),
         (["plan", "alexnet", "--calls", "0"], "calls must be a number above 0, not 0"),
         (["plan", "alexnet", "-b", "0"], "impossible batch size 0"),
         (["plan", "alexnet", "-o", "/no/such/place/plan.json"], "cannot write /no/such/place/plan.json"),
