@@ -124,6 +124,7 @@ def main() -> None:
     texts = {
         "settings": settings_table(pd.read_csv(DATA / "judged_settings_h200.csv")),
         "settings' kernels": units_table(pd.read_csv(DATA / "settings_scores_h200.csv")),
+        "autocast kernels": units_table(pd.read_csv(DATA / "cast_scores_h200.csv")),
         "attention": units_table(pd.read_csv(DATA / "attention_scores_h200.csv")),
         "training steps": steps_table(steps),
         "training gains": gains_table(steps),
