@@ -62,7 +62,11 @@ class TestGuard:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
     def test_dies_of_the_signal_that_it_is_sent(self, number: signal.Signals):
         code = GUARDED.format("print('ready', flush=True); signal.pause()")
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        inherited = signal.signal(number, signal.SIG_DFL)  # where nohup runs the tests, it is ignored
+        try:
+            process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        finally:
+            signal.signal(number, inherited)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
