@@ -133,7 +133,7 @@ def _other_precision(precision: str, _device: str, quick: bool, _end: float) -> 
 
 
 def _casts(device: str, quick: bool, end: float) -> list[UnitCase]:
-    """Kernels that models run under autocast alone; none on a CPU."""
+    """Kernels that models run only under autocast; none on a CPU."""
     if not device.startswith("cuda"):
         return []
     models = QUICK_MODELS[:1] if quick else _models()
@@ -152,7 +152,7 @@ def _casts(device: str, quick: bool, end: float) -> list[UnitCase]:
 
 
 def capture_casts(spec: AmpSpec) -> list[UnitCase]:
-    """Kernels of one model that it runs under autocast alone, captured on the meta device.
+    """Kernels of one model that it runs only under autocast, captured on the meta device.
 
     They mix precisions, or read other memory orders: attention modules have a path of their own under autocast.
     """

@@ -71,7 +71,8 @@ def message_of(error: BaseException) -> str:
         return str(error)
     usage = getattr(error, "format_message", None)  # the message of typer's errors, in all its releases
     if callable(usage):
-        text = usage().replace("Value error, ", "")  # pydantic's words; empty where the help is printed instead
+        # Without words of pydantic, which typer uses. Empty after a command line without arguments: the help is printed.
+        text = usage().replace("Value error, ", "")
         return f"{text} (see {_command_path(error)} --help)" if text else ""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror

@@ -21,7 +21,7 @@ class Extractor:
 
     Views between a group and the values that it reads are included, so that inputs keep their strides. The viewed
     values become inputs (`a0`, `a1`, ...) or parameters (`p0`, ...); the cast of a parameter is a parameter, so that
-    what reads weights under autocast is the same kernel as in a model of that precision. Everything that attention or a
+    a kernel that reads weights under autocast is that of a model in that precision. Everything that attention or a
     cast itself reads is an input: the kernel is the same for a computed and a constant mask. A value whose memory order
     differs from the order of its dimensions is an input in its memory order, read through a `permute`.
     """
@@ -98,7 +98,7 @@ class Extractor:
         return Op(str(place), name, (("self", output), ("other", one)), (replace(kind, layout=layout),))
 
     def _role(self, ref: Ref) -> str:
-        """Role of a value, and of a cast or view that of what it was made from."""
+        """Role of a value; a cast or a view has the role of what it was made from."""
         name = ref.name
         while (op := self._ops.get(name)) is not None and (op.base == CAST or is_view(op)):
             name = op.refs()[0].name
