@@ -71,7 +71,7 @@ def message_of(error: BaseException) -> str:
         return str(error)
     usage = getattr(error, "format_message", None)  # the message of typer's errors, in all its releases
     if callable(usage):
-        # Without words of pydantic, which typer uses. Empty after a command line without arguments: the help is printed.
+        # Without the words of pydantic, which typer uses; empty after a bare command, for which the help is printed.
         text = usage().replace("Value error, ", "")
         return f"{text} (see {_command_path(error)} --help)" if text else ""
     if isinstance(error, OSError) and error.strerror:
